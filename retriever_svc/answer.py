@@ -1,8 +1,8 @@
 """Answers a question in five steps.
 
-It searches, sends the passages, prompts the model, streams the model's text, and sends citations.
-An error of the question or of the settings is raised before the first event. Once the passages
-have been sent, the last event reports an error of the model.
+`AnswerPipeline` searches, sends the passages, prompts the model, streams the model's text, and
+sends citations. An error of the question or of the settings is raised before the first event. An
+error of the model is reported in the last event, because the passages have been sent by then.
 """
 
 import time
@@ -39,8 +39,8 @@ from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 
-# An answer may take minutes. If the embedder hangs, the query waits for it this long at most, and
-# so do the citations.
+# The query, and later the citations, wait at most this long for the embedder. Without this limit,
+# an embedder that hangs would use up the deadline, which may be minutes away.
 _EMBEDDING_S = 5.0
 
 
@@ -49,8 +49,8 @@ class AnswerSetup:
     """The model, the prompt and the limits of answers.
 
     `max_concurrent` is how many answers may be written at the same time. `max_tokens` is the
-    highest number of tokens of an answer. `passage_tokens` is the token budget of a search that
-    sets none.
+    largest length of an answer, in tokens. `passage_tokens` is the token budget of a search that
+    sets no budget.
     """
 
     chat: ChatModel
@@ -71,7 +71,7 @@ class _ModelRequest:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts to which addresses in the answer may lead."""
+        """The hosts that the question and the passages name: the answer links to no other."""
         chunks = (passage.chunk for passage in self.passages)
         texts = (text for chunk in chunks for text in (chunk.content, chunk.source))
         return hosts_in((self.question, *texts))
@@ -97,7 +97,7 @@ class AnswerPipeline:
         self._slots = AnswerSlots(setup.max_concurrent)
 
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
-        """Yields the search's result once, then the text in pieces, then the end once.
+        """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
         Closing the iterator cancels the model's stream. Raises what `Search` raises,
         InvalidArgument or TooLarge for the question, and TooBusy if too many answers are being
@@ -157,7 +157,7 @@ class AnswerPipeline:
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
             except (Cancelled, DeadlineExceeded):
-                raise  # The caller has gone or stops waiting, so it would not read a report.
+                raise  # The caller has left or stops waiting, so nobody would read a last event.
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
@@ -197,10 +197,10 @@ class AnswerPipeline:
 
 
 def unconfigured(*_: object) -> NoReturn:
-    """Raises ChatNotConfigured. It replaces `AnswerPipeline` if there is no chat model."""
+    """Raises ChatNotConfigured. Used instead of an AnswerPipeline if there is no chat model."""
     raise ChatNotConfigured(
-        "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL unless "
-        "it is OpenAI's"
+        "this retriever has no chat model; set HRAG_CHAT_MODEL, and HRAG_CHAT_BASE_URL if the "
+        "model is not OpenAI's"
     )
 
 
@@ -210,7 +210,8 @@ def _question(query: AnswerQuery) -> str:
         if isinstance(query.search.query, str):
             return query.search.query
         raise InvalidArgument(
-            "question is empty; a search by vector needs one to ask the model", field="question"
+            "question is empty; it is required, because the search has a vector and no text",
+            field="question",
         )
     size = len(query.question.encode())
     if size > MAX_QUERY_BYTES:
@@ -218,5 +219,5 @@ def _question(query: AnswerQuery) -> str:
             f"question has {size} bytes; at most {MAX_QUERY_BYTES} are allowed", field="question"
         )
     if not query.question.strip():
-        raise InvalidArgument("question is blank; it must say something", field="question")
+        raise InvalidArgument("question is blank; it must contain text", field="question")
     return query.question

@@ -1,4 +1,4 @@
-"""The composition root of the retriever: opens its parts, connects them, and closes them."""
+"""The composition root of the retriever: opens and closes store, models and server."""
 
 import sys
 import threading
@@ -51,8 +51,9 @@ from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
 
-# How long a search waits for the interpreter while another thread computes, for example the
-# thread that follows the change log. Python's default, 5 ms, is the time of several searches.
+# The longest time for which a search waits for Python's interpreter lock while another thread
+# computes, for example the thread that reads the change log. Python's default, 5 ms, is as long as
+# several searches.
 _SWITCH_S = 0.0002
 # A worker serves its metrics on any free local port. Its supervisor collects and serves them.
 _WORKER_METRICS = "127.0.0.1:0"
@@ -63,7 +64,7 @@ SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_nam
 def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
     """Serves until `stopping` is set, with as many processes as the settings say.
 
-    Raises HragError or SettingsError if a part cannot be opened.
+    Raises HragError or SettingsError if the store, a model, a file or a port cannot be opened.
     """
     if settings.workers == 1:
         _serve(settings, stopping, as_worker=False)
@@ -155,7 +156,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
-    """Returns the setup of answers, None without a chat model. Raises SettingsError."""
+    """Returns the setup of answers, None without a chat model; may raise SettingsError."""
     chat = open_chat(settings)
     if chat is None:
         return None
@@ -169,7 +170,7 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
 
 
 def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
-    """Returns the setup of reranking, None without a reranker. Raises SettingsError."""
+    """Returns the setup of reranking, None without a reranker; may raise SettingsError."""
     reranker = open_reranker(settings)
     if reranker is None:
         return None

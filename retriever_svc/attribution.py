@@ -1,7 +1,8 @@
-"""Finds, for each passage number in a text, the passage's sentence that supports it best.
+"""Finds the sentence of a passage that best supports a statement of an answer.
 
-Sentences and statements are compared by their vectors. If they cannot be compared, for example
-because the embedder fails, the citation names the whole passage.
+The statement cites the passage by its number. Statements and sentences are compared by their
+vectors. If they cannot be compared, for example because the embedder fails, the citation names the
+whole passage.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from hrag.values.search import Passage
 from retriever_svc.markers import CitedStatement
 from retriever_svc.work_limit import TEXT_BYTES
 
-_CITATION_BYTES = 96  # The numbers in an encoded Citation take at most 96 bytes.
+_CITATION_BYTES = 96  # All numbers in an encoded Citation need at most 96 bytes.
 
 Embed = Callable[[Sequence[str]], Sequence[Vector | HragError]]
 """Returns a vector or an error for each text."""
@@ -43,7 +44,7 @@ def citations(
     """Returns one citation for each of `cited`, in order.
 
     `cited` has the statements of `text`, each with the number of the passage that it cites. One
-    call embeds a limited amount of text: the statements come first, then the sentences of the
+    call embeds at most MAX_EMBEDDED_BYTES of text: first the statements, then the sentences of the
     cited passages, both in order. A citation names its whole passage if the limit excludes its
     statement or all sentences of its passage.
     """
@@ -63,7 +64,7 @@ def citations(
 
 
 def _sentences(chunk: Chunk) -> list[_Sentence]:
-    """Returns the sentences of a chunk that contain a word, without the white space around."""
+    """Returns the sentences of a chunk that contain a word, without the white space around them."""
     sentences = []
     start, start_byte = 0, chunk.span.byte_start
     for end in sentence_ends(chunk.content):
@@ -82,14 +83,14 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
 
 
 def _affordable(texts: Sequence[str]) -> list[str]:
-    """Returns the first distinct texts, as many as one call may embed."""
+    """Returns the first distinct texts, as many as fit into MAX_EMBEDDED_BYTES."""
     distinct = list(dict.fromkeys(texts))
     sizes = accumulate(len(text.encode()) + TEXT_BYTES for text in distinct)
     return distinct[: sum(size <= MAX_EMBEDDED_BYTES for size in sizes)]
 
 
 def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
-    """Returns the first citations, as many as the reply has space for."""
+    """Returns the first citations, as many as fit into the rest of the reply."""
     sizes = accumulate(
         text_bytes(citation.document_id, citation.chunk_id) + _CITATION_BYTES
         for citation in all_citations
@@ -98,7 +99,7 @@ def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citat
 
 
 def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
-    """Returns vectors by text. A text that could not be embedded in time has none."""
+    """Returns the vectors by text. A text that could not be embedded has no vector."""
     if not texts:
         return {}
     vectors = embed(texts)
@@ -112,9 +113,9 @@ def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
 def _best(
     vector_of: dict[str, Vector], statement: str, sentences: Sequence[_Sentence]
 ) -> tuple[Span | None, float | None]:
-    """Returns the span of the sentence nearest to the statement, and its cosine.
+    """Returns the span of the sentence nearest to the statement, and their cosine.
 
-    Both are None if the statement and the sentences cannot be compared.
+    Returns None twice if the statement and the sentences cannot be compared.
     """
     comparable = [sentence for sentence in sentences if sentence.text in vector_of]
     if statement not in vector_of or not comparable:

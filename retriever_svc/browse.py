@@ -1,4 +1,4 @@
-"""Reads stored trees: one chunk, or a chunk with its relatives."""
+"""Reads chunk trees: one chunk, or a chunk with its ancestors, siblings and descendants."""
 
 from hrag.engine import Reader
 from hrag.values import ids
@@ -32,8 +32,9 @@ class Browse:
     def hierarchy(
         self, tenant_id: str, collection: str, chunk_id: str, depth: int, *, content: bool
     ) -> Hierarchy:
-        """Returns the chunk with its relatives, `depth` levels down; 0 means 1.
+        """Returns the chunk with its relatives: ancestors, siblings and descendants.
 
+        Descendants are returned down to `depth` levels below the chunk; a `depth` of 0 means 1.
         With `content`, the relatives have their text too. Raises what `chunk` raises, and
         InvalidArgument for a depth that is too high.
         """

@@ -7,11 +7,12 @@ from hrag.values.errors import SequenceNotReached
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
-    """Returns if `sequence` is 0 or the tenant's last change has at least this sequence.
+    """Returns if the tenant's last change has at least the sequence number `sequence`.
 
-    Otherwise it raises. It raises Suspended while there is time to wait: the call then runs
-    again once the sequence is reached. It raises SequenceNotReached shortly before `deadline`
-    ends, and Cancelled if the caller has gone.
+    Also returns if `sequence` is 0. Otherwise raises one of three errors. Suspended is raised while
+    there is time to wait: the call then runs again once a change has this sequence number.
+    SequenceNotReached is raised shortly before `deadline` passes, and Cancelled if the caller has
+    left.
     """
     if not sequence:
         return
@@ -20,7 +21,7 @@ def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: De
         return
     if not has_time_to_wait(deadline):
         raise SequenceNotReached(
-            f"min_sequence is {sequence}; the tenant's last change is {committed}",
+            f"min_sequence is {sequence}; the tenant's last sequence number is {committed}",
             field="min_sequence",
         )
     deadline.check("waiting for min_sequence")

@@ -1,6 +1,6 @@
 """A cache of collections that are known to exist and to suit this service's embedder.
 
-A collection suits the embedder if its vectors are that embedder's or if it has no vectors. A
+A collection suits the embedder if this embedder made its vectors, or if it has no vectors. A
 query's text is embedded before its snapshot is opened, because a read transaction must not wait
 for a model. But a query must not cost a request to an endpoint if its collection does not exist
 or uses another embedder. So the first query of a collection checks the collection before it
@@ -16,11 +16,11 @@ from hrag.models.embedding.vector_checks import check_embedder
 from hrag.values.collections import NO_EMBEDDER
 from hrag.values.current_call import CURRENT
 
-_MAX_COLLECTIONS = 10_000  # They take about 2 MB.
+_MAX_COLLECTIONS = 10_000  # So many entries need about 2 MB.
 
 
 class KnownCollections:
-    """An LRU cache: by tenant and collection name, True if it has vectors. Thread-safe."""
+    """An LRU cache that stores for each collection whether it has vectors. Thread-safe."""
 
     def __init__(self, reader: Reader, embedder: str) -> None:
         self._reader = reader
@@ -31,7 +31,7 @@ class KnownCollections:
     def have_vectors(self, tenant_id: str, collection: str) -> bool:
         """Returns True if the collection has vectors.
 
-        Raises CollectionNotFound, and EmbedderMismatch if another embedder made the vectors.
+        Raises CollectionNotFound. Raises EmbedderMismatch if another embedder made the vectors.
         Raises DeadlineExceeded or Cancelled when the call that this thread works for has ended.
         """
         key = (tenant_id, collection)
@@ -52,7 +52,7 @@ class KnownCollections:
     def forget(self, tenant_id: str, collection: str) -> None:
         """Removes a collection, so that its next query checks it again.
 
-        It is called when a snapshot does not match what the cache says.
+        Must be called when a snapshot of the collection contradicts the cache.
         """
         with self._lock:
             self._known.pop((tenant_id, collection), None)

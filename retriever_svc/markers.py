@@ -1,9 +1,9 @@
 """Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
 
 `MarkerFilter` reads a text in pieces. It returns text in which every marker names only passages
-that exist. It holds text back only while this text may become a marker. The result does not
-depend on how the text is cut into pieces. A number without a passage is dropped. A marker that
-has no other number is removed together with the blanks before it.
+that exist. It delays text only while this text may become a marker. The result does not
+depend on how the text is cut into pieces. A number to which no passage
+belongs is removed. A marker in which no number remains is removed with the blanks before it.
 
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
 unchanged. Code between backticks stays unchanged too. Inline code ends at the end of its line at
@@ -23,7 +23,7 @@ from hrag.text.plain_text import plain
 from hrag.text.sentences import has_word, sentence_ends
 from retriever_svc.markup_guard import MarkupGuard
 
-MAX_MARKER_CHARS = 64  # Nobody cites so many passages in one marker.
+MAX_MARKER_CHARS = 64  # Longer text in brackets is no marker: nobody cites so many passages.
 
 _CLOSER = {"[": "]", "【": "】"}
 _BLANK = " \t"
@@ -59,17 +59,17 @@ class MarkerFilter:
     """Filters the markers of one text, piece by piece."""
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
-        """`passages` is the number of passages; they are numbered from 1.
+        """`passages` is the count of passages, which are numbered from 1.
 
         `hosts` are the hosts to which addresses in the text may lead.
         """
         self._passages = passages
         self._guard = MarkupGuard(hosts)
-        # Blanks are held back because they are removed together with a removed marker.
+        # These blanks are not in the output yet. If the marker after them is removed, they are too.
         self._blanks = ""
-        self._marker = ""  # This text is held back because it may become a marker.
-        self._ticks = 0  # The number of backticks read in a row.
-        self._code = 0  # The number of backticks that began the current code; 0 outside of code.
+        self._marker = ""  # This text is not in the output yet: it may become a marker.
+        self._ticks = 0  # How many backticks in a row were read last.
+        self._code = 0  # How many backticks began the current code; 0 outside of code.
         self._output: list[str] = []
         self._tail = ""  # The last characters of the output.
         self._length = 0
@@ -86,14 +86,14 @@ class MarkerFilter:
         return tuple(self._markers)
 
     def feed(self, piece: str) -> str:
-        """Returns the output that `piece` completes; it may be empty."""
+        """Reads the next piece of the text; returns the output that is complete now, maybe ""."""
         before = len(self._output)
         for char in plain(piece):
             self._read(char)
         return "".join(self._output[before:])
 
     def finish(self) -> str:
-        """Returns the text that was still held back at the end."""
+        """Ends the text; returns the output that was still delayed."""
         before = len(self._output)
         self._release()
         return "".join(self._output[before:])
@@ -118,7 +118,7 @@ class MarkerFilter:
     def _tick(self) -> None:
         self._release()
         if not self._ticks and self._tail.endswith("`"):
-            # A removed marker stood between two runs of backticks, which must not join.
+            # A marker between two runs of backticks was removed, and the runs must not join.
             self._show(_ELLIPSIS)
         self._ticks += 1
         self._show("`")
@@ -126,8 +126,8 @@ class MarkerFilter:
     def _turn_code(self) -> None:
         """Begins or ends code after a run of backticks.
 
-        Inline code ends at a run as long as the one that began it. A block of code ends at a run
-        that is at least as long.
+        Inline code ends at a run that is as long as the run that began it. A block of code ends at
+        a run that is at least as long.
         """
         if not self._code:
             self._code = self._ticks
@@ -136,7 +136,7 @@ class MarkerFilter:
         self._ticks = 0
 
     def _begin(self, char: str) -> None:
-        """Releases held text that is no marker. `char` may begin another marker."""
+        """Outputs the delayed text, which is no marker. `char` may begin another marker."""
         if self._marker:
             self._release()
         if char in _CLOSER:
@@ -158,7 +158,7 @@ class MarkerFilter:
         known = [number for number in numbers if number <= self._passages]
         if not known:
             if _OPEN.search(self._tail):
-                # Otherwise the text before and after the removed marker could become a marker.
+                # Otherwise the texts around the removed marker could together form a marker.
                 self._show(_ELLIPSIS)
             return
         self._show(blanks)
@@ -183,7 +183,7 @@ class MarkerFilter:
 
 
 def _numbers(inside: str) -> Iterator[int]:
-    """Yields the numbers in a marker. A range with a last number below its first has none."""
+    """Yields the numbers in a marker. A range that ends below its start contains no numbers."""
     for first, last in _ITEM.findall(inside):
         yield from range(int(first), int(last or first) + 1)
 
@@ -191,9 +191,10 @@ def _numbers(inside: str) -> Iterator[int]:
 def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatement]:
     """Returns a statement for each number of each marker of a text, in order.
 
-    A marker that begins a line belongs to the remaining text of its sentence. Any other marker
-    belongs to the last sentence before it, from the previous marker on. If no word stands between
-    two markers, both belong to the same statement. The range is empty if there is no statement.
+    If a marker begins a line, its statement is the remaining text of its sentence. Otherwise its
+    statement is the last sentence before the marker, without the text before the previous marker.
+    If there is no word between two markers, both have the same statement. The range of a statement
+    is empty if there is no such text.
     """
     starts = [0, *sentence_ends(text)]
     statements: list[CitedStatement] = []

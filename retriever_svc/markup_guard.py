@@ -16,11 +16,13 @@ address gets a blank before the first character that differs from all known host
   occurs in schemes or in the slashes of addresses (`&sol ;`).
 
 Some viewers accept blanks in a destination, and browsers delete tabs and line ends in addresses.
-So the blank is put where it makes the URL invalid (WHATWG URL Standard), and `@` gets one as well.
+So the blank is put where it makes the URL invalid (WHATWG URL Standard). `@` gets a blank too,
+because it would turn a known host before it into a user name.
 
-An address may end after the first part of a known host. That is noticed only at its end, so it
-stays, with a blank after it. All this is done between backticks too, because viewers disagree on
-where code begins and ends. Only HTML tags are left unchanged there.
+If the host of an address is only the beginning of a known host, this is noticed only where the
+address ends. So this address stays unchanged, and a blank follows it. Text between backticks is
+checked too, because viewers disagree on where code begins and ends. Only HTML tags between
+backticks stay unchanged.
 """
 
 import re
@@ -37,8 +39,9 @@ _PATH_STARTS = frozenset("/?#")
 # These characters may follow an address that has no path.
 _CLOSING = frozenset("\"'`)]}>*|,;!.:~")
 
-# Two patterns for the beginning of a link's destination. With the first, it is not known yet
-# where the link leads. With the second, it leads to a host or has a scheme.
+# Two patterns for the beginning of a link's destination. The first one matches while later
+# characters decide where the link leads. The second one matches if the link has a scheme other than
+# `http` or `https`, or if browsers read its beginning as the start of a host.
 _UNDECIDED = re.compile(r"[a-z][a-z0-9+.-]{,31}|https?:/?|[/\\]", re.IGNORECASE | re.ASCII)
 _ELSEWHERE = re.compile(
     r"[a-z][a-z0-9+.-]*[:\\]|https?:/?[^/\s]|/\\|\\[/\\]", re.IGNORECASE | re.ASCII
@@ -47,7 +50,8 @@ _DESTINATION_STARTS = ("](", "]:")
 
 _TAG_STARTS = frozenset("/!?")
 
-# Names of characters that occur in schemes and slashes, or that browsers delete in addresses.
+# The names of references to characters that occur in schemes or slashes, or that browsers delete in
+# addresses.
 _REFERENCES = frozenset(
     name.removesuffix(";") for name, text in html5.items() if text in set("+-.:/\\\t\n")
 )
@@ -86,13 +90,13 @@ class MarkupGuard:
 
 
 class _References:
-    """Finds two kinds of character references: numbers, and names of characters of addresses."""
+    """Finds references by number (`&#47;`), and by name to characters of addresses (`&sol;`)."""
 
     def __init__(self) -> None:
-        self._name: str | None = None  # The part of a reference's name read so far; None outside.
+        self._name: str | None = None  # The part of a name read so far; None outside a reference.
 
     def breaks(self, char: str) -> bool:
-        """Returns True if `char` completes a reference of this kind."""
+        """Returns True if `char` completes one of these references."""
         name, self._name = self._name, None
         if char == "&":
             self._name = ""
@@ -125,14 +129,17 @@ class _Addresses:
         self._read = ""  # The part of the destination or the host that has been read.
         self._last = ""
         self._after_slash = False
-        # The last 4 characters of the word before: it equals `www` only if the whole word does.
+        # The last 4 characters of the word that was read last. Three would not suffice: with 4
+        # characters, `_word` equals `www` only if the whole word is `www`.
         self._word = ""
         self._in_angles = False  # True if the destination began with `<`.
-        # True while a destination after `](` has not reached a path, so that it may continue.
+        # True while a destination after `](` has not reached a path: later characters may still
+        # change where it leads.
         self._is_open = False
-        # True if a host came just before `](`, and no path since: an `@` makes it a user name.
+        # True if a host was directly before `](` and no path has begun since. Then an `@` would
+        # make the host a user name.
         self._may_be_user = False
-        # True if this destination began inside another one that was still open.
+        # True if this destination began inside another destination that was still open.
         self._stays_open = False
 
     def breaks(self, char: str) -> bool:
@@ -251,7 +258,7 @@ class _Addresses:
         self._is_open = self._is_open and self._stays_open
 
     def _end(self) -> bool:
-        """Ends an address that leads to an unknown host. Returns True: it needs a blank."""
+        """Ends an address that leads to an unknown host. Returns True, because it needs a blank."""
         self._begin(_Part.TEXT)
         return True
 
@@ -262,6 +269,6 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """Returns the first known host, in order, that is not before the host read, or ""."""
+        """Returns the first known host that sorts at or after the host read so far, or ""."""
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

@@ -1,10 +1,10 @@
 """The prompt: a template, filled with the question and the numbered passages.
 
 `answer_prompt.txt` is the built-in template; HRAG_ANSWER_PROMPT_FILE names another one. The text
-of a passage cannot imitate another passage. Its heading is one line, each line of its text is
-quoted, and text that looks like a passage's number gets other brackets. Text that looks like a
-placeholder is not replaced. Headings and quotes may add the share `_OVERHEAD` to the passages'
-token budget.
+of a passage cannot imitate another passage. The heading of a passage is one line, each line of the
+text is quoted, and text that looks like a passage's number gets other brackets. Text that looks
+like a placeholder is not replaced. Headings and quotes may use the share `_OVERHEAD` of the token
+budget of the passages in addition to this budget.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,31 @@ from hrag.text import citations, tokens
 from hrag.text.plain_text import quoted_lines, without_markers
 from hrag.values.search import Passage
 
-MAX_TEMPLATE_BYTES = 64 * 1024  # Instructions need far less.
+MAX_TEMPLATE_BYTES = 64 * 1024  # Even long instructions need far less.
 
 _VARIABLE = "HRAG_ANSWER_PROMPT_FILE"
 _PLACEHOLDERS = {"question", "passages"}
-_MAX_HEADING_CHARS = 256  # Enough to cite by; titles and section paths may have thousands.
-_OVERHEAD = 0.25  # Twice what prose needs, so that no passage of prose is lost.
+_MAX_HEADING_CHARS = 256  # Titles and section paths may have thousands.
+_OVERHEAD = 0.25  # It is twice what prose needs, so no passage of prose is left out.
 
 
 class Prompt:
     """A checked template. A call fills it with a question and its passages."""
 
     def __init__(self, template: str) -> None:
-        """Raises ValueError unless it has `$question` and `$passages`, and no other."""
+        """Raises ValueError unless the placeholders are exactly `$question` and `$passages`."""
         self._template = Template(template)
         if not self._template.is_valid():
-            raise ValueError("it has a $ that is no placeholder; write $$ for a plain one")
+            raise ValueError("it has a $ that is no placeholder; write $$ for a dollar sign")
         placeholders = set(self._template.get_identifiers())
         if placeholders != _PLACEHOLDERS:
             wrong = ", ".join(f"${name}" for name in sorted(placeholders ^ _PLACEHOLDERS))
-            raise ValueError(f"it must have $question and $passages and no other: see {wrong}")
+            raise ValueError(
+                f"it must have the placeholders $question and $passages and no other: see {wrong}"
+            )
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> str:
+        """Returns the prompt for a question, with its passages numbered from 1."""
         numbered = (_numbered(number, passage) for number, passage in enumerate(passages, 1))
         return self._template.substitute(question=question, passages="\n\n".join(numbered))
 
@@ -48,8 +51,8 @@ def _numbered(number: int, passage: Passage) -> str:
     chunk = passage.chunk
     heading = citations.heading(chunk)[:_MAX_HEADING_CHARS]
     heading = ", ".join(filter(None, (heading, citations.pages(chunk))))
-    # `quoted_lines` has removed hidden characters by then. A hidden character inside a marker would
-    # keep it from being recognised.
+    # `without_markers` would not recognise a marker with a hidden character inside. `quoted_lines`
+    # has removed hidden characters before.
     content = without_markers(quoted_lines(chunk.content.strip()))
     return f"[{number}] {without_markers(heading)}\n{content}"
 
@@ -57,7 +60,8 @@ def _numbered(number: int, passage: Passage) -> str:
 def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Passage, ...]:
     """Returns the first passages that fit into a prompt with their headings and quotes.
 
-    Without headings and quotes, `passages` fit `token_budget`. The first one is always returned.
+    Without headings and quotes, `passages` fit `token_budget`. The first passage is always
+    returned.
     """
     remaining = round(token_budget * (1 + _OVERHEAD))
     for number, passage in enumerate(passages, 1):
@@ -68,7 +72,10 @@ def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Pass
 
 
 def load_prompt(path: Path | None) -> Prompt:
-    """Returns the template in a file, or the built-in one. Raises SettingsError."""
+    """Returns the template in a file; the built-in template if `path` is None.
+
+    Raises SettingsError if the file cannot be read or its template is invalid.
+    """
     if path is None:
         return Prompt(resources.files(__package__).joinpath("answer_prompt.txt").read_text("utf-8"))
     try:

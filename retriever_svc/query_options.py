@@ -1,4 +1,4 @@
-"""The options of a query: the values that are allowed, and the engine's request that they give.
+"""The options of a query: which values are allowed, and which engine request they become.
 
 `check_query` rejects options that are not allowed. Each error names the field, its value and what
 is allowed. The other functions return what the options mean in each mode, with defaults for the
@@ -43,11 +43,14 @@ from hrag.values.search import (
 T = TypeVar("T")
 
 # The modes whose passages are on the embedded level.
-_OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
+_LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
 
 def check_query(query: SearchQuery) -> None:
-    """Checks everything that needs no collection. Raises InvalidArgument or TooLarge."""
+    """Checks all options that can be checked without the settings of the collection.
+
+    Raises InvalidArgument or TooLarge for an option that is not allowed.
+    """
     ids.check_tenant_id(query.tenant_id)
     ids.check_collection_name(query.collection)
     if query.limit is not None:
@@ -57,7 +60,7 @@ def check_query(query: SearchQuery) -> None:
         _check_text(query.query)
     _check_retrieval(query)
     mode = query.mode_or_default
-    if mode in _OF_LEAVES and query.return_level is not None:
+    if mode in _LEAF_MODES and query.return_level is not None:
         raise InvalidArgument(
             f"return_level is {query.return_level}; {mode.name} returns the embedded level, so "
             "leave it unset",
@@ -65,7 +68,7 @@ def check_query(query: SearchQuery) -> None:
         )
     if query.cut_last and not query.token_budget and mode is not SearchMode.CONTEXT:
         raise InvalidArgument(
-            "cut_last is set without a token_budget; set that, or leave both unset",
+            "cut_last is set without a token_budget; set a token_budget, or leave both unset",
             field="cut_last",
         )
     if query.keep_overlap:
@@ -84,11 +87,14 @@ def check_query(query: SearchQuery) -> None:
 
 
 def _check_retrieval(query: SearchQuery) -> None:
-    """Checks the options that say which sources are searched, and with which weights."""
+    """Checks the options that say which sources are searched, and with which weights.
+
+    Raises InvalidArgument.
+    """
     retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
     if not query.text and retrieval is not Retrieval.DENSE:
         raise InvalidArgument(
-            f"retrieval is {retrieval.name} and text is empty; a query by vector alone is DENSE",
+            f"retrieval is {retrieval.name} and text is empty; without a text it must be DENSE",
             field="retrieval",
         )
     if retrieval is Retrieval.LEXICAL and query.mode_or_default is SearchMode.SENTENCE_WINDOW:
@@ -100,7 +106,7 @@ def _check_retrieval(query: SearchQuery) -> None:
     for field, value in (("fusion", query.fusion), ("lexical_weight", query.lexical_weight)):
         if value is not None and retrieval is not Retrieval.HYBRID:
             raise InvalidArgument(
-                f"{field} is {value}; only HYBRID has one, so leave it unset in {retrieval.name}",
+                f"{field} is {value}; only HYBRID uses it, so leave it unset in {retrieval.name}",
                 field=field,
             )
     _check_share("lexical_weight", query.lexical_weight, 1.0)
@@ -117,7 +123,7 @@ def _check_share(field: str, value: float | None, limit: float) -> None:
 def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
     if mode is not SearchMode.AUTO_MERGE:
         raise InvalidArgument(
-            f"merge_ratio is {ratio:g}; only AUTO_MERGE has one, so leave it unset in {mode.name}",
+            f"merge_ratio is {ratio:g}; only AUTO_MERGE uses it, so leave it unset in {mode.name}",
             field="merge_ratio",
         )
     if not 0 < ratio <= 1:
@@ -130,7 +136,8 @@ def _check_overlap(query: SearchQuery, mode: SearchMode) -> None:
     joins = "merge_adjacent" if query.merge_adjacent else mode.name
     if query.merge_adjacent or mode in (SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT):
         raise InvalidArgument(
-            f"keep_overlap is set; {joins} joins passages that overlap, so leave it unset",
+            f"keep_overlap is set; {joins} joins passages that overlap, so leave keep_overlap "
+            "unset",
             field="keep_overlap",
         )
 
@@ -138,7 +145,7 @@ def _check_overlap(query: SearchQuery, mode: SearchMode) -> None:
 def _check_window(sentences: int, mode: SearchMode) -> None:
     if mode is not SearchMode.SENTENCE_WINDOW:
         raise InvalidArgument(
-            f"window_sentences is {sentences}; only SENTENCE_WINDOW has them, so leave it "
+            f"window_sentences is {sentences}; only SENTENCE_WINDOW uses it, so leave it "
             f"unset in {mode.name}",
             field="window_sentences",
         )
@@ -154,7 +161,7 @@ def _check_summary_first(query: SearchQuery) -> None:
     for field, value in options.items():
         if value is not None and query.mode_or_default is not SearchMode.SUMMARY_FIRST:
             raise InvalidArgument(
-                f"{field} is {value}; only SUMMARY_FIRST has one, so leave it unset in "
+                f"{field} is {value}; only SUMMARY_FIRST uses it, so leave it unset in "
                 f"{query.mode_or_default.name}",
                 field=field,
             )
@@ -180,12 +187,12 @@ def _check_text(text: str) -> None:
 def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
     """Returns the level of the query's passages; in AUTO_MERGE, it is their highest level.
 
-    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. Otherwise the query's level
-    has priority, then the collection's, then the service's. Raises InvalidArgument for a level
-    that the collection cannot return.
+    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. In other modes, this is the
+    first level that is set: by the query, by the collection, or by the service. Raises
+    InvalidArgument for a level that the collection cannot return.
     """
     tree = settings.tree
-    if query.mode_or_default in _OF_LEAVES:
+    if query.mode_or_default in _LEAF_MODES:
         return tree.embedding_level
     if query.return_level is not None:
         tree.check_return_level(query.return_level)
@@ -196,7 +203,7 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
 
 
 def passage_limit(query: SearchQuery) -> int:
-    """Returns the maximum number of passages."""
+    """Returns the maximum number of passages of a search."""
     return _or_default(query.limit, DEFAULT_LIMIT)
 
 
@@ -204,16 +211,16 @@ def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
     """Returns the maximum number of tokens of all passages together; 0 means no limit."""
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    # A token has at least one byte. So a budget of one token more than the reply has bytes exceeds
-    # the reply already, and a higher budget would change nothing.
+    # A token has at least one byte. So passages with one token more than the reply may have bytes
+    # exceed the reply, and a higher budget would change nothing.
     return min(budget, reply.max_bytes + 1)
 
 
 def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
-    """Returns the query's bonus, or the default if it has none.
+    """Returns the query's neighbour bonus, or the default if the query has none.
 
-    If passages are leaves, a search without a bonus misses an answer in the leaf next to the one
-    that matched. Larger passages contain both leaves. In STANDARD, a search of one source gets no
+    If passages are leaves, a search without a bonus misses an answer in the leaf next to the
+    matched leaf. Larger passages contain both leaves. In STANDARD, a search of one source gets no
     bonus, so that its scores stay unchanged.
     """
     if query.neighbour_bonus is not None:
@@ -236,7 +243,7 @@ def find_request(
 ) -> FindRequest:
     """Returns the engine's request for passages at `level`. Unset options get their defaults.
 
-    `retrieval` names the sources to search. `lowest_cosine` is the embedder's.
+    `retrieval` names the sources to search. `lowest_cosine` is `Embedder.lowest_cosine`.
     """
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = _token_budget(query, reply)
@@ -244,8 +251,8 @@ def find_request(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=query.mode_or_default,
         level=level,
-        # A passage has at least one token, so in CONTEXT the budget is never below the number of
-        # passages, and this limit has no effect.
+        # In CONTEXT without a limit, the budget in tokens is also the limit of passages. As such it
+        # has no effect, because each passage has at least one token.
         limit=budget if is_context and query.limit is None else passage_limit(query),
         candidates=query.candidates,
         text=text,
@@ -272,15 +279,16 @@ def find_request(
     )
 
 
-def leaves_request(request: FindRequest, leaves: int) -> FindRequest:
-    """Returns SENTENCE_WINDOW's request for its best `leaves`.
+def leaves_request(request: FindRequest, leaf_count: int) -> FindRequest:
+    """Returns the request with which SENTENCE_WINDOW finds the best `leaf_count` leaves.
 
-    The query's limits on scores, tokens and joining concern sentences, so the engine gets none.
+    The query's limits on scores, tokens and joining apply to sentences, not to leaves. So this
+    request has none of these limits.
     """
     return replace(
         request,
         mode=SearchMode.STANDARD,
-        limit=leaves,
+        limit=leaf_count,
         aggregation=Aggregation.MAX,
         min_score=None,
         token_budget=0,
@@ -296,5 +304,5 @@ def _or_default(value: T | None, default: T) -> T:
 
 
 def window_sentences(query: SearchQuery) -> int:
-    """Returns how many sentences a window has on either side of the best one."""
+    """Returns how many sentences a window has on either side of its best sentence."""
     return _or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES)

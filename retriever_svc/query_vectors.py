@@ -1,4 +1,4 @@
-"""Gives queries their vectors before a snapshot is opened."""
+"""Sets the vectors of queries before a snapshot is opened."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,8 @@ from hrag.values.search import Retrieval, SearchMode
 from retriever_svc.search_run import SearchRun
 
 _EMBEDDER_FAILURES = (EmbedderUnavailable, EmbedderRejected)
-# Embedding gets this share of the call's remaining time. The search by words needs the rest.
+# Embedding gets this share of the call's remaining time if words alone can answer the query. The
+# search by words needs the rest.
 _SHARE_OF_TIME = 0.8
 
 
@@ -29,7 +30,7 @@ class QueryVectors:
     Texts are embedded through the cache. A vector that the query contains is scaled to unit
     length. With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered
     without a vector. Then the embedder gets only a share of the caller's time, so that enough is
-    left for the search.
+    left for the search by words.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -39,10 +40,10 @@ class QueryVectors:
     def __call__(
         self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float = math.inf
     ) -> None:
-        """Sets each search's `vector`, or the `failure` or `error` because of which it has none.
+        """Sets each search's `vector`, or the `failure` or `error` that explains why it has none.
 
-        The texts of one tenant are embedded together. If all searches that need a vector can be
-        answered without one, embedding takes at most `embedding_s` seconds.
+        The texts of one tenant are embedded together. If words alone can answer all searches that
+        need a vector, embedding takes at most `embedding_s` seconds.
         """
         to_embed = [run for run in runs if run.embeds]
         if to_embed:
@@ -77,7 +78,8 @@ class QueryVectors:
     def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
         """Sets the `failure` of a search that can be answered without a vector, else its `error`.
 
-        If the embedder has used up only its share of the time, this is a failure too.
+        If the embedder has used up its share of the time, but the call has time left, this is a
+        failure too.
         """
         if self._may_fall_back(run):
             if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:
@@ -99,7 +101,7 @@ class QueryVectors:
 
 
 def _use_given_vector(run: SearchRun) -> None:
-    """Uses the vector that the query contains, if there is one and the search uses vectors."""
+    """Uses the vector in the query, if the query has one and the search uses vectors."""
     query = run.query
     vector = query.vector if isinstance(query.query, str) else query.query
     if vector is None or run.retrieval is Retrieval.LEXICAL:
@@ -113,13 +115,13 @@ def _use_given_vector(run: SearchRun) -> None:
 def _unit(vector: Vector) -> Vector:
     """Returns the vector scaled to length 1, `float32[n]`.
 
-    Raises InvalidArgument if it has no direction: NaN, infinity or only zeros.
+    Raises InvalidArgument if it contains NaN or infinity, or only zeros.
     """
     wide = vector.astype(np.float64)
     norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
     if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
         raise InvalidArgument(
-            "vector holds NaN or infinity; numbers must be finite", field="vector"
+            "vector contains NaN or infinity; numbers must be finite", field="vector"
         )
     if norm == 0:
         raise InvalidArgument(

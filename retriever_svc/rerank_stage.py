@@ -1,9 +1,9 @@
 """The optional last stage of a search: a reranker orders the best passages.
 
-The search returns a fixed number of passages for the reranker, or as many as the query's limit if
-that is higher. So the order does not depend on the limit. The snapshot is closed before the
-reranker is called, because a read transaction must not wait for a model. If the reranker fails,
-the search returns its passages in their first order, and the result says why.
+The search finds a fixed number of passages for the reranker, or as many as the query's limit if the
+limit is higher. So the order of passages does not depend on the limit. The snapshot is closed
+before the reranker is called, because a read transaction must not wait for a model. If the reranker
+fails, the search returns its passages in the search's order, and the result says why.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,10 @@ _MAX_HEADING_CHARS = 256
 
 @dataclass(frozen=True, slots=True)
 class RerankSetup:
-    """The reranker, the number of passages that it orders, and the tokens of each that it reads."""
+    """The reranker, and its limits.
+
+    It orders the `top` best passages and reads at most `text_tokens` tokens of each passage.
+    """
 
     reranker: Reranker
     top: int = DEFAULT_RERANK_TOP
@@ -75,13 +78,14 @@ class RerankStage:
             )
         if query.merge_adjacent:
             raise InvalidArgument(
-                "rerank is true; merge_adjacent joins passages in the search's order, so leave one "
-                "of them unset",
+                "rerank is true; merge_adjacent joins passages in the search's order, so leave "
+                "rerank or merge_adjacent unset",
                 field="rerank",
             )
         if not query.text:
             raise InvalidArgument(
-                "rerank is true in a search by vector; a reranker needs a text, so leave it unset",
+                "rerank is true in a search by vector; a reranker needs a text, so leave rerank "
+                "unset",
                 field="rerank",
             )
         if self._setup is None:
@@ -96,7 +100,7 @@ class RerankStage:
         return is_requested and is_possible and self._setup is not None
 
     def widened(self, request: FindRequest) -> FindRequest:
-        """Returns a request for the passages to rerank: enough of them, and no budget."""
+        """Returns a request for the passages to rerank: at least `top`, and no token budget."""
         assert self._setup is not None
         return replace(
             request,
@@ -114,7 +118,7 @@ class RerankStage:
 
         `text` is the query's text for the reranker. `candidates` is the result of the request that
         `widened` returns. Raises RerankerUnavailable or RerankerRejected if the reranker fails,
-        and DeadlineExceeded or Cancelled if the caller has gone.
+        and DeadlineExceeded or Cancelled if the deadline has passed or the caller has left.
         """
         assert self._setup is not None
         try:
@@ -130,7 +134,7 @@ class RerankStage:
         return candidates.with_passages(limited, exhausted=is_exhausted)
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Returns the passages in the reranker's order; those that it has not read come last.
+        """Returns the passages in the reranker's order; passages that it has not read come last.
 
         Raises RerankerUnavailable or RerankerRejected.
         """

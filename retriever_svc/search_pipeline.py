@@ -1,6 +1,6 @@
 """Answers queries: checks each query, waits for the tenant's change, embeds the text, and searches.
 
-`SearchRun` runs the search of one query after it was embedded.
+`SearchRun` runs the search of one query after the query was embedded.
 """
 
 import math
@@ -25,7 +25,7 @@ from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import EmbeddingWork
 
-# An error takes at most this many bytes in a batch's reply; its message has at most 1,000.
+# An error needs at most this many bytes in a batch's reply. Its message has at most 1,000 bytes.
 _ERROR_BYTES = 2048
 
 
@@ -80,7 +80,7 @@ class Search:
         return run.result(VALUES, self._reply, embedding)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> SearchResult[bytes]:
-        """Returns the same result with encoded passages; raises what `__call__` raises."""
+        """Returns the result of `__call__` with encoded passages; raises what `__call__` raises."""
         run, embedding = self._embedded(query, deadline)
         result = run.result(ENCODED, self._reply, embedding)
         self._reply.check(encoded_bytes(result), SEARCH_ADVICE)
@@ -91,7 +91,8 @@ class Search:
     ) -> list[SearchResult[bytes] | HragError]:
         """Returns each query's result or its error, in order. Texts are embedded together.
 
-        A query gets ReplyTooLarge if the results before it leave too few bytes of the reply.
+        A query gets the error ReplyTooLarge if its result does not fit into the reply after the
+        results before it.
         Raises InvalidArgument for an empty batch or too many queries, and TooLarge for too much
         text.
         """
@@ -118,7 +119,7 @@ class Search:
     def _embedded(
         self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
     ) -> tuple[SearchRun, Stage]:
-        """Returns the search of one query after the query was embedded, and this stage."""
+        """Embeds one query; returns its search, and the stage of embedding with its times."""
         began = self._clock()
         run = self._started(query, deadline, EmbeddingWork())
         self._embed([run], deadline, embedding_s)

@@ -1,16 +1,16 @@
 """Runs the search of one query.
 
-A SearchRun is created for each query. It keeps what is known of the query: first the parsed text,
+A SearchRun is created for each query. It stores what is known of the query: first the parsed text,
 then the vector or the reason why there is none, then the sources that the collection has. The
 engine does the search itself, from the filter to the passages (`hrag.engine.Snapshot.find`).
 
 The sources to search are decided twice. Before text is embedded, the query's options decide. Once
 the snapshot is open, the sources of its collection decide. If one source cannot be used, HYBRID
-searches only the other one, and the result says why.
+searches only the other source, and the result says why.
 
-A search opens one snapshot. There are three exceptions: rounds of SENTENCE_WINDOW, a reranker that
-fails, and a collection that was created again while the query was embedded. No snapshot is open
-while a model works, because a read transaction must not wait for a model.
+A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
+leaves, the reranker failed, or the collection was created again while the query was embedded. No
+snapshot is open while a model works, because a read transaction must not wait for a model.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,20 +77,20 @@ P = TypeVar("P")  # A passage, as a value or encoded.
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
-_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window.
-# After these errors, what is known of the collection may be out of date.
+_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window, so more leaves are needed.
+# After these errors, `KnownCollections` may be out of date for the collection.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
 
 class VectorMissing(Exception):
-    """Raised if a query was not embedded, because its collection was thought to have no vectors."""
+    """Raised if a query was not embedded because `KnownCollections` wrongly said "no vectors"."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchParts:
-    """The parts of the service that all searches share.
+    """The reader, the models, the caches and the clock that all searches share.
 
-    `embed` sets the vectors of searches, see `QueryVectors`. `sentences` embeds sentences.
+    `embed` sets the vectors of searches; it is a `QueryVectors`. `sentences` embeds sentences.
     `return_level` is the level of passages if neither the query nor the collection sets one.
     """
 
@@ -107,13 +107,13 @@ class SearchParts:
 class SearchRun:
     """The search of one query, which must have been checked.
 
-    `text` is the query's text without quotes and plus signs. `required` has the parts that these
-    mark. `retrieval` names the sources that the query asks for. `embeds` is True if the text needs
-    a vector.
+    `text` is the query's text without quotes and plus signs. `required` has the phrases and words
+    that quotes and plus signs mark as required. `retrieval` names the sources that the query asks
+    for. `embeds` is True if the text has to be embedded.
 
     `QueryVectors` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
-    reason why a HYBRID query has no vector, if it may be answered without one. `error` is the error
-    because of which the query cannot be answered.
+    error of the embedder if a HYBRID query has no vector and may be answered without one. `error`
+    is the error because of which the query cannot be answered.
     """
 
     def __init__(
@@ -151,10 +151,10 @@ class SearchRun:
     def result(self, form: PassageForm[P], reply: ReplyLimit, embedding: Stage) -> SearchResult[P]:
         """Searches and returns the result, with its passages in `form`.
 
-        The query must have been embedded; `embedding` is that stage. Raises `error` if it is set,
-        CollectionNotFound, EmbedderMismatch, NoSummaries, NoVectors, NoLexicalIndex,
-        InvalidArgument, DeadlineExceeded, Cancelled, ReplyTooLarge if the passages exceed `reply`,
-        and what the embedder raises.
+        The query must have been embedded; `embedding` is the stage of embedding. Raises
+        `self.error` if it is set, CollectionNotFound, EmbedderMismatch, NoSummaries, NoVectors,
+        NoLexicalIndex, InvalidArgument, DeadlineExceeded, Cancelled, ReplyTooLarge if the passages
+        exceed `reply`, and what the embedder raises.
         """
         self._reply, self._stages = reply, [embedding]
         try:
@@ -189,7 +189,7 @@ class SearchRun:
         )
 
     def _find(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds passages in the way that the mode needs, reranked if that is wanted."""
+        """Finds the passages of the query's mode, reranked if the reranker applies to the query."""
         if self.error is not None:
             raise self.error
         self._deadline.check("embedding")
@@ -207,7 +207,7 @@ class SearchRun:
         return engine_result
 
     def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds passages in the reranker's order, or in the search's order if that fails."""
+        """Finds passages in the reranker's order; in the search's order if the reranker fails."""
         rerank, clock = self._parts.rerank, self._parts.clock
         self._is_reranked, self._rerank_failure = False, ""
         with self._open(self.query.collection) as snapshot:
@@ -231,12 +231,11 @@ class SearchRun:
             return self._search(snapshot, self._request(snapshot), form)
 
     def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds windows of sentences, as many as the limit says, or all if there are fewer.
+        """Finds as many windows of sentences as the query's limit allows, or all if fewer exist.
 
-        A snapshot finds leaves, then the embedder compares their sentences. If a round yields too
-        few windows, the next round asks a new snapshot for more leaves. All snapshots are of the
-        same collection, even if the query names it by an alias that is set to another collection
-        meanwhile.
+        A snapshot finds leaves, then the embedder compares their sentences. If these leaves yield
+        too few windows, a new snapshot finds more leaves. All snapshots are of the same collection,
+        even if the query names it by an alias that is set to another collection meanwhile.
         """
         clock, limit = self._parts.clock, passage_limit(self.query)
         margin = window_sentences(self.query)
@@ -311,10 +310,12 @@ class SearchRun:
         _check_dimension(self.vector, settings)
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
-        """Returns the sources to search, and why they are fewer than the query asks for, or "".
+        """Returns the sources to search, and why HYBRID searches only one of them, else "".
 
-        Raises NoVectors or NoLexicalIndex if the collection lacks the only source, `failure` if
-        no other source is left, and VectorMissing if the query should have a vector.
+        In a collection without vectors, HYBRID means LEXICAL, so there is no reason.
+
+        Raises NoVectors or NoLexicalIndex if the collection lacks the only source of the query,
+        `failure` if no other source is left, and VectorMissing if the query has to be embedded.
         """
         retrieval = self.retrieval
         if retrieval is Retrieval.LEXICAL or (
@@ -322,8 +323,8 @@ class SearchRun:
         ):
             if not settings.analyzer:
                 raise NoLexicalIndex(
-                    "the collection has no lexical index, because it was made before there was "
-                    "one; `hrag reindex` adds it, and DENSE searches work",
+                    "the collection has no lexical index, because an old version of hrag created "
+                    "it; `hrag reindex` adds the index, and DENSE searches work without it",
                     field="retrieval",
                 )
             return Retrieval.LEXICAL, ""
@@ -345,7 +346,7 @@ class SearchRun:
     def _search(
         self, snapshot: Snapshot, request: FindRequest, form: ResultForm[P]
     ) -> FindResult[P]:
-        """Runs one of several searches in a snapshot and records its stages."""
+        """Runs a search in a snapshot, and records the times of its stages."""
         engine_result = snapshot.find(request, form)
         self._stages += engine_result.stages
         return engine_result
@@ -359,6 +360,7 @@ def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
     """Raises InvalidArgument unless the vector has the collection's dimension."""
     if len(vector) != settings.dimension:
         raise InvalidArgument(
-            f"vector has {len(vector)} numbers; the collection's have {settings.dimension}",
+            f"vector has {len(vector)} numbers; the vectors of the collection have "
+            f"{settings.dimension}",
             field="vector",
         )

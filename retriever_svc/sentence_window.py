@@ -1,4 +1,4 @@
-"""SENTENCE_WINDOW compares the sentences of leaves with the query and chooses windows of them."""
+"""The mode SENTENCE_WINDOW: compares sentences with the query, and chooses windows of sentences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ from retriever_svc.work_limit import EmbeddingWork
 class SentenceComparison:
     """Compares sentences with the vector of a query.
 
-    `sentences` embeds them for the tenant `tenant_id` within `deadline`. `work` limits their text.
+    `sentences` embeds the sentences for the tenant `tenant_id` within `deadline`. `work` limits how
+    much text is embedded.
     """
 
     sentences: CachedQueries
@@ -34,17 +35,17 @@ class SentenceComparison:
     def best(
         self, contexts: Sequence[SentenceContext], window_count: int
     ) -> Iterator[tuple[int, float]]:
-        """Yields the number of each context's best sentence, and its score.
+        """Yields the index of the best sentence of each context, and the score of this sentence.
 
-        If a leaf contains no word, it yields the leaf's first sentence with the leaf's score.
-        `window_count` windows have been chosen before. Raises TooLarge if the sentences are more
-        text than `work` allows, what the embedder raises, and the embedder's error if it refuses
-        all sentences.
+        If a leaf contains no word, its first sentence is the best one, with the score of the leaf.
+        `window_count` is the count of windows that were chosen before. Raises TooLarge if the
+        sentences are more text than `work` allows, what the embedder raises, and the embedder's
+        error if it refuses all sentences.
         """
-        numbers = [sentence_windows.candidate_sentences(context) for context in contexts]
+        indices = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
-            [context.sentences[number].content.strip() for number in candidates]
-            for context, candidates in zip(contexts, numbers, strict=True)
+            [context.sentences[index].content.strip() for index in candidates]
+            for context, candidates in zip(contexts, indices, strict=True)
         ]
         self.work.add_sentences(texts, window_count)
         embedded = self.sentences.embed_each(self.tenant_id, list(chain(*texts)), self.deadline)
@@ -53,7 +54,7 @@ class SentenceComparison:
         if not window_count:
             _require_any(embedded)
         vectors = iter(embedded)
-        for context, candidates in zip(contexts, numbers, strict=True):
+        for context, candidates in zip(contexts, indices, strict=True):
             if not candidates:
                 yield context.leaf_sentences.start, context.score
                 continue
@@ -72,16 +73,16 @@ def choose_windows(
     """Returns up to `limit` windows of the leaves, and True if no window is left out.
 
     A window has `margin` sentences on both sides of the best sentence of its leaf. `leaves` are in
-    order of rank; their sentences are embedded only until no window is missing. Raises the errors
-    of `SentenceComparison.best`.
+    order of rank; their sentences are embedded only until `limit` windows are chosen. Raises the
+    errors of `SentenceComparison.best`.
     """
     chosen, remaining = ChosenWindows(query, limit), list(leaves)
     while remaining and chosen.missing:
         batch, remaining = remaining[: chosen.missing], remaining[chosen.missing :]
         contexts = [sentence_context(leaf, margin) for leaf in batch]
         best = comparison.best(contexts, len(chosen.windows))
-        for context, (number, score) in zip(contexts, best, strict=True):
-            chosen.add(sentence_windows.window(context, number, score, margin))
+        for context, (index, score) in zip(contexts, best, strict=True):
+            chosen.add(sentence_windows.window(context, index, score, margin))
     return chosen, not remaining and not chosen.left_out
 
 

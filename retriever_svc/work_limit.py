@@ -2,8 +2,8 @@
 
 The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
 is about proportional to this size. So the limit bounds the processor time of a call, and is checked
-before the time is spent. Texts are counted even if their vectors are cached, so that the same call
-always gets the same answer.
+before any text is embedded. Texts are counted even if their vectors are cached, so that the same
+call always succeeds or always fails.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_EMBEDDED_BYTES
 
-TEXT_BYTES = 64  # Added to each text's length.
+TEXT_BYTES = 64  # The work for a text besides its length, as if it were that many bytes longer.
 
 
 class EmbeddingWork:
@@ -36,8 +36,8 @@ class EmbeddingWork:
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
         """Counts the sentences of each leaf. Raises TooLarge if they have too many bytes together.
 
-        `window_count` is the number of windows that are chosen already. The message names the
-        `limit` that the leaves before the first excess would reach.
+        `window_count` is the count of windows that are chosen already. The message names a
+        `limit` of the query that is possible.
         """
         size = fitting = 0
         for texts in texts_of_leaves:

@@ -1,6 +1,6 @@
 """Quotas of tenants: defaults from the settings, and overrides from a file.
 
-The file is TOML with a table for each tenant. If a table does not have a key, the default applies.
+The file is TOML with a table for each tenant. The default applies to each key that a table lacks.
 The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
@@ -40,7 +40,7 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
     """Returns the quotas in the file by tenant.
 
-    If a table does not have a key, the value of `default` applies. Raises OSError if the file
+    The value of `default` applies to each key that a table lacks. Raises OSError if the file
     cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
     """
     with path.open("rb") as file:

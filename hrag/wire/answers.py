@@ -24,7 +24,7 @@ _REASON = {number: reason for reason, number in _REASON_NUMBER.items()}
 
 def answer_query_from(message: pb.AnswerRequest) -> AnswerQuery:
     if not message.HasField("search"):
-        raise InvalidArgument("search is missing; an answer needs one", field="search")
+        raise InvalidArgument("search is missing; an answer needs a search", field="search")
     return AnswerQuery(
         search_query_from(message.search),
         message.question,

@@ -22,13 +22,14 @@ from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
 from hrag.wire import status_codes
 
-_EXACT_INT = 2**53  # The numbers of a Struct are doubles, which are exact for integers up to this.
-# Parsers of protobuf refuse messages with more than 100 levels. Each JSON object needs three.
+_EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer is exact.
+# The limit of nesting in metadata. Protobuf's parsers refuse a message that is nested more than 100
+# levels deep, and each nested JSON object needs three of these levels.
 _MAX_DEPTH = 30
-# A message has at most six times as many bytes as the same JSON. The worst case is a number in a
-# list: eleven bytes as a message, and two bytes, with its comma, as JSON.
+# A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
+# in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
 _BYTES_PER_JSON = 6
-_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for values of a wrong type.
+_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for unsuitable values.
 
 Built = TypeVar("Built", bound=Message)
 
@@ -36,7 +37,7 @@ Built = TypeVar("Built", bound=Message)
 def bounded(values: Sized, limit: int, field: str) -> None:
     """Raises TooLarge if a field has more than `limit` entries.
 
-    Must be called before the entries are decoded, because a request may contain tens of millions.
+    Must be called before the entries are decoded, because a field may have tens of millions.
     """
     if len(values) > limit:
         raise TooLarge(
@@ -50,7 +51,7 @@ def collection_or_default(name: str) -> str:
 
 
 def built(message_type: type[Built], **fields: Any) -> Built:
-    """Returns a message with these fields.
+    """Returns a message of `message_type` with these fields.
 
     Raises InvalidArgument, which names the field, for a value that does not fit the field.
     """
@@ -102,7 +103,7 @@ def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
                 _set_value(target.list_value.values.add(), inner, depth + 1)
         case _:
             raise InvalidArgument(
-                f"metadata holds a {type(value).__name__}; JSON values are allowed",
+                f"metadata contains a {type(value).__name__}; only JSON values are allowed",
                 field="metadata",
             )
 
@@ -110,7 +111,7 @@ def _set_value(target: struct_pb2.Value, value: Any, depth: int) -> None:
 def _check_depth(depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise InvalidArgument(
-            f"metadata is nested over {_MAX_DEPTH} deep, which is the most allowed",
+            f"metadata is nested over {_MAX_DEPTH} deep; at most {_MAX_DEPTH} levels are allowed",
             field="metadata",
         )
 
@@ -129,12 +130,14 @@ def _number(value: float) -> float:
     if isinstance(value, int):
         if abs(value) > _EXACT_INT:
             raise InvalidArgument(
-                "metadata holds a whole number beyond 2**53, which would lose digits; "
+                "metadata contains a whole number beyond 2**53, which would lose digits; "
                 "send it as text",
                 field="metadata",
             )
     elif not math.isfinite(value):
-        raise InvalidArgument(f"metadata holds {value}; numbers must be finite", field="metadata")
+        raise InvalidArgument(
+            f"metadata contains {value}; numbers must be finite", field="metadata"
+        )
     return value
 
 
@@ -169,7 +172,9 @@ def _value_from(value: struct_pb2.Value, depth: int) -> Any:
 
 def _number_from(number: float) -> int | float:
     if not math.isfinite(number):
-        raise InvalidArgument(f"metadata holds {number}; numbers must be finite", field="metadata")
+        raise InvalidArgument(
+            f"metadata contains {number}; numbers must be finite", field="metadata"
+        )
     whole = number.is_integer() and abs(number) <= _EXACT_INT
     return int(number) if whole else number
 
@@ -181,7 +186,7 @@ def checked_text(value: str, field: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(
-                f"{field} holds a lone surrogate at {error.start}; text must be valid Unicode",
+                f"{field} contains a lone surrogate at {error.start}; text must be valid Unicode",
                 field=field,
             ) from None
     return value
@@ -298,8 +303,8 @@ def document_from(message: pb.Document) -> Document:
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
     """Returns metadata as JSON-like values.
 
-    Raises TooLarge, before decoding, if the metadata certainly exceeds its limit as JSON. Raises
-    InvalidArgument if `struct_from` does.
+    Raises TooLarge, before decoding, if the message is so large that the metadata certainly exceeds
+    its limit as JSON. Raises InvalidArgument if `struct_from` does.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:

@@ -1,4 +1,4 @@
-"""Helpers that convert fields of messages: optional fields, enums, and messages of numbers.
+"""Helpers that convert parts of messages: optional fields, enums, and messages with plain fields.
 
 `nested_field` encodes a message as a field of another encoded message.
 """
@@ -21,7 +21,7 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def optional_field(message: Message, name: str) -> Any:
-    """Returns the value of a field of the message; None if it is optional and not set."""
+    """Returns the value of a field of the message; None if the field is optional and not set."""
     unset = message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name)
     return None if unset else getattr(message, name)
 
@@ -37,14 +37,14 @@ def dataclass_from(value_type: type[Value], message: Message) -> Value:
 
 
 def enum_value(names: Mapping[Any, Known], number: int, field: str) -> Known:
-    """Returns the value of an enum's number; raises InvalidArgument for an unknown number."""
+    """Returns the value for an enum's wire number; raises InvalidArgument for an unknown number."""
     if number not in names:
         raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
     return names[number]
 
 
 def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
-    """Returns the number of an enum's value; raises InvalidArgument if it is not in `numbers`."""
+    """Returns the wire number of a value; raises InvalidArgument for a value not in `numbers`."""
     if value not in numbers:
         allowed = ", ".join(numbers)
         raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
@@ -52,7 +52,7 @@ def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Know
 
 
 def optional_enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
-    """Returns the number of an enum's value; None for None, which means the default.
+    """Returns the wire number of a value; None for None, which means the default.
 
     Raises InvalidArgument if the value is not in `numbers`.
     """
@@ -62,8 +62,9 @@ def optional_enum_number(numbers: Mapping[Any, Known], value: object, field: str
 def nested_field(field: int, message: bytes) -> tuple[bytes, bytes]:
     """Returns the two parts of an encoded field that contains an encoded message.
 
-    The parts are the tag with the length, and the message. `field` is the field number, which must
-    be less than 16. See https://protobuf.dev/programming-guides/encoding.
+    The first part is the tag and the length, and the second part is the message itself. `field` is
+    the field number, which must be less than 16. See
+    https://protobuf.dev/programming-guides/encoding.
     """
     head = bytearray([field << 3 | _WITH_LENGTH])
     length = len(message)

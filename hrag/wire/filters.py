@@ -27,7 +27,8 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# Each condition and value is inside at most MAX_FILTER_DEPTH lists.
+# The limit of decoded Filter messages, and of the values of one condition. A valid filter does not
+# exceed it, because each condition and value is inside at most MAX_FILTER_DEPTH lists.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
@@ -37,14 +38,14 @@ Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 def filter_from(message: pb.Filter) -> Filter:
     """Returns the filter that a message represents.
 
-    Checks only its form and size; `check_filter` checks the rest. Raises InvalidArgument or
-    TooLarge.
+    Checks only the form and the size of the message; `check_filter` checks the filter. Raises
+    InvalidArgument or TooLarge.
     """
     return _filter_from(message, count(1))
 
 
 def optional_filter_from(request: Any) -> Filter | None:
-    """Returns the filter of a request; None if it has none.
+    """Returns the filter of a request; None if the request has no filter.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -54,7 +55,7 @@ def optional_filter_from(request: Any) -> Filter | None:
 def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
     """Returns the filter that a message represents.
 
-    `parts` counts the decoded parts, so that no more parts are decoded than a valid filter has.
+    `parts` counts the decoded Filter messages, so that no more are decoded than a valid filter has.
     """
     _check_parts(next(parts))
     match message.WhichOneof("kind"):
@@ -89,8 +90,8 @@ def _filters_from(message: pb.FilterList, parts: Iterator[int]) -> tuple[Filter,
     return tuple(_filter_from(inner, parts) for inner in message.filters)
 
 
-def _check_parts(number: int) -> None:
-    if number > _MAX_PARTS:
+def _check_parts(count_so_far: int) -> None:
+    if count_so_far > _MAX_PARTS:
         raise TooLarge(
             f"filter has over {_MAX_PARTS} parts; at most {MAX_FILTER_TERMS} conditions and "
             f"values are allowed, nested at most {MAX_FILTER_DEPTH} deep",
@@ -101,7 +102,9 @@ def _check_parts(number: int) -> None:
 def _value_from(message: pb.FilterValue | pb.RangeBound) -> Any:
     kind = message.WhichOneof("value")
     if kind is None:
-        raise InvalidArgument("filter has a value without a type; set one", field="filter")
+        raise InvalidArgument(
+            "filter has a value without a type; set one of the fields of `value`", field="filter"
+        )
     if kind == "timestamp":
         return _moment_from(message.timestamp)
     return getattr(message, kind)
@@ -137,7 +140,7 @@ def filter_json(condition: Filter) -> dict[str, Any]:
 def filter_from_json(value: dict[str, Any]) -> Filter:
     """Returns the filter that JSON in the format of `filter_json` represents.
 
-    Raises InvalidArgument or TooLarge.
+    Raises InvalidArgument or TooLarge if the filter is invalid.
     """
     try:
         message = json_format.ParseDict(value, pb.Filter())
@@ -147,12 +150,15 @@ def filter_from_json(value: dict[str, Any]) -> Filter:
 
 
 def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
-    """Returns the message of a filter, which is at nesting level `depth`.
+    """Returns the message of a filter that is at nesting level `depth`; 1 is the outermost level.
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
     if depth > MAX_FILTER_DEPTH:  # A message with much deeper nesting cannot be sent.
-        raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
+        raise TooLarge(
+            f"filter is nested over {MAX_FILTER_DEPTH} deep, which is the most allowed",
+            field="filter",
+        )
     match condition:
         case AllOf(inner):
             return pb.Filter(all_of=_list_message(inner, depth))
@@ -174,7 +180,7 @@ def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
             return pb.Filter(exists=built(pb.FieldExists, field=field))
         case _:
             raise InvalidArgument(
-                f"filter holds {quoted(str(condition))}; it may contain only AllOf, AnyOf, "
+                f"filter contains {quoted(str(condition))}; it may contain only AllOf, AnyOf, "
                 "NoneOf, Match, Range and Exists of hrag.filters",
                 field="filter",
             )

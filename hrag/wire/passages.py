@@ -16,11 +16,15 @@ def encoded_passage(passage: Passage) -> bytes:
 
 
 class PassageFieldCodec:
-    """Encodes fields of passages as parts of messages. Implements `hrag.engine.PassageFields`."""
+    """Encodes the fields that all passages of a document share.
+
+    Implements `hrag.engine.PassageFields`.
+    """
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
     ) -> bytes:
+        """Returns an encoded Chunk that has only the fields of its document."""
         return types_pb2.Chunk(
             document_id=document_id,
             title=title,

@@ -1,4 +1,4 @@
-"""Converts values to and from the messages of retriever.proto, except those of the call Answer."""
+"""Converts values to and from the messages of retriever.proto, except those for Answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -42,8 +42,8 @@ from hrag.wire.fields import (
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# The maximum number of bytes that the numbers in an encoded SearchResponse, and in an encoded
-# ChosenSection, need.
+# An upper bound, in bytes, of all numbers in an encoded SearchResponse, and in an encoded
+# ChosenSection.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 
@@ -100,7 +100,7 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
-# The other options of a query have the same name and type in its message.
+# All other options of a SearchQuery have the same name and type in SearchRequest.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {
@@ -115,8 +115,8 @@ def search_query_from(message: pb.SearchRequest) -> SearchQuery:
 
     A vector becomes a sequence of floats.
     """
-    # A request has about thirty fields, of which at most a dozen are set. For the others, the
-    # defaults of SearchQuery apply.
+    # A request has about thirty fields, of which at most a dozen are set. Only these are read. The
+    # defaults of SearchQuery apply to all other fields.
     options = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in options:
@@ -159,7 +159,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns the query of each request of a batch, in order, or an error if it is invalid."""
+    """Returns the query of each request of a batch, in order, or its error."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -191,7 +191,10 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
 
 
 def encoded_bytes(result: SearchResult[bytes]) -> int:
-    """Returns an upper bound of the size of the encoded response, which is a little smaller."""
+    """Returns an upper bound, in bytes, of the size of the encoded response.
+
+    The real size is a little smaller.
+    """
     sections = sum(map(_section_bytes, result.sections))
     texts = text_bytes(result.fallback, result.rerank_failure)
     return sum(map(len, result.passages)) + sections + texts + _RESULT_BYTES
@@ -341,7 +344,7 @@ def _relative_message(node: ChunkNode) -> pb.ChunkNode:
 
 
 def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
-    """Returns a relative of `chunk`, with the title, source and metadata of their document."""
+    """Returns a relative of `chunk`, with the title, source and metadata that `chunk` has."""
     node = _node_from(message)
     complete = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
     return replace(node, chunk=complete)

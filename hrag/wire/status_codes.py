@@ -77,7 +77,8 @@ TABLE: dict[type[HragError], Situation] = {
 
 _CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
 
-# The classes for statuses without our details, which come from gRPC itself or from a proxy.
+# The error classes for statuses that have no details of hrag, because gRPC itself or a proxy sent
+# them.
 _CLASS_OF_CODE = {
     _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
     _CODE.UNAUTHENTICATED: errors.Unauthenticated,
@@ -97,8 +98,8 @@ _ELLIPSIS = "…"
 
 # Calls that end with these errors must not be retried by gRPC in the client. The service itself
 # has already retried a failed endpoint for seconds, and retries by clients would multiply the
-# attempts. A full storage quota stays full, and a reply stays too large. A negative pushback
-# means "do not retry" to gRPC.
+# attempts. A full storage quota stays full, and a reply stays too large. gRPC understands a
+# negative pushback as "do not retry".
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,
@@ -115,7 +116,7 @@ _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def situation_of(error: HragError) -> Situation:
-    """Returns the row of the error's class, or of its nearest base class in TABLE."""
+    """Returns the row of TABLE for the error's class, or else for its nearest base class there."""
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
@@ -190,7 +191,7 @@ def error_from(failure: Any) -> HragError:
     """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # A proxy changed the status, so the details contradict it.
+    except ValueError:  # A proxy changed the status, so its details do not match.
         status = None
     if status is None:
         return _error_of_code(failure.code(), failure.details() or "")
@@ -210,9 +211,10 @@ def error_from(failure: Any) -> HragError:
 
 
 def from_reason(reason: str, code: int, message: str, field: str) -> HragError:
-    """Returns the error of a reason, with `message` and `field`.
+    """Returns an error of the class that `reason` names, with `message` and `field`.
 
-    If the reason is unknown, `code`, the number of a status code, determines the class.
+    `code` is the integer of a gRPC status code. It determines the class if the reason is unknown;
+    then the error has no field.
     """
     cls = _CLASS_OF_REASON.get(reason)
     if cls is not None:

@@ -200,7 +200,7 @@ def test_collection_without_summaries_does_not_mention_them(serving):
     assert "has no summaries" in done.stderr
     done = serving.hrag("search", "keys", "--top-sections", "3")
     assert done.returncode == 1
-    assert "top_sections is 3; only SUMMARY_FIRST has one" in done.stderr
+    assert "top_sections is 3; only SUMMARY_FIRST uses it" in done.stderr
 
 
 def test_search_in_an_empty_collection_reports_it(serving, tmp_path):

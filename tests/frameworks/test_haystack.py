@@ -244,7 +244,7 @@ def nested(depth: int) -> dict[str, object]:
         (is_(5, "==", "x"), errors.InvalidArgument, "field is '5'"),
         (is_("meta.score", ">", 0.5), errors.InvalidArgument, "'score', which describes a passage"),
         (nested(200), errors.TooLarge, "over 16 deep"),
-        ("team=zoo", errors.InvalidArgument, "filter holds 'team=zoo'"),
+        ("team=zoo", errors.InvalidArgument, "filter contains 'team=zoo'"),
     ],
     ids=lambda value: repr(value)[:60],
 )

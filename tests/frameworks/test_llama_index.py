@@ -146,7 +146,7 @@ def nested(depth: int) -> MetadataFilters:
         (where(("title", ">", 1)), errors.InvalidArgument, "only metadata has numbers"),
         (MetadataFilters(filters=[]), errors.InvalidArgument, "all_of is empty"),
         (nested(100), errors.TooLarge, "over 16 deep"),
-        ({"team": "zoo"}, errors.InvalidArgument, "filter holds"),
+        ({"team": "zoo"}, errors.InvalidArgument, "filter contains"),
     ],
 )
 def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, filter, error, says):

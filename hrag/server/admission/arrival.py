@@ -9,7 +9,7 @@ later, so that a call that waits for something occupies no thread either.
 grpcio has no public interface for this. This module is the only one that uses its internals:
 the arguments with which `grpc._server` submits a call to its thread pool, `_receive_message`,
 `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and `_RequestIterator`.
-If a version of grpcio changes them, the tests of this module fail.
+If a version of grpcio changes these internals, the tests of this module fail.
 """
 
 import time
@@ -32,7 +32,10 @@ _log = structlog.get_logger()
 _NO_FLAGS = 0
 
 Behavior = Callable[[Any, grpc.ServicerContext], Any]
-"""The function that handles a call. It receives request and context and returns the response."""
+"""The type of the functions that handle calls.
+
+Such a function receives the request and grpcio's context of a call, and returns the response.
+"""
 
 
 class PendingCall(Call, ABC):
@@ -42,15 +45,17 @@ class PendingCall(Call, ABC):
     the context in which all code of the call runs. Its attributes:
 
     - `lane`: the kind of thread in which the call runs.
-    - `account`: the tenant whose limits the call counts against. Before the tenant is known, it
-      is the account of the caller, empty if the caller is unknown; for a call that anybody may
-      make, the peer's address.
-    - `message`: the unary request as it arrived; None before that, and for streams.
+    - `account`: the id of the tenant against whose limits the call counts. Before the tenant is
+      known, it is the account of the caller's credential, or empty without a credential. For a
+      health check, which needs no credential, it is the peer's address.
+    - `message`: the unary request as grpcio returns it, mostly as encoded bytes; None before the
+      request has arrived, and for streams.
     - `arrived_s`: the time at which the message arrived, by `time.monotonic`.
-    - `counted_bytes`: the number of bytes that the call counts as unanswered.
+    - `counted_bytes`: the size of the message in bytes while the message counts as unanswered
+      (HRAG_MAX_UNANSWERED_BYTES); 0 if it does not count.
     - `has_begun`: True once the handler has been started.
-    - `running`: counts the current run of the handler in a thread of the pool; None if the
-      handler runs in another thread.
+    - `running`: the `RunningCall` of the current run if the handler runs in a thread of the pool;
+      None if it runs in another thread.
 
     One thread at a time may use a call.
     """
@@ -68,9 +73,9 @@ class PendingCall(Call, ABC):
 
     @abstractmethod
     def account_of(self, message: bytes) -> str:
-        """Returns the account that an encoded request counts against.
+        """Returns the account against whose limits an encoded request counts.
 
-        Raises PermissionDenied if the caller may not act for its tenant.
+        Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
 
     @abstractmethod
@@ -84,7 +89,7 @@ class PendingCall(Call, ABC):
 
     @property
     def is_left_open(self) -> bool:
-        """True if the handler has left the call open in this run."""
+        """True if the handler ended in this run without ending the call (see `leave_open`)."""
         return self._then is not None
 
     def attach(
@@ -118,7 +123,8 @@ class PendingCall(Call, ABC):
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
         """Starts to read the message. gRPC's event thread calls `arrived` when the read is over.
 
-        The read is also over when the call has ended first; then `take_message` returns False.
+        The read is also over if the call ends before its message arrives. Then `take_message`
+        returns False.
         """
         read = _server._receive_message(self._state, self._rpc.call, self._formats[0])
 
@@ -137,9 +143,9 @@ class PendingCall(Call, ABC):
             self._state.due.add(_server._RECEIVE_MESSAGE_TOKEN)
 
     def take_message(self) -> bool:
-        """Stores the message that has arrived for `run`.
+        """Stores the message that has arrived, so that `run` passes it to the handler.
 
-        Returns False if the call ended without a message.
+        Returns False if the call ended before its message arrived.
         """
         with self._state.condition:
             self.message, self._state.request = self._state.request, None
@@ -150,11 +156,11 @@ class PendingCall(Call, ABC):
     def when_ended(self, callback: Callable[[], None]) -> None:
         """Calls `callback` once, when the call has ended or its caller has left.
 
-        If this has happened already, calls it immediately in this thread; otherwise gRPC's event
-        thread calls it later.
+        If the call has ended already, calls `callback` immediately in this thread. Otherwise
+        gRPC's event thread calls `callback` later.
         """
         state = self._state
-        if state is None:  # The call has run and ended meanwhile.
+        if state is None:  # `_forget` was called, so the call has ended.
             callback()
             return
         with state.condition:
@@ -167,8 +173,8 @@ class PendingCall(Call, ABC):
     def run(self, running: RunningCall | None = None) -> bool:
         """Runs the handler in this thread and responds.
 
-        `running` counts the run if this is a thread of the pool. Returns False if the handler left
-        the call open, so that it has to be run again.
+        `running` is the `RunningCall` of this run if this is a thread of the pool. Returns False if
+        the handler left the call open, so that the handler has to be run again.
         """
         self.has_begun = True
         self.running = running
@@ -179,20 +185,22 @@ class PendingCall(Call, ABC):
         if then is None:
             self._forget()
             return True
-        self._state.rpc_errors.clear()  # The tracebacks of these errors refer to this call.
+        # The traceback of each of these errors refers to this call, which is a reference cycle.
+        self._state.rpc_errors.clear()
         then(self)
         return False
 
     def refuse(self, behavior: Behavior) -> None:
-        """Ends a call whose handler has not begun; `behavior` aborts it with an error."""
+        """Ends a call whose handler has not begun. `behavior` aborts the call with an error."""
         self._run(self._respond, self._rpc, self._state, behavior, lambda: b"", None, None)
         self._forget()
 
     def _forget(self) -> None:
-        """Breaks the reference cycles of a call that has ended; its context refers to it.
+        """Breaks the reference cycles of a call that has ended.
 
-        Otherwise the message would stay in memory until the next garbage collection. The garbage
-        collector counts objects, not their bytes, so that may be late.
+        The call refers to its context, and the context to the call. In such a cycle, the message
+        would stay in memory until the next garbage collection. The garbage collector counts
+        objects and not their bytes, so its next run may be late.
         """
         self._run = self._argument = self._behavior = self._rpc = self._state = None
         self.message = None
@@ -209,21 +217,24 @@ class PendingCall(Call, ABC):
         again.
         """
         self._then = then
-        # If a handler raises an error of this list, grpcio does not end the call itself.
+        # If a handler raises an error that is in `rpc_errors`, grpcio does not end the call.
         error = grpc.RpcError()
         context._state.rpc_errors.append(error)  # type: ignore[attr-defined]
         try:
             raise error
         finally:
-            del error  # Otherwise the frame refers to the error, and the error to the frame.
+            del error  # Otherwise the frame and the error would refer to each other.
 
 
 def submitted_call(
-    run: Callable[..., Any], respond: Callable[..., None], rpc: Any, state: Any, *parts: Any
+    run: Callable[..., Any], respond: Callable[..., None], rpc: Any, state: Any, *arguments: Any
 ) -> PendingCall:
-    """Returns the call that grpcio submits to its thread pool, with the arguments of `attach`."""
+    """Returns the call that grpcio submits to its thread pool.
+
+    The parameters mean the same as in `PendingCall.attach`.
+    """
     call: PendingCall = state.context[CURRENT]
-    call.attach(run, respond, rpc, state, *parts)
+    call.attach(run, respond, rpc, state, *arguments)
     return call
 
 
@@ -250,7 +261,7 @@ _END = object()
 
 
 def _poll(requests: Any, timeout_s: float) -> Any:
-    """Returns the next message.
+    """Waits for the next message of a stream and returns it.
 
     Returns _END if the stream has ended, and None if no message arrived within `timeout_s`.
     """

@@ -1,4 +1,4 @@
-"""A limit of the bytes in a process's memory, for each caller and for all callers together."""
+"""Limits how many bytes a process keeps in memory for each caller and for all callers."""
 
 import threading
 from collections import Counter
@@ -11,7 +11,7 @@ _CALLER_SHARE = 2  # A caller may use one half of all bytes.
 
 
 class ByteBudget:
-    """Counts bytes by caller. Thread-safe.
+    """Counts the bytes in memory for each caller, up to a limit. Thread-safe.
 
     The callers of a service are tenants. The callers of the gateway are credentials.
     """
@@ -23,8 +23,8 @@ class ByteBudget:
 
         Error messages mention `name`, the name of the bytes (for example "unread replies"), and
         `setting`, the setting that limits them. They mention a tenant, but no credential, because
-        a credential is a secret. With `by_credential`, the caller "" stands for everybody without a
-        credential, so only the limit for all callers applies to it.
+        a credential is a secret. With `by_credential`, the caller "" means everybody without a
+        credential, so only the limit for all callers applies to "".
         """
         self._max_bytes = max_bytes
         self._caller_max_bytes = max_bytes // _CALLER_SHARE
@@ -37,12 +37,15 @@ class ByteBudget:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all callers that count at present."""
+        """The sum of the bytes that count at present for all callers."""
         return self._total
 
     @contextmanager
     def share(self, caller: str) -> Iterator["Share"]:
-        """Yields the share of one request; its bytes no longer count when the context ends."""
+        """Yields a `Share` that counts the bytes of one request.
+
+        When the context ends, these bytes no longer count.
+        """
         share = Share(self, caller)
         try:
             yield share
@@ -50,7 +53,7 @@ class ByteBudget:
             share.give(share.size_bytes)
 
     def take(self, caller: str, size_bytes: int) -> None:
-        """Counts `size_bytes` until `give` is called; raises TooBusy if they exceed a limit."""
+        """Counts `size_bytes` until `give` is called; raises TooBusy beyond a limit."""
         has_share = bool(caller) or not self._by_credential
         with self._lock:
             used, total = self._bytes[caller], self._total
@@ -63,13 +66,13 @@ class ByteBudget:
         if self._by_credential:
             kind, owner = "caller", "this caller" if caller else "callers without a credential"
         raise TooBusy(
-            f"{self._name} of {owner} have {used} bytes, those of all {kind}s {total}; another "
-            f"{size_bytes} would exceed the limit of {self._caller_max_bytes} bytes for a {kind} "
-            f"or of {self._max_bytes} bytes for all ({self._setting})"
+            f"{self._name} of {owner} have {used} bytes, and those of all {kind}s {total} bytes; "
+            f"another {size_bytes} bytes would exceed the limit of {self._caller_max_bytes} bytes "
+            f"for a {kind} or of {self._max_bytes} bytes for all ({self._setting})"
         )
 
     def give(self, caller: str, size_bytes: int) -> None:
-        """Stops counting `size_bytes` that `take` counted."""
+        """Stops counting `size_bytes` that `take` has counted for the caller."""
         with self._lock:
             self._total -= size_bytes
             remaining = self._bytes[caller] - size_bytes
@@ -80,7 +83,7 @@ class ByteBudget:
 
 
 class Share:
-    """The bytes of one request and its reply that count now. Not thread-safe."""
+    """Counts the bytes that one request and its reply have in memory. Not thread-safe."""
 
     def __init__(self, budget: ByteBudget, caller: str) -> None:
         self._budget = budget
@@ -88,12 +91,12 @@ class Share:
         self.size_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Adds bytes; raises TooBusy if the caller's bytes or all bytes would exceed the limit."""
+        """Adds bytes; raises TooBusy if the limit of the caller or of all would be exceeded."""
         self._budget.take(self._caller, size_bytes)
         self.size_bytes += size_bytes
 
     def hold(self, size_bytes: int) -> None:
-        """Sets the size of this share; raises TooBusy if it grows beyond a limit."""
+        """Sets the size of this share; raises TooBusy if a limit would be exceeded."""
         if size_bytes > self.size_bytes:
             self.take(size_bytes - self.size_bytes)
         else:

@@ -1,12 +1,12 @@
 """Limits the running calls and the waiting calls of each tenant.
 
 The pool of the executor has one thread more than HRAG_THREADS. A tenant that calls alone may use
-HRAG_THREADS of them, so that one stays free for the next tenant. While other tenants call too,
-the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread at
-a time, and each further thread of a greedy tenant makes the others wait longer. Calls beyond this
-limit wait without a thread, in the order of their arrival. Calls beyond the limit of waiting calls
-are refused. So a tenant cannot occupy the threads that other tenants need, however many calls it
-makes and however long they run.
+HRAG_THREADS threads, so that one thread stays free for the next tenant. While other tenants call
+too, the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread
+at a time, and each further thread of a greedy tenant makes the other tenants wait longer. Calls
+beyond this limit wait without a thread, in the order of their arrival. Calls beyond the limit of
+waiting calls are refused. So a tenant cannot occupy the threads that other tenants need, however
+many calls it makes and however long they run.
 """
 
 import threading
@@ -19,7 +19,7 @@ from hrag.server.admission.arrival import PendingCall
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-# A tenant counts as not alone for this time after a call of another tenant.
+# For this time after a call of another tenant, a tenant may use only its share of the threads.
 _SHARING_S = 1.0
 
 
@@ -27,8 +27,8 @@ _SHARING_S = 1.0
 class _Tenant:
     """The calls of a tenant.
 
-    `running` and `suspended` are numbers of calls; suspended calls wait for something other than a
-    thread. `waiting` contains the calls that wait for a thread.
+    `running` and `suspended` are counts of calls. Suspended calls wait for something other than a
+    thread. `waiting` contains the calls that wait for a thread, in the order of their arrival.
     """
 
     running: int = 0
@@ -37,7 +37,7 @@ class _Tenant:
 
 
 class ConcurrencyLimiter:
-    """Runs the calls of each tenant in their order, several at the same time. Thread-safe."""
+    """Runs the calls of each tenant in the order of arrival, several at once. Thread-safe."""
 
     def __init__(
         self,
@@ -48,10 +48,11 @@ class ConcurrencyLimiter:
     ) -> None:
         """At most `threads` calls of a tenant run at the same time, if no other tenant calls.
 
-        At most `max_waiting` calls of a tenant may wait. `run` starts a call.
+        At most `max_waiting` calls of a tenant may wait. `run` is called with each call that may
+        run now.
         """
-        self._alone = threads
-        self._share = max(1, threads // 4)
+        self._limit_alone = threads
+        self._limit_beside_others = max(1, threads // 4)
         self._max_waiting = max_waiting
         self._run = run
         self._recent = RecentTenants(_SHARING_S, clock)
@@ -65,7 +66,7 @@ class ConcurrencyLimiter:
             return frozenset(self._tenants)
 
     def waiting_calls(self, tenant: str) -> int:
-        """Returns the number of calls of a tenant that wait for a thread."""
+        """Returns how many calls of a tenant wait for a thread."""
         with self._lock:
             state = self._tenants.get(tenant)
             return 0 if state is None else len(state.waiting)
@@ -108,7 +109,7 @@ class ConcurrencyLimiter:
     def suspend(self, tenant: str) -> None:
         """Counts a call as suspended: it waits for something other than a thread.
 
-        A running call must also call `leave`. Raises TooBusy if too many calls wait.
+        For a running call, `leave` must be called too. Raises TooBusy if too many calls wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -145,7 +146,7 @@ class ConcurrencyLimiter:
     def _limit(self, tenant: str) -> int:
         self._recent.note(tenant)
         is_alone = self._recent.is_alone and len(self._tenants) == 1
-        return self._alone if is_alone else self._share
+        return self._limit_alone if is_alone else self._limit_beside_others
 
     def _check_waiting(self, tenant: str, state: _Tenant) -> None:
         waiting = len(state.waiting) + state.suspended

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A call counts as short until its thread has used this processor time. A plain search needs a few
-# milliseconds.
+# A call counts as short until its thread has used this processor time. A plain search needs only a
+# few milliseconds, so it stays short.
 _SHORT_S = 0.01
 # A long call sleeps at most this long before it checks again whether short calls run.
 _LONGEST_SLEEP_S = 0.005
 
 
 class RunningCalls:
-    """Counts the running calls of a server that are short so far, by tenant. Thread-safe."""
+    """Counts, for each tenant, the running calls that are short so far. Thread-safe."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class RunningCalls:
             call.become_long()
 
     def count_short(self, tenant: str, change: int) -> None:
+        """Adds `change` to the count of the tenant's short calls."""
         with self._lock:
             self._short[tenant] += change
             if not self._short[tenant]:
@@ -59,7 +60,7 @@ class RunningCalls:
 
 
 class RunningCall:
-    """A call in its thread. It counts as short until it has computed for long or has ended."""
+    """A call in its thread. It is short until it has used 10 ms of processor time or has ended."""
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
 
@@ -67,8 +68,8 @@ class RunningCall:
         self._calls = calls
         self._tenant = tenant
         self._began_s = self._slept_s = calls.clock()
-        # Before this time the call cannot have computed for long, so the processor time, which
-        # needs a system call, is not read.
+        # Before this time the call cannot have used `_SHORT_S` of processor time. So the processor
+        # time is not read, because reading it needs a system call.
         self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
         calls.count_short(tenant, 1)

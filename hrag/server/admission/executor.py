@@ -3,8 +3,8 @@
 gRPC itself has a limit (`maximum_concurrent_rpcs`), but its rejection contains neither the name
 of the service nor a retry delay, it also rejects health checks, and it counts calls whose message
 has not arrived. Here a call counts from the arrival of its message to its end. Calls beyond the
-limit are rejected in gRPC's event thread, so that a rejection never waits in a queue after the
-calls that are too many.
+limit are rejected in gRPC's event thread, so that a rejection never waits in a queue behind
+other calls.
 """
 
 import threading
@@ -37,16 +37,18 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# The limit of calls whose message has not arrived. If it is exceeded, one of them is ended.
+# The limit of calls whose message has not arrived. If the limit is exceeded, one of these calls is
+# ended.
 MAX_ARRIVING = 1024
-# The same limit for calls that anybody may make, for example health checks. Their messages usually
-# arrive together with the headers. The limit is low because gRPC reads a message of any size up
-# to the largest request.
+# The same limit for calls that need no credential, for example health checks. A low limit is
+# enough, because their messages usually arrive together with the headers. The limit must be low,
+# because gRPC reads a request of the largest allowed size even from a caller without credential.
 MAX_ARRIVING_INLINE = 8
+# The time in which the message of a call that needs no credential must arrive, in seconds.
 _INLINE_TIMEOUT_S = 2.0
 
 # gRPC expects a future for each call and counts calls with it. Nothing here needs that count, so
-# all calls share this one.
+# all calls share this future.
 _SUBMITTED: Future[None] = Future()
 _SUBMITTED.set_result(None)
 
@@ -69,11 +71,11 @@ class AdmissionExecutor:
     ) -> None:
         """Starts the threads of the pool: `threads` and one more.
 
-        At most `threads` of them run calls of the same tenant. `max_calls` is the limit of all
-        calls, running and waiting, and `max_waiting` the limit of the waiting calls of one tenant.
-        `arrival_timeout_s` is the time in which the message of a call must arrive. `max_streams` is
-        the limit of calls in dedicated threads. `max_unanswered_bytes` is the limit of the bytes of
-        all requests that have no reply yet.
+        At most `threads` of these threads run calls of the same tenant. `max_calls` is the limit of
+        all calls, running and waiting, and `max_waiting` the limit of the waiting calls of one
+        tenant. `arrival_timeout_s` is the time in which the message of a call must arrive.
+        `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is the
+        limit of the bytes of all requests that have no reply yet.
         """
         self.streams = DedicatedThreads(max_streams, self._run)
         # The calls that a thread of the pool may run now. None ends a thread.
@@ -119,15 +121,15 @@ class AdmissionExecutor:
 
     @property
     def too_busy(self) -> TooBusy:
-        """The error for calls beyond the limit."""
+        """The error for a call beyond the limit of running and waiting calls."""
         return TooBusy(
             f"the limit of {self._max_calls} running and waiting calls is reached "
             "(HRAG_MAX_CONCURRENT_CALLS)"
         )
 
-    def submit(self, run: Callable[..., Any], /, *parts: Any, **_: Any) -> Future[Any]:
-        """Starts a call. gRPC calls this in its event thread with the parts of the call."""
-        call = submitted_call(run, *parts)
+    def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        """Starts a call. gRPC calls this in its event thread; see `PendingCall.attach`."""
+        call = submitted_call(run, *arguments)
         lane = call.lane
         if lane is Lane.REJECTED:
             call.run()
@@ -157,8 +159,9 @@ class AdmissionExecutor:
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
         """Lets a running call wait without its thread.
 
-        Returns the function that `PendingCall.leave_open` needs. While the call waits, it still
-        counts as one of the server's calls. Raises TooBusy if too many calls of its tenant wait.
+        Returns the function to pass to `PendingCall.leave_open` as `then`. While the call
+        waits, it still counts as one of the server's calls. Raises TooBusy if too many calls of
+        its tenant wait.
         """
         self.limiter.suspend(call.account)
         return partial(self._suspended.add, reason.with_traceback(None))
@@ -200,7 +203,7 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def _admit(self, call: PendingCall) -> None:
-        """Counts a call until `_end`, and begins it.
+        """Counts a call from now until `_end`, and starts the call.
 
         Raises the HragError with which the call is refused if it exceeds a limit.
         """
@@ -219,7 +222,7 @@ class AdmissionExecutor:
     def _begin(self, call: PendingCall) -> None:
         """Runs a call immediately, or puts it into the queue of its tenant.
 
-        Raises TooBusy if there is no dedicated thread, or if too many calls wait.
+        Raises TooBusy if no dedicated thread is free, or if too many calls wait.
         """
         if call.lane is Lane.DEDICATED:
             self.streams.check(call.account)
@@ -240,9 +243,9 @@ class AdmissionExecutor:
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
-        """Ends the oldest arriving call of the account that has the most of them.
+        """Ends the oldest call of the account that has the most calls in `arriving`.
 
-        So one caller cannot end the calls of others by starting many calls.
+        So a caller that starts many calls ends only its own calls.
         """
         callers = Counter(call.account for call in arriving.entries())
         greediest = max(callers, key=callers.__getitem__, default="")
@@ -287,7 +290,7 @@ class AdmissionExecutor:
 
 
 class DedicatedThreads:
-    """Runs each stream and each answer in a dedicated thread, because it may last for long.
+    """Runs each stream and each answer in a dedicated thread, because they may last for long.
 
     One account may use at most half of these threads. Thread-safe.
     """
@@ -300,17 +303,19 @@ class DedicatedThreads:
         self._threads: dict[threading.Thread, str] = {}
 
     def __len__(self) -> int:
-        """Returns the number of open streams."""
+        """Returns the count of open streams and running answers."""
         return len(self._threads)
 
     def check(self, account: str) -> None:
-        """Raises TooBusy unless `account` may open a stream.
+        """Raises TooBusy if `account` may not start another stream or answer.
 
         `account` is empty if the caller is unknown.
         """
         with self._lock:
             if len(self._threads) >= self._max_streams:
-                raise TooBusy(f"{self._max_streams} streams are open (HRAG_MAX_STREAMS)")
+                raise TooBusy(
+                    f"the limit of {self._max_streams} open streams is reached (HRAG_MAX_STREAMS)"
+                )
             count = sum(user == account for user in self._threads.values()) if account else 0
         if count >= self._max_of_account:
             raise TooBusy(
@@ -352,7 +357,7 @@ def _end_overdue(limit_s: float, call: PendingCall) -> None:
 
 
 def _accept_arrival(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
-    """True if the call may begin: it has a message and was not ended before."""
+    """Returns True if the call may begin: its message has arrived, and it was not ended before."""
     if not arriving.remove(call):
         return False
     if call.take_message():

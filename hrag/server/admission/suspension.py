@@ -16,7 +16,7 @@ from hrag.values.deadline import Deadline
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.005
+_POLL_S = 0.005  # The conditions of the suspended calls are checked at this interval.
 # A handler is resumed this long before its deadline, so that it can still report the timeout.
 _MARGIN_S = 2 * _POLL_S
 # A store that does not answer delays the checks of other calls at most this long.
@@ -87,7 +87,7 @@ class SuspendedCalls:
     def _check_calls(self) -> None:
         """Resumes the calls whose deadline has passed, then the calls that are ready.
 
-        If the checks take too long, the calls that were not checked come first the next time.
+        If the checks take too long, the next check begins with the calls that were not checked.
         """
         waiting: deque[tuple[Suspended, PendingCall]] = deque()
         for _ in range(len(self._calls)):

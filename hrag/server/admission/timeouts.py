@@ -22,14 +22,14 @@ Entry = TypeVar("Entry", bound=Hashable)
 class Timeouts(Generic[Entry]):
     """Calls `expire` once for each entry that is not removed within `limit_s` seconds.
 
-    Thread-safe without a lock, because every call adds and removes an entry or two: it uses only
-    operations of a dictionary that are atomic. Each entry is either removed or expired, never both.
+    Thread-safe. Every call of a server adds and removes entries, so a lock would be too slow: only
+    atomic operations of a dictionary are used. Each entry is either removed or expired, never both.
     """
 
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
         self._limit_s = limit_s
         self._expire = expire
-        # The time at which each entry was added. The oldest entry comes first.
+        # The time at which each entry was added. The oldest entry is the first one.
         self._since_s: dict[Entry, float] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)

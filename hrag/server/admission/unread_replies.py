@@ -15,7 +15,7 @@ from hrag.server.admission.timeouts import Timeouts
 
 
 class _Sending:
-    """A message that gRPC has, and that the client may not have read yet.
+    """A message that was passed to gRPC and that the client may not have read yet.
 
     Two messages are equal only if they are the same object.
     """
@@ -32,7 +32,10 @@ class UnreadReplies:
     """Counts replies until their clients have read them. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
-        """`timeout_s` is the time in which a client must read one message."""
+        """`max_bytes` limits the unread bytes of all tenants together.
+
+        `timeout_s` is the time in which a client must read one message.
+        """
         self._budget = ByteBudget(max_bytes, "unread replies", "HRAG_MAX_UNREAD_BYTES")
         self._unread = Timeouts[_Sending](timeout_s, _cancel, "unread-replies")
 
@@ -44,16 +47,18 @@ class UnreadReplies:
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
         """Counts the only reply of a call until the call ends.
 
-        Raises TooBusy if unread messages, of the tenant or of all, would exceed their limit.
+        Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
         """
         sending = self.start(context, tenant, size_bytes)
         if not context.add_callback(partial(self.finish, sending)):
             self.finish(sending)  # The client has left.
 
     def start(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> _Sending:
-        """Counts a message until `finish` is called; cancels the call if that takes too long.
+        """Counts a message until `finish` is called.
 
-        Raises TooBusy if unread messages, of the tenant or of all, would exceed their limit.
+        Cancels the call if `finish` is not called within the time limit.
+
+        Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
         """
         self._budget.take(tenant, size_bytes)
         sending = _Sending(context, tenant, size_bytes)

@@ -44,7 +44,7 @@ _NEVER = float("inf")
 
 def _check_tenant_pattern(value: str) -> str:
     if not is_tenant_pattern(value):
-        raise ValueError(f"must be * for all tenants, or the id of one: {NAME_RULE}")
+        raise ValueError(f"must be * for all tenants, or the id of one tenant: {NAME_RULE}")
     return value
 
 
@@ -131,7 +131,7 @@ def create(
         key = _KEY_ENTRY.validate_python(entry)
     except ValidationError as error:
         raise _invalid(error) from None
-    path = path.resolve()  # So the target of a symbolic link is replaced, not the link.
+    path = path.resolve()  # If it is a symbolic link, its target is replaced.
     with _exclusive_lock(path):
         keys = read(path) if path.exists() else ()
         _write(path, (*keys, key))
@@ -153,7 +153,7 @@ def revoke(path: Path, key_id: str) -> Key:
     with _exclusive_lock(path):
         keys = {key.id: key for key in read(path)}
         if key_id not in keys:
-            raise ValueError(f"there is no key with the id {key_id!r}; hrag keys list shows all")
+            raise ValueError(f"there is no key with the id {key_id!r}; see `hrag keys list`")
         key = keys[key_id]
         if key.revoked is None:
             key = replace(key, revoked=datetime.now(UTC).replace(microsecond=0))
@@ -212,7 +212,7 @@ def _digest(secret: str) -> str:
 class _KeyEntry:
     digest: str
     identity: Identity
-    expires_s: float  # Unix time.
+    expires_s: float  # This is Unix time in seconds.
 
 
 # The secret of an unknown id is compared with this entry, so that the refusal of an unknown id

@@ -30,12 +30,13 @@ from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_CACHED_TOKENS = 10_000  # Each cached token needs about 500 bytes.
+MAX_CACHED_TOKENS = 10_000  # So many cached tokens need about 5 MB.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
 _MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer subjects.
 
-# Python raises OverflowError for absurd numbers and RecursionError for absurd nesting.
+# A token is untrusted. Python raises OverflowError if a number in it is too large to convert, and
+# RecursionError if its JSON is nested too deep.
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()

@@ -1,7 +1,7 @@
 """The state of one call: its checks, its limits, its reply, and its entries in metrics and log.
 
-A handler may leave its call open and run again later (see `hrag.server.admission`). `Call` keeps
-the state of the call between these runs.
+A handler may leave its call open and run again later (see `PendingCall.leave_open`). `ServerCall`
+stores the state of the call between these runs.
 """
 
 import math
@@ -54,7 +54,7 @@ class MalformedRequest:
 
     @property
     def error(self) -> InvalidArgument:
-        """The error that ends the call."""
+        """The InvalidArgument that ends the call."""
         return InvalidArgument(
             f"the request cannot be parsed: {self.problem}; it must be a message of the "
             "method's type, its strings in UTF-8, nested less than 100 deep",
@@ -66,8 +66,10 @@ class MalformedRequest:
 class CallLimits:
     """The limits of the calls of a server.
 
-    `deadline_s` is the deadline, in seconds, of a unary call whose client sets none. `idle_s` is
-    the number of seconds that a stream may be idle.
+    `executor` limits the calls at the same time, `rates` the calls per second of each tenant, and
+    `replies` the bytes of replies that clients have not read. `deadline_s` is the deadline, in
+    seconds, of a unary call whose client sets none. `idle_s` is the time in seconds for which a
+    stream may be idle.
     """
 
     executor: AdmissionExecutor
@@ -79,10 +81,10 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServedMethod:
-    """A served method; `name` is its full name, as in `RULES`.
+    """A method of a served service.
 
-    `deserialize` reads a request and `serialize` encodes a response. `lane` is the lane of the
-    method's calls.
+    `name` is its full name, for example `/hrag.v1.RetrieverService/Search`. `deserialize` parses a
+    request and `serialize` encodes a response. `lane` is the lane of the method's calls.
     """
 
     name: str
@@ -99,9 +101,9 @@ def _log_counts(counts: Mapping[Refusal, int]) -> None:
 _LIMITER = RefusalLimiter(_log_counts)
 
 
-def _abort(context: grpc.ServicerContext, ending: Any, call_id: str) -> NoReturn:
-    trailers = (*ending.trailing_metadata, (REQUEST_ID, call_id))
-    context.abort_with_status(ending._replace(trailing_metadata=trailers))
+def _abort(context: grpc.ServicerContext, status: Any, call_id: str) -> NoReturn:
+    trailers = (*status.trailing_metadata, (REQUEST_ID, call_id))
+    context.abort_with_status(status._replace(trailing_metadata=trailers))
     raise AssertionError("abort_with_status raises")
 
 
@@ -112,7 +114,7 @@ def _short_name(method: str) -> str:
 class ServerCall(PendingCall):
     """One call, from the arrival of its headers until its log line is written.
 
-    This object has the whole state of the call. All code of the call runs in a context in which
+    This object stores the whole state of the call. All code of the call runs in a context in which
     this object is the current call. `guard` knows the caller, the caller's role, and the tenants
     for which the caller may act. `code` is the name of the gRPC status code with which the call
     ends. It is CANCELLED until the handler succeeds or fails.
@@ -124,7 +126,8 @@ class ServerCall(PendingCall):
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The messages of a stream. There are two counters because two threads write them.
+    # The counts of received and of answered messages of a stream. Two threads write them, so there
+    # are two counters and not one counter of the difference.
     _received = 0
     _answered = 0
 
@@ -135,20 +138,20 @@ class ServerCall(PendingCall):
         self._limits = limits
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account that an encoded request counts against.
+        """Returns the account against whose limits an encoded request counts.
 
-        Raises PermissionDenied if the caller may not act for its tenant.
+        Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
         return self.guard.account_of(message)
 
     def rejection(self, error: HragError) -> Behavior:
         """Returns a behavior that ends the call with `error` before its handler runs.
 
-        In each second, the first few rejections have a log line each; the others are logged as
-        counts. If the server has too many calls (TooBusy), a rejection does as little work as
-        possible: metrics and the audit log count it, and it has no log line.
+        In each second, each of the first few rejections has a log line; the other rejections are
+        logged as counts. If the server has too many calls (TooBusy), a rejection does as little
+        work as possible: metrics and the audit log count it, and it has no log line.
         """
-        # A frame of the traceback refers to this behavior, which would form a reference cycle.
+        # Without this, error, traceback, frame and behavior would form a reference cycle.
         _forget_frames(error)
         return partial(self._reject, error)
 
@@ -166,7 +169,7 @@ class ServerCall(PendingCall):
         _abort(context, status_codes.to_status(error), call_id)
 
     def start(self, context: grpc.ServicerContext) -> None:
-        """Prepares the first run of the handler. A call that was left open has started already."""
+        """Prepares the first run of the handler; does nothing in a later run of the same call."""
         if self._context is not None:
             return
         self._context = context
@@ -179,7 +182,7 @@ class ServerCall(PendingCall):
         metrics.call_started()
 
     def _default_s(self) -> float:
-        """Returns the seconds that remain for a call without a deadline from its client."""
+        """Returns the seconds that remain if the client sets no deadline; infinity for a stream."""
         if self.lane is Lane.STREAM:
             return math.inf
         return self._limits.deadline_s - (time.monotonic() - self.arrived_s)
@@ -190,7 +193,7 @@ class ServerCall(PendingCall):
         Otherwise raises the HragError that ends the call.
         """
         if self._is_admitted:
-            # The call has waited, and its credential may have expired or been revoked meanwhile.
+            # The call was left open, and its credential may have expired or been revoked meanwhile.
             self.guard.authorize()
             return self._request
         self._authorize_and_parse(raw)
@@ -260,7 +263,7 @@ class ServerCall(PendingCall):
         return request
 
     def encode(self, response: Any) -> bytes:
-        """Returns the encoded response. A handler may have encoded it already, as `bytes`."""
+        """Returns the encoded response. A response of type `bytes` is encoded already."""
         return response if isinstance(response, bytes) else self._method.serialize(response)
 
     def reply(self, message: bytes) -> None:
@@ -333,12 +336,15 @@ class ServerCall(PendingCall):
             CURRENT.set(NO_CALL)
 
     def log_fields(self) -> dict[str, str]:
-        """Returns the request id, the tenants and the credential; nothing before the start."""
+        """Returns the request id, the tenants and the id of the credential, for each log line.
+
+        Returns no fields before `start` is called.
+        """
         return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 
 
 def running_call(context: grpc.ServicerContext) -> ServerCall:
-    """Returns the current call, and starts it unless it was left open."""
+    """Returns the current call, after starting it if this is its first run."""
     call = cast("ServerCall", CURRENT.get())
     call.start(context)
     return call

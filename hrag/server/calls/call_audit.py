@@ -23,7 +23,8 @@ from hrag.wire import status_codes
 
 _CODE = grpc.StatusCode
 _OK = _CODE.OK.name
-# The limits of calls, rates, storage and replies all end a call with RESOURCE_EXHAUSTED.
+# The status codes of refusals. RESOURCE_EXHAUSTED ends a call that exceeds a limit of calls, rates,
+# storage or replies.
 _REFUSALS = frozenset(
     code.name for code in (_CODE.UNAUTHENTICATED, _CODE.PERMISSION_DENIED, _CODE.RESOURCE_EXHAUSTED)
 )
@@ -55,7 +56,7 @@ def record_change(
 ) -> None:
     """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`.
 
-    `also` contains further fields, which only some methods have.
+    `also` contains further fields of the record, which only some methods have.
     """
     audit.record(
         audit.Kind.CHANGE,
@@ -74,7 +75,10 @@ def record_change(
 def document_refused(
     context: grpc.ServicerContext, tenant_id: str, collection: str, document_id: str, error: Any
 ) -> None:
-    """Records the error of one document of a stream if it is a refusal."""
+    """Records the error of one document of a stream if the error is a refusal.
+
+    A refusal has one of the status codes in `_REFUSALS`.
+    """
     if not isinstance(error, HragError):
         return
     situation = status_codes.situation_of(error)
@@ -96,7 +100,7 @@ def record_end(
 
     Must be called in the thread of the call. `method` is the full name of the method, `code` the
     name of the status code, and `reason` the error's reason, empty without an error. `request` is
-    the parsed request; of a stream, the last one; None if no request was read.
+    the parsed request. For a stream, it is the last request. It is None if no request was read.
     """
     name = method.rpartition("/")[2]
     if code in _REFUSALS:
@@ -115,7 +119,7 @@ def record_end(
 
 
 def _resource(request: Any) -> dict[str, str]:
-    """Returns the collection or alias, and the document, that a request names."""
+    """Returns the audit fields of the collection or alias, and of the document, in a request."""
     request = getattr(request, "search", request)  # An AnswerRequest contains a SearchRequest.
     collection = getattr(request, "collection", None)
     if collection is None:
@@ -136,7 +140,7 @@ def _document_of(chunk_id: str) -> str:
 
 
 def _valid_names(collection: str, document_id: str) -> dict[str, str]:
-    """Returns the two names, each empty if it is not valid.
+    """Returns the audit fields `collection` and `document`; an invalid name becomes empty.
 
     An invalid name may be as long as a request and may contain anything.
     """

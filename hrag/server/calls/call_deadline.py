@@ -7,19 +7,22 @@ import grpc
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
 
-_NO_DEADLINE_S = 1e15  # For a call without a deadline, gRPC reports 9e18 seconds.
+# For a call without a deadline, gRPC reports that 9e18 seconds remain. A remaining time above this
+# limit therefore means that the client has set no deadline.
+_NO_DEADLINE_S = 1e15
 
 
 def deadline_of(context: grpc.ServicerContext) -> Deadline:
-    """Returns the deadline of the current call, which has this context."""
+    """Returns the deadline of the current call, whose gRPC context is `context`."""
     deadline = CURRENT.get().deadline
     return deadline_from(context, math.inf) if deadline is NEVER else deadline
 
 
 def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
-    """Returns the deadline of a call that starts. It ends early if the client cancels or leaves.
+    """Returns the deadline of a call that starts now.
 
-    `default_s` is the deadline if the client sets none, in seconds from now.
+    `Deadline.check` also fails once the client has cancelled the call or left. `default_s` is the
+    deadline if the client sets none, in seconds from now.
     """
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
@@ -28,5 +31,6 @@ def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
 
 
 def _yield_to_others() -> None:
-    # The current call is asked, because other threads check the deadline too and must not sleep.
+    # Other threads check this deadline too, and must not sleep. CURRENT of such a thread is not the
+    # call, so this function does nothing there.
     CURRENT.get().yield_to_others()

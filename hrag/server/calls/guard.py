@@ -21,9 +21,10 @@ from hrag.values.limits import check_batch
 Metadata = Iterable[tuple[str, str | bytes]]
 """The keys and values in the headers of a call."""
 
-# The protobuf tag of field 1: the field number and the wire type of values with a length.
+# The protobuf tag of field 1 consists of the field number 1 and the wire type 2 (a value with a
+# length).
 _FIELD_1 = 1 << 3 | 2
-# A length has at most five bytes with 7 bits each.
+# The length before a value has at most five bytes with 7 bits each, so the last shift is 28.
 _MAX_VARINT_SHIFT = 28
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -51,7 +52,7 @@ def _search_tenant(request: Any) -> Sequence[str]:
 
 
 def _batch_tenants(request: Any) -> Sequence[str]:
-    if request.searches:  # The number is checked first, because a request may contain millions.
+    if request.searches:  # A request may contain millions of searches.
         check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
@@ -91,7 +92,8 @@ RULES = {
         Role.READ, _no_tenant, depth=0
     ),
 }
-# Health probes have no credential. They learn only whether the service is up.
+# The methods that anybody may call, because health probes have no credential. The responses say
+# only whether the service is up.
 OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", "Watch"))
 
 
@@ -177,7 +179,7 @@ class CallGuard:
         """Returns the account whose limits an encoded request counts against, without parsing it.
 
         The account is the first tenant of the request. If the message does not begin with a
-        tenant, the tenant counts as unknown, and `account` says which account is used. So nobody
+        tenant, the tenant counts as unknown, and the property `account` decides. So nobody
         gets a second account by changing the order of the fields. Raises PermissionDenied if the
         identity may not act for the tenant.
         """
@@ -191,7 +193,7 @@ class CallGuard:
     def try_acquire(self) -> RateQuotaExceeded | None:
         """Counts the checked request against the rate limits of its tenants.
 
-        Returns None if it is within the limits, else the error to raise.
+        Returns None if the request is within the limits, else the error to raise.
         """
         return self._rate_limiter.try_acquire(self._tenants)
 
@@ -217,8 +219,8 @@ def _first_text(message: bytes, depth: int) -> str:
     """Returns the text in field 1 of an encoded message, without parsing the whole message.
 
     With a `depth` of 2, returns field 1 of the message that field 1 contains. Returns "" if field
-    1 is not the first field, although encoders write it first, or if the text is longer than a
-    name may be.
+    1 is not the first field of the message (encoders normally write it first), or if the text is
+    longer than a name may be.
     """
     start, end = 0, len(message)
     for _ in range(depth):
@@ -241,9 +243,10 @@ def _first_text(message: bytes, depth: int) -> str:
 
 
 def _bearer_credential(metadata: Metadata) -> str:
-    """Returns the credential of the metadata.
+    """Returns the credential in the `authorization` header of a call.
 
-    Raises Unauthenticated unless there is exactly one, with the scheme `Bearer`.
+    Raises Unauthenticated if there is no such header, if there are several, or if the scheme is not
+    `Bearer`.
     """
     values = [value for key, value in metadata if key == _HEADER]
     if len(values) != 1:

@@ -49,7 +49,8 @@ class CallInterceptor(grpc.ServerInterceptor):
         """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        self._methods: dict[str, _Wrapped] = {}  # It has served methods only, so it is small.
+        # Only served methods are stored, so the dictionary stays small.
+        self._methods: dict[str, _Wrapped] = {}
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
@@ -71,12 +72,12 @@ class CallInterceptor(grpc.ServerInterceptor):
                 self._check(server_call)
         except HragError as error:
             server_call.lane = Lane.REJECTED
-            # It is a handler of streams, so gRPC reads no message of the call.
+            # gRPC reads no message before it runs a handler of streams, so none is read here.
             return grpc.stream_stream_rpc_method_handler(server_call.rejection(error))
         return wrapped.handler
 
     def _check(self, call: ServerCall) -> None:
-        """Sets the account of the caller.
+        """Sets the account of the call.
 
         Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
         """
@@ -103,7 +104,7 @@ class CallInterceptor(grpc.ServerInterceptor):
             answer_handler: Any = grpc.unary_stream_rpc_method_handler(answer)
             return _Wrapped(answer_handler, method(Lane.DEDICATED))
         if handler.request_streaming:
-            raise TypeError(f"{name}: no service has calls of this kind")
+            raise TypeError(f"{name}: a stream of requests with one response is not supported")
         unary = _wrap_unary(handler.unary_unary)
         return _Wrapped(grpc.unary_unary_rpc_method_handler(unary), method(Lane.POOL))
 

@@ -1,12 +1,12 @@
 """A rate limiter per tenant: the generic cell rate algorithm (GCRA, ITU-T I.371).
 
-GCRA is a token bucket whose state is one number per tenant: the theoretical arrival time
+GCRA is a token bucket whose state is one timestamp per tenant: the theoretical arrival time
 (TAT), the time at which the bucket is full again. A call advances the TAT by the interval
 between two calls at the tenant's rate. The call is refused if the TAT would then be further in
 the future than the time in which a full burst refills. Times are whole nanoseconds, so no
-rounding errors accumulate. A TAT in the past means the same as no state, so memory contains only
+rounding errors accumulate. A TAT in the past means the same as no TAT, so memory contains only
 tenants that called recently. If a tenant's rate has changed, the remaining time until its TAT is
-scaled, so that it counts for as many calls as before. Each process counts separately.
+scaled, so that this time still represents as many calls as before. Each process counts separately.
 """
 
 import time
@@ -19,11 +19,13 @@ from hrag.values.errors import RateQuotaExceeded
 from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
-# So many tenants need about 30 MB. More tenants at the same time are invented names, which are
-# possible only without authentication or with a credential for all tenants. In this case the
-# limiter removes the least recently examined tenants, which then have a full bucket again.
+# The limit of tenants with a bucket; 100,000 buckets need about 30 MB. If more tenants call at the
+# same time, their names are invented, which is possible only without authentication or with a
+# credential for all tenants. Then the limiter removes the least recently examined buckets, and a
+# tenant without a bucket counts as one with a full bucket.
 MAX_TENANTS = 100_000
-# More than one, so that expired entries are removed at least as fast as new ones are added.
+# How many buckets are examined when one is added. With more than one, full buckets are removed at
+# least as fast as new ones are added.
 _EXAMINED_PER_INSERT = 2
 
 
@@ -55,14 +57,14 @@ class RateLimiter:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Returns the number of tenants with state."""
+        """Returns the count of tenants with a bucket."""
         return len(self._buckets)
 
     def try_acquire(self, tenants: Sequence[str]) -> RateQuotaExceeded | None:
-        """Counts one call for each element of `tenants`; counts none if any is refused.
+        """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
-        Returns None if all calls are counted, else the error to raise. Its `retry_s` is the number
-        of seconds after which a retry may succeed. A tenant that occurs more often than its burst
+        Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
+        in seconds after which a retry may succeed. A tenant that occurs more often than its burst
         allows is accepted only with a full bucket; the excess calls delay its later calls.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
@@ -97,14 +99,14 @@ class RateLimiter:
     def _store(self, tenant_id: str, bucket: _Bucket, now: int) -> None:
         if tenant_id in self._buckets:
             self._buckets[tenant_id] = bucket
-        elif is_name(tenant_id):  # The handler refuses invalid names; they may be long.
+        elif is_name(tenant_id):  # The handler refuses an invalid name, which may be long.
             self._evict(now)
             self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
-        """Examines the least recently examined tenants and removes those with a full bucket.
+        """Examines the least recently examined tenants; removes each tenant with a full bucket.
 
-        Also removes tenants without a full bucket while there are too many tenants.
+        Also removes tenants without a full bucket if there are more than `max_tenants`.
         """
         for _ in range(min(_EXAMINED_PER_INSERT, len(self._buckets))):
             tenant_id, bucket = self._buckets.popitem(last=False)

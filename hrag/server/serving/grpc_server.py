@@ -23,8 +23,9 @@ from hrag.values.errors import ServiceUnavailable
 _UNLIMITED = -1
 # A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
-# Clients queue calls beyond this limit. It is far above the number of calls that one client has
-# open, so that a client reaches the limits of calls first, whose errors say what to do.
+# The limit of open calls on one connection. A client queues calls beyond it and reports no error.
+# So this limit is far above the count of calls that one client has open: a client reaches the
+# server's limits of calls first, whose errors say what to do.
 _CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
@@ -55,7 +56,7 @@ class ConnectionPolicy:
     The number of connections is limited, and an idle connection would use one of them for ever. The
     calls of an ending connection continue, and the client opens a new connection for its next call.
     grpc.max_connection_idle_ms would end only idle connections, but with an error: clients log it,
-    and the Node client fails a call that it is just starting.
+    and the Node client fails a call that it starts at that moment.
     """
 
 
@@ -110,7 +111,7 @@ def build(
 
     `service` is the full name of the service in the proto file, and `register` adds its servicer.
     With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
-    the kernel distributes connections among them. `connections` bounds pings and the age of
+    the kernel distributes connections among them. `connections` limits pings and the age of
     connections. Raises ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
@@ -162,7 +163,7 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     requested = address.rpartition(":")[2]
-    # gRPC would use a larger port number modulo 65,536.
+    # gRPC would use a larger port modulo 65,536, so such a port is refused here.
     if requested.isdecimal() and int(requested) > MAX_PORT:
         raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
     try:

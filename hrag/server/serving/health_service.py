@@ -1,11 +1,11 @@
 """Health checks and watches, `grpc.health.v1`. No call needs a credential.
 
-The servicer of the package grpcio-health-checking is not used. It sends to watchers while it
-holds its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a
-watcher that does not read can block the whole server, and anybody may watch. It also stores every
-service name that was ever watched. The servicer in this module sends nothing while it holds a
-lock that a leaving watcher needs, and nothing in a thread that calls need. Watchers may use only a
-part of the calls that a server admits.
+The servicer of the package grpcio-health-checking is not used. It sends to watchers while it holds
+its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a watcher
+that does not read can block the whole server, and anybody may watch. It also stores every service
+name that was ever watched. The servicer in this module never sends while it holds a lock that a
+leaving watcher needs, and it never sends in a thread that runs calls. Watchers may use only half of
+the calls that a server admits.
 """
 
 import threading
@@ -23,7 +23,8 @@ from hrag.wire import status_codes
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Health"].full_name
 
-# Watchers have this time to receive a change. So a watcher that does not read delays nobody.
+# A change of the state waits at most this long until the watchers have received it. Without this
+# limit, a watcher that does not read would delay the stop of the server.
 _NOTIFY_TIMEOUT_S = 0.5
 _WATCHER_SHARE = 2  # One half of the calls that a server admits may be watches.
 
@@ -32,7 +33,7 @@ class Health(health_pb2_grpc.HealthServicer):
     """Serves the state of one service and of the whole server (the empty name). Thread-safe."""
 
     def __init__(self, service: str, max_calls: int) -> None:
-        """Starts as NOT_SERVING. `max_calls` is the number of calls that the server admits."""
+        """Starts as NOT_SERVING. `max_calls` is the limit of calls that the server admits."""
         self._names = ("", service)
         self._max_watchers = max(1, max_calls // _WATCHER_SHARE)
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class Health(health_pb2_grpc.HealthServicer):
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:
         """Returns the state of all services."""
         _require_well_formed(request, context)
-        message: Any = pb  # The type stubs are from a version without this call.
+        message: Any = pb  # The type stubs do not know HealthListResponse.
         return message.HealthListResponse(statuses=dict.fromkeys(self._names, self._response()))
 
     def Watch(  # type: ignore[override]
@@ -67,8 +68,8 @@ class Health(health_pb2_grpc.HealthServicer):
         """Streams the state until the caller or the server ends the call.
 
         The state of an unknown service is always SERVICE_UNKNOWN. The call ends with UNIMPLEMENTED
-        if there are too many watchers. A client that checks health before its calls then calls
-        without a health check; after any other status it would not call at all.
+        if there are too many watchers. gRPC clients that watch the health of a server then send
+        their calls without a health check; after any other status they would send no calls.
         """
         name = _require_well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
@@ -105,9 +106,9 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class _Watcher:
-    """One call of Watch. It sends the current response if it differs from the last one sent.
+    """One call of Watch. It sends the current response if this differs from the last sent response.
 
-    It sends one response at a time.
+    A lock ensures that it sends one response at a time.
     """
 
     def __init__(

@@ -28,14 +28,16 @@ from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 _log = structlog.get_logger()
 
-# Each connection has a thread. Prometheus needs one connection, or two if it runs twice.
+# Each connection has a thread. Prometheus needs one connection, or two if two instances of it run.
 MAX_CONNECTIONS = 32
-MAX_REQUEST_BYTES = 16 * 1024  # This covers request line and headers; bodies are not read.
+MAX_REQUEST_BYTES = 16 * 1024  # The request line and headers; no body is read.
 REQUEST_S = 3.0  # The time limit of handshake and request.
 # The time limit of a whole connection. By default Prometheus ends a scrape after ten seconds.
 CONNECTION_S = 15.0
-# The limit of scrapes at the same time. Each reads the counters of every collection.
-_MAX_COLLECTIONS = 2
+# The limit of scrapes at the same time. It is low because each scrape reads the counters of every
+# collection.
+_MAX_SCRAPES = 2
+# The interval at which late connections are ended.
 _REAP_S = 0.5
 _SCHEME = "bearer "
 _END = b"\r\n\r\n"
@@ -88,7 +90,7 @@ def _guard(application: _Application, access: MetricsAccess) -> _Application:
 
     It also limits the number of concurrent scrapes.
     """
-    collecting = threading.BoundedSemaphore(_MAX_COLLECTIONS)
+    scraping = threading.BoundedSemaphore(_MAX_SCRAPES)
 
     def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Sequence[bytes]:
         if not _is_authorized(environ, access):
@@ -96,7 +98,7 @@ def _guard(application: _Application, access: MetricsAccess) -> _Application:
             start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer")])
             return [b"the metrics need a valid token: Authorization: Bearer <token>\n"]
         try:
-            with collecting:
+            with scraping:
                 return application(environ, start_response)
         except Exception as error:
             _log.error("metrics_failed", exc_info=error)
@@ -147,12 +149,12 @@ class _Connection:
         """Shuts the socket down, so that a waiting thread of the connection wakes and ends."""
         self._ended = True
         with suppress(OSError):
-            # The method of an SSLSocket would turn encryption off, so this calls that of socket.
+            # SSLSocket.shutdown would end encryption first, so this calls socket.shutdown.
             socket.shutdown(self.socket, SHUT_RDWR)
 
 
 class _Server(WSGIServer):
-    """A server with a limited number of connections and one thread for each."""
+    """An HTTP server with a limited number of connections and one thread for each connection."""
 
     request_queue_size = 128
 
@@ -191,7 +193,7 @@ class _Server(WSGIServer):
         """Returns True if the connection may be served.
 
         If there are too many connections, ends the oldest idle one. The thread of that connection
-        may need a moment to end, so there may be up to twice as many connections for a short time.
+        may need a moment to end. So for a short time there may be up to 2 * MAX_CONNECTIONS.
         """
         with self._lock:
             count = len(self._connections)

@@ -25,8 +25,10 @@ from hrag.values.errors import HragError, StoreMissing, outcome_of
 
 _log = structlog.get_logger()
 
+# While there is no store, opening it is tried at this interval.
 _STORE_POLL_S = 0.1
 _OPEN_FILES = 65_536
+# The interval at which a running service checks that it can still use its store.
 _STORE_WATCH_S = 1.0
 _STDIN = 0
 _READ_BYTES = 65_536
@@ -95,8 +97,8 @@ def _stop_on_signals(stopping: threading.Event) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+    for stop_signal in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop_signal, lambda *_: None)
 
     def wait() -> None:
         os.read(reading, 1)
@@ -108,8 +110,8 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 def stop_on_eof(stopping: threading.Event) -> None:
     """Sets `stopping` when standard input ends; its content is ignored.
 
-    This is for child processes: the parent has the other end of a pipe, which closes when the
-    parent ends for any reason.
+    This is for child processes: their standard input is a pipe, and the parent has the other end
+    of it. The pipe closes when the parent ends for any reason.
     """
 
     def wait() -> None:
@@ -161,7 +163,7 @@ def serve_until_stopped(
 
     Calls `on_serving` once the server answers. While `require_store` raises an HragError, the
     health of the service is NOT_SERVING, but it still answers the calls that it can answer. Ends
-    the process if a call does not end.
+    the process immediately if a call is still running after the drain.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)
@@ -170,8 +172,8 @@ def serve_until_stopped(
     _watch_store(server, require_store, stopping)
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
-        # The remaining handlers may be reading the store, so it must not be closed, and a normal
-        # exit would wait for their threads. Committed data is safe without both.
+        # The remaining handlers may be reading the store, so the store must not be closed. A normal
+        # exit would wait for their threads. Committed data is safe although neither is done.
         abandon(f"some calls were still running after {drain_s} s")
 
 
@@ -195,8 +197,8 @@ def _watch_store(
 def abandon(reason: str) -> NoReturn:
     """Ends the process immediately, with exit code 0 and `reason` as a warning in the log.
 
-    This is for a stop that would otherwise wait for a thread of hrag. Except for the audit log,
-    nothing is closed, and no thread is joined. Committed data is safe nevertheless.
+    A stop uses it if it would otherwise wait for a thread that may not end. Only the audit log is
+    closed, and no thread is joined. Committed data is safe nevertheless.
     """
     audit.close()
     _log.warning("stopped", problem=reason)

@@ -7,8 +7,8 @@ and the kernel distributes connections among them.
 Each worker is bound to some of the cores (`cores_of`). Its standard input is a socket to the
 supervisor. Through this socket the worker reports that it serves; when the socket closes, the
 worker knows that the supervisor has ended. A worker that exits is replaced. If a worker exits with
-an error before any worker has served, the others would fail too, so the supervisor exits with the
-same code. This module does not know what the workers serve.
+an error before any worker has served, the other workers would fail too, so the supervisor exits
+with the same code. This module is the same for every service.
 """
 
 import os
@@ -34,7 +34,7 @@ _POLL_S = 0.05
 _REPORT_BYTES = 16
 _MIN_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
-# If a worker exits earlier than this, the delay before the next start grows.
+# If a worker exits within this time after its start, the delay before the next start grows.
 _HEALTHY_AFTER_S = 10.0
 _CLOSE_S = 1.5  # A worker has this time to close its resources after it has drained.
 _WILDCARDS = ("0.0.0.0", "[::]")
@@ -89,7 +89,7 @@ def cores_of(workers: int, cores: Sequence[int]) -> list[Sequence[int]]:
     each change of the running thread wakes another core: a search by vector then used 1.4 times
     as much processor time.
     """
-    starts = [number * len(cores) // workers for number in range(workers + 1)]
+    starts = [index * len(cores) // workers for index in range(workers + 1)]
     return [cores[start : max(end, start + 1)] for start, end in pairwise(starts)]
 
 
@@ -194,7 +194,7 @@ class _WorkerSlot:
     def _start(self) -> None:
         try:
             self.worker = _start_worker(self._command, self._cores)
-        except OSError as error:  # There is no memory or process id; this may be temporary.
+        except OSError as error:  # No memory or process id is free, perhaps only for a moment.
             _log.warning("worker_start_failed", problem=str(error))
             self._back_off(0.0)
 
@@ -225,7 +225,7 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    with suppress(OSError):  # The worker has exited, or a sandbox forbids the call.
+    with suppress(OSError):  # The worker has exited, or a sandbox forbids this.
         # This happens before the worker starts threads, which inherit the affinity.
         os.sched_setaffinity(process.pid, cores)
     _log.info("worker_started", worker=process.pid)
@@ -245,7 +245,7 @@ def _keep_running(
     while not stopping.is_set():
         for slot in slots:
             code = slot.poll()
-            # A negative code means a signal, which does not concern the other workers.
+            # A negative code means that a signal ended the worker. The other workers may continue.
             if code is not None and code > 0 and not any(other.has_served for other in slots):
                 return code
         metrics_ports[:] = [slot.metrics_port for slot in slots]

@@ -274,8 +274,8 @@ def test_a_vector_needs_no_embedder() -> None:
 @pytest.mark.parametrize(
     ("vector", "words"),
     [
-        ([1, 2, 3], "3 numbers; the collection's have 4"),
-        ([1] * 5, "5 numbers; the collection's have 4"),
+        ([1, 2, 3], "3 numbers; the vectors of the collection have 4"),
+        ([1] * 5, "5 numbers; the vectors of the collection have 4"),
         ([0] * 4, "its 4 numbers are all zero"),
         ([], "its 0 numbers are all zero"),
         ([1, math.nan, 0, 0], "NaN or infinity"),
@@ -436,7 +436,7 @@ def test_a_change_that_does_not_come_in_time_is_refused_with_how_far_the_tenant_
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
     with pytest.raises(
-        errors.SequenceNotReached, match="is 8; the tenant's last change is 3"
+        errors.SequenceNotReached, match="is 8; the tenant's last sequence number is 3"
     ) as caught:
         search(replace(QUERY, min_sequence=8), Deadline.after(0.005))
     assert caught.value.field == "min_sequence"

@@ -239,7 +239,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
         (
             {"retrieval": Retrieval.DENSE, "fusion": FusionMethod.CONVEX},
             "fusion",
-            "only HYBRID has one, so leave it unset in DENSE",
+            "only HYBRID uses it, so leave it unset in DENSE",
         ),
         (
             {"retrieval": Retrieval.LEXICAL, "lexical_weight": 0.5},
@@ -253,7 +253,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
         ({"neighbour_bonus": 1.5}, "neighbour_bonus", "is 1.5; it must be from 0 to 1"),
         ({"max_per_document": 1001}, "max_per_document", "is 1001; it must be from 1 to 1000"),
         ({"query": " ".join(f"+w{n}" for n in range(17))}, "text", "at most 16"),
-        ({"vector": [1.0]}, "vector", "vector has 1 numbers; the collection's have 4"),
+        ({"vector": [1.0]}, "vector", "vector has 1 numbers; the vectors of the collection have 4"),
         ({"mode": SearchMode.CONTEXT, "return_level": 1}, "return_level", "CONTEXT returns"),
     ],
 )

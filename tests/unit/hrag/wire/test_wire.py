@@ -281,7 +281,7 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
 def test_a_value_that_is_not_a_filter_is_refused_and_never_left_out(wrong: Any) -> None:
     """A search without its filter would return passages that the filter excludes."""
-    with pytest.raises(InvalidArgument, match=r"filter holds .*; it may contain only AllOf"):
+    with pytest.raises(InvalidArgument, match=r"filter contains .*; it may contain only AllOf"):
         retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
 

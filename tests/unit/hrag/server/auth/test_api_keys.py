@@ -176,7 +176,7 @@ def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
     ("tenants", "note", "message"),
     [
         ((), "", "tenants"),
-        (("",), "", "tenants.0: must be * for all tenants, or the id of one: 1 to 64"),
+        (("",), "", "tenants.0: must be * for all tenants, or the id of one tenant: 1 to 64"),
         (("a", "ä"), "", "tenants.1"),
         (("x" * 65,), "", "tenants.0"),
         (tuple(f"t{number}" for number in range(1001)), "", "at most 1000"),
