@@ -146,12 +146,12 @@ def in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def check_filter(given: Filter) -> None:
+def check_filter(filter: Filter) -> None:
     """Raises InvalidArgument if a filter is invalid, or TooLarge if it exceeds a limit.
 
     The message contains the path from the root of the filter to the wrong condition.
     """
-    terms = sum(_check_tree(given, "filter", 1))
+    terms = sum(_check_tree(filter, "filter", 1))
     if terms > MAX_FILTER_TERMS:
         raise TooLarge(
             f"filter has {terms} conditions and values; at most {MAX_FILTER_TERMS} are allowed",
@@ -159,7 +159,7 @@ def check_filter(given: Filter) -> None:
         )
 
 
-def filter_digest(given: Filter) -> bytes:
+def filter_digest(filter: Filter) -> bytes:
     """Returns 32 bytes that identify the filter, for keys of caches.
 
     They are the BLAKE2b digest of an encoding that contains the type and length of every part. So
@@ -167,7 +167,7 @@ def filter_digest(given: Filter) -> bytes:
     and True differ, and so do those of equal moments in different time zones.
     """
     digest = blake2b(digest_size=32)
-    for part in _encoding(given):
+    for part in _encoding(filter):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
