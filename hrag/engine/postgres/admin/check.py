@@ -18,7 +18,7 @@ from hrag.engine.postgres.search.sources.lexical_source import matches_of
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
-from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.store.queries import one_value
 from hrag.engine.reports import CheckReport
 from hrag.passages.indexed_text import indexed_leaves
@@ -107,7 +107,7 @@ def check(database: PostgresDatabase) -> CheckReport:
         problems += problems_of_store(connection)
     for tenant_id, number in numbers:
         with database.read() as connection:
-            collection = open_by_number(connection, tenant_id, number)
+            collection = open_by_id(connection, tenant_id, number)
             if collection is None:  # The collection was just deleted.
                 continue
             collection_check = _CollectionCheck(connection, collection)

@@ -34,7 +34,7 @@ from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
-from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_id
 from hrag.values.deadline import Deadline
 from hrag.values.errors import HragError
 
@@ -248,7 +248,7 @@ class MaintenanceWorker:
         short_tail = 0 if every_leaf else self._limits.tail_leaves
         while not self._closing.is_set():
             with self._database.read() as connection:
-                collection = open_by_number(connection, tenant_id, collection_id)
+                collection = open_by_id(connection, tenant_id, collection_id)
                 if collection is None or not collection.settings.dimension:
                     self._backlogs.pop(collection_id, None)
                     return

@@ -189,7 +189,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
-        ordinals = matching_ordinals(self._connection, *collection.place, filter, self._deadline)
+        ordinals = matching_ordinals(
+            self._connection, *collection.tenant_and_id, filter, self._deadline
+        )
         parameters = {**collection.key, "ordinals": bigints(ordinals)}
         (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
         stages.append(("filter", began, time.perf_counter()))
