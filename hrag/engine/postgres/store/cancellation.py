@@ -56,7 +56,7 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Waits until no cancel request for the transaction is being sent; prevents more of them."""
+        """Waits until no cancel request is being sent for the transaction; prevents new ones."""
         with self._lock:
             self._is_over = True
 

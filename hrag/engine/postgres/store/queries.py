@@ -90,8 +90,8 @@ def is_storable(*values: str) -> bool:
 def collection_record(record: str) -> CollectionRecord:
     """Decodes the JSON record of a collection.
 
-    Results are cached because every call needs the record of its collection, and records rarely
-    change.
+    Results are cached because every call needs the record of its collection, and the record of a
+    collection never changes.
     """
     return CollectionRecord.from_bytes(record.encode())
 
