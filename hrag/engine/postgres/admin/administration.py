@@ -1,4 +1,4 @@
-"""Administration of a whole store in PostgreSQL.
+"""Administers a store in PostgreSQL as a whole.
 
 hrag does only what the tools of PostgreSQL cannot do: it checks and migrates the store.
 """
@@ -32,7 +32,7 @@ class PostgresAdministration:
         self._database = database
 
     def check(self) -> CheckReport:
-        """Checks the whole store; reads each collection in a separate snapshot."""
+        """Checks the whole store; each collection is read in a separate snapshot."""
         with self._database.read() as connection:
             check_version(connection)
         return check(self._database)
@@ -44,7 +44,8 @@ class PostgresAdministration:
     def repair(self) -> CheckReport:
         """Raises NotSupported.
 
-        A repair is not needed: every change is one transaction, so derived data cannot be stale.
+        A repair is not needed: a transaction writes a document together with all data that is
+        derived from it, so derived data cannot be out of date.
         """
         _refuse("a restored backup, or ingesting the documents that `hrag check` names,")
 
@@ -66,5 +67,5 @@ class PostgresAdministration:
 
 
 def _refuse(tool: str) -> NoReturn:
-    """Raises NotSupported; `tool` is what operators use instead."""
+    """Raises NotSupported; `tool` names the tool of PostgreSQL that operators use instead."""
     raise NotSupported(f"a store in PostgreSQL uses the tools of its database: {tool} does this")
