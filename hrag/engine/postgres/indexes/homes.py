@@ -161,8 +161,8 @@ def move_collection(
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # An ordinal is the sequence number of a commit, so the leaves that were committed after
-        # the first copy have ordinals greater than `source.sequence`.
+        # An ordinal is the sequence number of a change, so leaves that were committed after the
+        # first copy began have ordinals greater than `source.sequence`.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home, retention)
     with database.autocommit() as connection:

@@ -41,8 +41,8 @@ from hrag.engine.postgres.search.found_leaves import CandidateLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
-    requested_from_index,
     nearest_leaves,
+    requested_from_index,
 )
 from hrag.engine.postgres.store.arrays import reals
 from hrag.engine.postgres.store.leaf_tables import rendered, tables_of

@@ -20,8 +20,8 @@ from hrag.engine.postgres.search.sources.lexical_source import MATCHES, LexicalQ
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
     VectorSource,
-    requested_from_index,
     nearest_leaves,
+    requested_from_index,
 )
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection

@@ -2,8 +2,8 @@
 -- statements on these tables bind tenant_id.
 --
 -- A collection id is never used twice. An ordinal identifies one version of one document. It is the
--- tenant's sequence number at the commit that stored the version, so a tenant uses each ordinal
--- only once.
+-- sequence number of the change that stored the version. The changes of a tenant have different
+-- sequence numbers, so a tenant uses each ordinal only once.
 
 CREATE SCHEMA hrag;
 
