@@ -1,4 +1,4 @@
-"""The synchronous client, made from `aio.py` by `make sync-client`: edit that instead."""
+"""The synchronous client. `make sync-client` generates it from `aio.py`, the file to edit."""
 
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -30,13 +30,13 @@ from hrag.values.status import ServerInfo
 class Client(Catalog):
     """A client of both services.
 
-    For threads: one client may be shared by all of them.
+    For threads: all threads of a program may share one client.
 
     The client connects at its first call. Close it, or use it as a context manager.
 
     `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
-    deadline of each call, in seconds; a call's argument `timeout_s` replaces it. `token` is an
-    API key or a JSON Web Token.
+    deadline of each call, in seconds; the argument `timeout_s` of a method replaces it for one
+    call. `token` is an API key or a JSON Web Token.
 
     `ca_file` contains the certificates of the authority that signed the services' certificates.
     `cert_file` and `key_file` are the certificate and the private key of this client, for
@@ -54,10 +54,11 @@ class Client(Catalog):
     * DeadlineExceeded: there was no answer in time.
     * ServiceUnavailable: the service cannot be reached, or this client is closed.
     * StoreUnavailable: the service cannot open its store, or the store does not exist yet.
-    * InternalError: the service has a fault. Its log has an entry with the id in the message.
+    * InternalError: the service has a fault. The service's log has an entry with the request id
+      that the message contains.
 
-    Each method lists the other errors that it raises. While a service is unavailable, calls that
-    may safely run twice are retried, at most three times.
+    Each method lists the other errors that it raises. While a service is unavailable, the client
+    retries calls that may safely run twice, at most three times.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Client(Catalog):
         self.close()
 
     def close(self) -> None:
-        """Closes both connections and cancels running calls. Safe to call twice."""
+        """Closes the connections to both services and cancels running calls. Safe to call twice."""
         self._closed = True
         for channel in self._channels:
             channel.close()
@@ -134,7 +135,7 @@ class Client(Catalog):
         the query's vector. Phrases in straight double quotes and words written as `+word` are
         required: only leaves whose text or titles contain all of them are found.
 
-        * `mode`: which kind of passages is returned; None means SMALL_TO_BIG.
+        * `mode`: how passages are made from the matching leaves; None means SMALL_TO_BIG.
         * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
           There are fewer passages only if the result is `exhausted` or the `token_budget`
           does not allow more.
@@ -154,22 +155,24 @@ class Client(Catalog):
         * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 in
           CONTEXT and no maximum otherwise. A passage that does not fit is left out; with
           `cut_last` it is cut at the end of a sentence.
-        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence is
-          visible.
+        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence
+          number is visible.
         * `min_score`: passages with a lower score are left out.
-        * `merge_adjacent`: passages of one document that overlap or touch become one passage.
-        * `keep_overlap`: each passage is returned whole. By default a passage leaves out text
-          that a better passage contains.
+        * `merge_adjacent`: if True, passages of one document that overlap or touch become one
+          passage.
+        * `keep_overlap`: if True, each passage is returned whole. Otherwise a passage leaves out
+          text that a better passage contains.
         * `filter`: only documents that pass it are searched; see `hrag.filters`.
-        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match before the
-          chunk replaces them, over 0 and up to 1; None means 0.5.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match so that the
+          chunk replaces its children, above 0 and at most 1; None means 0.5.
         * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best one,
           0 to 20; None means 3.
         * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
-        * `summary_scope` (SUMMARY_FIRST): which summaries the query is compared with first.
-        * `rerank`: True has the server's reranker order the best passages, and is an error if
-          the server has no reranker; False does without it. None uses a reranker if there is
-          one, in the modes that support it.
+        * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
+          of documents or directly with the summaries of sections.
+        * `rerank`: if True, the server's reranker orders the best passages; the search fails if
+          the server has no reranker. If False, no reranker is used. If None, a reranker is used
+          if the server has one and the mode supports it.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -224,12 +227,12 @@ class Client(Catalog):
     ) -> Generator[AnswerEvent]:
         """Searches, then streams the answer that a chat model writes from the passages.
 
-        Yields the SearchResult, then the text in pieces (str) as the model writes it, then an
-        AnswerEnd with the citations. `question` is the question for the model; if it is empty,
-        the model answers the search's text. `max_tokens` is the maximum length of the answer;
-        None means the server's limit.
+        Yields the SearchResult, then pieces of the answer's text (str) as the model writes them,
+        then an AnswerEnd with the citations. `question` is the question for the model; if it is
+        empty, the model answers the text of `query`. `max_tokens` is the maximum length of the
+        answer in tokens; None means the server's limit.
 
-        If the model fails, AnswerEnd contains the failure and nothing is raised. Closing the
+        If the model fails, no error is raised: AnswerEnd contains the failure. Closing the
         generator stops the model. `timeout_s` is the deadline of the whole stream; None means
         120 s. Raises ChatNotConfigured and the errors of `search`, all before the first event.
         """
@@ -278,7 +281,7 @@ class Client(Catalog):
         return self._run(call, timeout_s)
 
     def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:
-        """Returns the retriever's version, settings in force, models, limits and state."""
+        """Returns the retriever's version, current settings, models, limits and state."""
         return self._run(calls.server_info(), timeout_s)
 
     def ingest_many(
@@ -289,20 +292,21 @@ class Client(Catalog):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> Generator[Outcome]:
-        """Streams documents to the indexer; yields one result or one error for each, in order.
+        """Streams documents to the indexer; yields a result or an error for each document.
 
-        Documents are read from the iterable as the server accepts them, so that a corpus need
-        not fit into memory. The asyncio client reads them in the event loop, each after the
-        document before it was answered. The synchronous client reads them in another thread,
-        some of them ahead of the answers.
+        The outcomes are in the order of the documents. Documents are read from the iterable as
+        the server accepts them, so that a corpus need not fit into memory. The asyncio client
+        reads documents in the event loop, each one after the outcome of the previous document
+        has arrived. The synchronous client reads documents in another thread, some of them
+        before the outcomes of earlier documents have arrived.
 
         Read the outcomes while documents are sent; closing the generator ends the call. A
         document whose result was yielded is on disk. If the stream breaks, send all documents
-        again: those that are stored already are answered with UNCHANGED.
+        again; the outcome of a document that is already stored is UNCHANGED.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
-        never retried. If `documents` raises an error, it is raised here after the outcomes of
-        the documents that were sent before.
+        never retried. If `documents` raises an error, this generator first yields the outcomes
+        of the documents that were sent, and then raises the same error.
         """
         if timeout_s is not None:
             timeout_s = checked_timeout(timeout_s)

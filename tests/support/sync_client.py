@@ -15,12 +15,12 @@ SOURCE = CLIENT / "aio.py"
 TARGETS = {SOURCE: CLIENT / "sync.py", CLIENT / "aio_catalog.py": CLIENT / "sync_catalog.py"}
 
 _DOCSTRING = '''\
-"""The synchronous client, made from `{}` by `make sync-client`: edit that instead."""
+"""The synchronous client. `make sync-client` generates it from `{}`, the file to edit."""
 '''
 # These sentences are true of the asyncio client only. Each must occur in `aio.py`.
 _SENTENCES = {
-    "For asyncio: create and use it inside one event loop.": (
-        "For threads: one client may be shared by all of them."
+    "For asyncio: create and use the client inside one event loop.": (
+        "For threads: all threads of a program may share one client."
     ),
 }
 _WORDS = {
