@@ -50,19 +50,19 @@ class PostgresAdministration:
         _refuse("a restored backup, or ingesting the documents that `hrag check` names,")
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Raises NotSupported."""
+        """Raises NotSupported, because pg_basebackup or pg_dump makes backups of the store."""
         _refuse("pg_basebackup with WAL archiving, or pg_dump,")
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Raises NotSupported."""
+        """Raises NotSupported, because the tools of PostgreSQL restore backups of the store."""
         _refuse("pg_restore, or recovery of a base backup,")
 
     def vacuum(self) -> VacuumReport:
-        """Raises NotSupported."""
+        """Raises NotSupported, because PostgreSQL itself frees the space of deleted rows."""
         _refuse("autovacuum, or VACUUM,")
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Raises NotSupported."""
+        """Raises NotSupported, because PostgreSQL's REINDEX builds the HNSW indexes again."""
         _refuse("REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
 
 

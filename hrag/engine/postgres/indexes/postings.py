@@ -69,7 +69,7 @@ class PostingArrays(NamedTuple):
         )
 
     def packed(self, first_ordinal: int) -> list[bytes]:
-        """Returns the encoded row of each term; `first_ordinal` is the first one of the part."""
+        """Returns the encoded row of each term; `first_ordinal` is the part's lowest ordinal."""
         if not len(self.terms):
             return []
         offsets = (ordinals_of(self.labels) - np.uint64(first_ordinal)).astype(np.uint32)
@@ -112,7 +112,7 @@ class StoredPostings:
     """
 
     def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
-        """Reads the headers of the rows, which are as for `PostingArrays.unpacked`.
+        """Reads the headers of the rows; `stored` is as in `PostingArrays.unpacked`.
 
         Raises DataLoss if the size of a row does not match its header.
         """

@@ -1,7 +1,7 @@
 """Translates errors of PostgreSQL to errors of hrag, by their SQLSTATE.
 
-An error without a translation is a bug of hrag and is raised unchanged. The messages contain those
-of the server or of libpq, which never contain a password.
+An error without a translation is a bug of hrag and is raised unchanged. The message of a translated
+error contains the message of the server or of libpq, which never contains a password.
 """
 
 import re

@@ -31,7 +31,7 @@ _LEVEL_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class DocumentDraft:
-    """A document with all values to store, except those that its commit determines.
+    """A document with all values to store, except the values that its commit determines.
 
     `terms` are the document's filter terms. `ancestors`, `uint32[levels, leaves]`, has the index of
     each leaf's ancestor at each level. `term_vector` is None and `term_count` is 0 in a collection

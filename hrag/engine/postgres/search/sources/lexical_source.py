@@ -218,7 +218,7 @@ class _Matches(NamedTuple):
         )
 
     def without(self, deleted: Labels) -> "_Matches":
-        """Returns the matches without those in deleted documents.
+        """Returns the matches without the matches in deleted documents.
 
         `deleted` are the ordinals of deleted documents, in ascending order.
         """

@@ -60,7 +60,7 @@ RETURN (
             convert_from(record, 'UTF8'), '(?<!\\)((?:\\\\)*)\\u0000', '\1\\u2400', 'g')
     END::json -> 'metadata')::jsonb;
 
--- The chunks of all documents, except those of summary collections. `id` is unique in a
+-- The chunks of all documents, except documents of summary collections. `id` is unique in a
 -- collection. Columns that a query does not use are not computed. If a query has a condition on
 -- `level`, rows of other levels are not computed either. A query with conditions on tenant_id and
 -- document_id reads one document.
