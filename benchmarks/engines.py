@@ -23,7 +23,7 @@ from hrag.engine import CollectionHandle, Engine, PreparedDocument, Reader, Writ
 from hrag.engine.postgres.indexes.homes import home_sizes, move_collection
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.database import PostgresDatabase
-from hrag.engine.postgres.store.opened_collection import open_by_number
+from hrag.engine.postgres.store.opened_collection import open_by_id
 from hrag.values.deadline import NEVER
 from tests.support.servers.postgres_server import PostgresServer
 
@@ -156,7 +156,7 @@ class PostgresStore:
             closing(PostgresDatabase(self.dsn, 1, "hrag-benchmarks")) as database,
             database.read() as connection,
         ):
-            opened_collection = open_by_number(connection, corpus.TENANT, collection.collection_id)
+            opened_collection = open_by_id(connection, corpus.TENANT, collection.collection_id)
             assert opened_collection is not None
             scanned = home_sizes(connection, opened_collection).scanned
         return (

@@ -17,11 +17,11 @@ server code: neither LMDB nor hnswlib nor numpy.
         async for outcome in client.ingest_many("acme", documents):
             ...
 
-Methods return complete values. Only `answer` and `ingest_many` stream: they are generators
-(asynchronous generators in `AsyncClient`).
+Methods return complete values. Only `answer` and `ingest_many` stream: these two methods are
+generators (asynchronous generators in `AsyncClient`).
 
-`hrag.client.context` puts passages into a prompt. `hrag.client.tools` makes a search a tool of
-an agent.
+`hrag.client.context` makes the context of a prompt from passages. `hrag.client.tools` makes a
+search a tool of an agent.
 """
 
 from hrag.client.aio import AsyncClient

@@ -1,11 +1,11 @@
-"""The asyncio client, and the source of the synchronous one.
+"""The asyncio client, from which the synchronous client is generated.
 
-`sync.py` is generated from this module, and `sync_catalog.py` from `aio_catalog.py`, by
-`make sync-client` (tests/support/sync_client.py). So each method has one signature, one docstring
-and one body. The generated files are committed, so that people can read and debug them; a test
+`make sync-client` (tests/support/sync_client.py) generates `sync.py` from this module, and
+`sync_catalog.py` from `aio_catalog.py`. So a method has the same signature, docstring and body in
+both clients. The generated files are committed, so that people can read and debug them; a test
 fails if they are out of date.
 
-The code that differs between `grpc` and `grpc.aio` is in `access` (channels) and in
+The code that differs between `grpc` and `grpc.aio` is in `credentials` (channels) and in
 `ingest_stream`.
 """
 
@@ -39,13 +39,13 @@ from hrag.values.status import ServerInfo
 class AsyncClient(AsyncCatalog):
     """A client of both services.
 
-    For asyncio: create and use it inside one event loop.
+    For asyncio: create and use the client inside one event loop.
 
     The client connects at its first call. Close it, or use it as a context manager.
 
     `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
-    deadline of each call, in seconds; a call's argument `timeout_s` replaces it. `token` is an
-    API key or a JSON Web Token.
+    deadline of each call, in seconds; the argument `timeout_s` of a method replaces it for one
+    call. `token` is an API key or a JSON Web Token.
 
     `ca_file` contains the certificates of the authority that signed the services' certificates.
     `cert_file` and `key_file` are the certificate and the private key of this client, for
@@ -63,10 +63,11 @@ class AsyncClient(AsyncCatalog):
     * DeadlineExceeded: there was no answer in time.
     * ServiceUnavailable: the service cannot be reached, or this client is closed.
     * StoreUnavailable: the service cannot open its store, or the store does not exist yet.
-    * InternalError: the service has a fault. Its log has an entry with the id in the message.
+    * InternalError: the service has a fault. The service's log has an entry with the request id
+      that the message contains.
 
-    Each method lists the other errors that it raises. While a service is unavailable, calls that
-    may safely run twice are retried, at most three times.
+    Each method lists the other errors that it raises. While a service is unavailable, the client
+    retries calls that may safely run twice, at most three times.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class AsyncClient(AsyncCatalog):
         await self.close()
 
     async def close(self) -> None:
-        """Closes both connections and cancels running calls. Safe to call twice."""
+        """Closes the connections to both services and cancels running calls. Safe to call twice."""
         self._closed = True
         for channel in self._channels:
             await channel.close()
@@ -143,7 +144,7 @@ class AsyncClient(AsyncCatalog):
         the query's vector. Phrases in straight double quotes and words written as `+word` are
         required: only leaves whose text or titles contain all of them are found.
 
-        * `mode`: which kind of passages is returned; None means SMALL_TO_BIG.
+        * `mode`: how passages are made from the matching leaves; None means SMALL_TO_BIG.
         * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
           There are fewer passages only if the result is `exhausted` or the `token_budget`
           does not allow more.
@@ -163,22 +164,24 @@ class AsyncClient(AsyncCatalog):
         * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 in
           CONTEXT and no maximum otherwise. A passage that does not fit is left out; with
           `cut_last` it is cut at the end of a sentence.
-        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence is
-          visible.
+        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence
+          number is visible.
         * `min_score`: passages with a lower score are left out.
-        * `merge_adjacent`: passages of one document that overlap or touch become one passage.
-        * `keep_overlap`: each passage is returned whole. By default a passage leaves out text
-          that a better passage contains.
+        * `merge_adjacent`: if True, passages of one document that overlap or touch become one
+          passage.
+        * `keep_overlap`: if True, each passage is returned whole. Otherwise a passage leaves out
+          text that a better passage contains.
         * `filter`: only documents that pass it are searched; see `hrag.filters`.
-        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match before the
-          chunk replaces them, over 0 and up to 1; None means 0.5.
+        * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match so that the
+          chunk replaces its children, above 0 and at most 1; None means 0.5.
         * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best one,
           0 to 20; None means 3.
         * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
-        * `summary_scope` (SUMMARY_FIRST): which summaries the query is compared with first.
-        * `rerank`: True has the server's reranker order the best passages, and is an error if
-          the server has no reranker; False does without it. None uses a reranker if there is
-          one, in the modes that support it.
+        * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
+          of documents or directly with the summaries of sections.
+        * `rerank`: if True, the server's reranker orders the best passages; the search fails if
+          the server has no reranker. If False, no reranker is used. If None, a reranker is used
+          if the server has one and the mode supports it.
 
         Raises CollectionNotFound, NoSummaries, NoVectors, NoLexicalIndex, SequenceNotReached and,
         for a text, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch.
@@ -233,12 +236,12 @@ class AsyncClient(AsyncCatalog):
     ) -> AsyncGenerator[AnswerEvent]:
         """Searches, then streams the answer that a chat model writes from the passages.
 
-        Yields the SearchResult, then the text in pieces (str) as the model writes it, then an
-        AnswerEnd with the citations. `question` is the question for the model; if it is empty,
-        the model answers the search's text. `max_tokens` is the maximum length of the answer;
-        None means the server's limit.
+        Yields the SearchResult, then pieces of the answer's text (str) as the model writes them,
+        then an AnswerEnd with the citations. `question` is the question for the model; if it is
+        empty, the model answers the text of `query`. `max_tokens` is the maximum length of the
+        answer in tokens; None means the server's limit.
 
-        If the model fails, AnswerEnd contains the failure and nothing is raised. Closing the
+        If the model fails, no error is raised: AnswerEnd contains the failure. Closing the
         generator stops the model. `timeout_s` is the deadline of the whole stream; None means
         120 s. Raises ChatNotConfigured and the errors of `search`, all before the first event.
         """
@@ -287,7 +290,7 @@ class AsyncClient(AsyncCatalog):
         return await self._run(call, timeout_s)
 
     async def server_info(self, *, timeout_s: float | None = None) -> ServerInfo:
-        """Returns the retriever's version, settings in force, models, limits and state."""
+        """Returns the retriever's version, current settings, models, limits and state."""
         return await self._run(calls.server_info(), timeout_s)
 
     def ingest_many(
@@ -298,20 +301,21 @@ class AsyncClient(AsyncCatalog):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[Outcome]:
-        """Streams documents to the indexer; yields one result or one error for each, in order.
+        """Streams documents to the indexer; yields a result or an error for each document.
 
-        Documents are read from the iterable as the server accepts them, so that a corpus need
-        not fit into memory. The asyncio client reads them in the event loop, each after the
-        document before it was answered. The synchronous client reads them in another thread,
-        some of them ahead of the answers.
+        The outcomes are in the order of the documents. Documents are read from the iterable as
+        the server accepts them, so that a corpus need not fit into memory. The asyncio client
+        reads documents in the event loop, each one after the outcome of the previous document
+        has arrived. The synchronous client reads documents in another thread, some of them
+        before the outcomes of earlier documents have arrived.
 
         Read the outcomes while documents are sent; closing the generator ends the call. A
         document whose result was yielded is on disk. If the stream breaks, send all documents
-        again: those that are stored already are answered with UNCHANGED.
+        again; the outcome of a document that is already stored is UNCHANGED.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
-        never retried. If `documents` raises an error, it is raised here after the outcomes of
-        the documents that were sent before.
+        never retried. If `documents` raises an error, this generator first yields the outcomes
+        of the documents that were sent, and then raises the same error.
         """
         if timeout_s is not None:
             timeout_s = checked_timeout(timeout_s)

@@ -1,6 +1,6 @@
-"""The asyncio client's calls about collections and documents. Module `aio` sends them.
+"""The asyncio client's methods for collections and documents. Module `aio` sends their calls.
 
-`sync_catalog.py` is generated from this module, as `sync.py` is from `aio.py`.
+`sync_catalog.py` is generated from this module, as `sync.py` is generated from `aio.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ _NO_METADATA: Mapping[str, Any] = {}
 
 
 class AsyncCatalog(ABC):
-    """The calls of a client that manage collections, aliases and documents."""
+    """The methods of a client that manage collections, aliases and documents."""
 
     _timeout_s: float
 
@@ -39,7 +39,7 @@ class AsyncCatalog(ABC):
     async def _run(
         self, call: calls.ClientCall[calls.Result], timeout_s: float | None
     ) -> calls.Result:
-        """Sends the call and returns the result that it reads from the response."""
+        """Sends a call and returns the result that `call.read` makes from the response."""
 
     async def create_collection(
         self,
@@ -49,7 +49,7 @@ class AsyncCatalog(ABC):
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection; the indexer's settings replace those that `settings` leaves out.
+        """Creates a collection with `settings`, and with the indexer's settings for the rest.
 
         Returns the collection with all its settings, which never change. Raises
         CollectionExists, StorageQuotaExceeded.
@@ -82,7 +82,7 @@ class AsyncCatalog(ABC):
     ) -> int:
         """Deletes a collection with all its documents.
 
-        Returns the sequence of the deletion. Raises CollectionNotFound, and
+        Returns the sequence number of the deletion. Raises CollectionNotFound, and
         CollectionHasAliases as long as an alias names the collection.
         """
         return await self._run(calls.delete_collection(tenant_id, name), timeout_s)
@@ -90,7 +90,7 @@ class AsyncCatalog(ABC):
     async def set_alias(
         self, tenant_id: str, alias: str, collection: str, *, timeout_s: float | None = None
     ) -> AliasChange:
-        """Makes `alias` another name of a collection, also if it names another one until now.
+        """Makes `alias` another name of a collection, even if it now names another collection.
 
         Every call accepts an alias as the name of a collection. A search that begins afterwards
         searches the new collection only. The returned AliasChange contains the name of the
@@ -106,7 +106,7 @@ class AsyncCatalog(ABC):
     ) -> int:
         """Deletes an alias; its collection stays.
 
-        Returns the sequence of the deletion. Raises AliasNotFound.
+        Returns the sequence number of the deletion. Raises AliasNotFound.
         """
         return await self._run(calls.delete_alias(tenant_id, alias), timeout_s)
 
@@ -124,12 +124,13 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IngestResult:
-        """Stores one document completely or not at all; it replaces one with the same id.
+        """Stores one document completely or not at all; replaces a document with the same id.
 
         Returns when the document is on disk. The result contains the document's id, the outcome
-        (created, updated or unchanged), the sequence of the change (a search can wait for it
-        with `min_sequence`), the number of chunks per level and the length in tokens. An
-        identical document is UNCHANGED and is not embedded again.
+        (created, updated or unchanged), the sequence number of the change, the count of chunks at
+        each level, and the length in tokens. A search can wait for the change by the argument
+        `min_sequence`. If an identical document is stored already, the outcome is UNCHANGED and
+        the document is not embedded again.
 
         Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
         UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
@@ -154,17 +155,17 @@ class AsyncCatalog(ABC):
 
         Each top-level key of `metadata` is stored and replaces the value at that key; with
         `replace`, `metadata` replaces all stored metadata. `remove_keys` are deleted. If
-        `source` is None, the source stays as it is. `expected_sequence` is the `sequence` of a
-        DocumentInfo: if it is not 0, only that version of the document is changed.
+        `source` is None, the source stays as it is. If `expected_sequence` is not 0, the document
+        is changed only if the `sequence` of its DocumentInfo has this value.
 
-        Returns the changed document, with the outcome UNCHANGED if it already had these values.
-        If the document is ingested later, the ingested metadata and source replace the changed
-        ones.
+        Returns the changed document; the outcome is UNCHANGED if the document already had these
+        values. If the document is ingested again later, the ingested metadata and source replace
+        the changed metadata and source.
 
         Raises CollectionNotFound, DocumentNotFound, DocumentChanged, StorageQuotaExceeded,
         StorageFull.
         """
-        # A string is a sequence too: without this check each of its characters would be a key.
+        # A string is a sequence of strings too: without this check, each character would be a key.
         if isinstance(remove_keys, str):
             raise InvalidArgument(
                 f"remove_keys is {quoted(remove_keys)}; it must be a list of keys",
@@ -184,7 +185,7 @@ class AsyncCatalog(ABC):
     ) -> int:
         """Deletes one document; searches that begin afterwards do not find it.
 
-        Returns the sequence of the deletion. Raises CollectionNotFound, DocumentNotFound.
+        Returns the sequence number of the deletion. Raises CollectionNotFound, DocumentNotFound.
         """
         return await self._run(calls.delete_document(tenant_id, document_id, collection), timeout_s)
 
@@ -196,10 +197,10 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentDeletion:
-        """Deletes the documents that pass `filter`, in many commits, and returns their number.
+        """Deletes the documents that pass `filter`, in many commits; returns their count.
 
-        A document that is written during the call may stay. If the call ends early, the
-        documents that it deleted stay deleted, and calling it again deletes the rest. Raises
+        A document that is written during the call may remain. If the call ends early, the
+        documents that it deleted stay deleted, and a second call deletes the rest. Raises
         CollectionNotFound.
         """
         return await self._run(calls.delete_documents(tenant_id, filter, collection), timeout_s)
@@ -275,10 +276,10 @@ class AsyncCatalog(ABC):
     ) -> Listing[DocumentInfo]:
         """Returns one page of a collection's documents, ordered by id.
 
-        If `filter` is given (see `hrag.filters`), only documents that pass it are listed; give
+        If `filter` is given (see `hrag.filters`), only documents that pass it are listed; pass
         the same filter for each page. `page_size` is at most 1,000; 0 means 100. `page_token` is
-        the `next_page_token` of the previous page. No document is listed twice; a document that
-        is written between two pages may be missing. Raises CollectionNotFound.
+        the `next_page_token` of the previous page. No document is listed twice. A document that
+        is written between the calls for two pages may be missing. Raises CollectionNotFound.
         """
         call = calls.list_documents(tenant_id, collection, page_size, page_token, filter)
         return await self._run(call, timeout_s)
@@ -291,9 +292,9 @@ class AsyncCatalog(ABC):
         filter: Filter | None = None,
         timeout_s: float | None = None,
     ) -> DocumentCount:
-        """Counts the documents of a collection that pass `filter`; without one, all documents.
+        """Counts the documents of a collection that pass `filter`, and all its documents.
 
-        Raises CollectionNotFound.
+        If `filter` is None, all documents pass. Raises CollectionNotFound.
         """
         return await self._run(calls.count_documents(tenant_id, collection, filter), timeout_s)
 
@@ -304,7 +305,7 @@ class AsyncCatalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> IndexStatus:
-        """Returns the size of a collection and of its tenant, and how far indexing has come.
+        """Returns the size of a collection, the usage of its tenant, and the progress of indexing.
 
         Raises CollectionNotFound.
         """

@@ -1,8 +1,9 @@
 """A search by a `Client` that a coroutine of any event loop can await.
 
-A gRPC channel for threads returns futures. So one client with one connection serves all threads
-and all event loops of a program, at the same time and one after another. An `AsyncClient` serves
-only the event loop in which it was created, but needs a little less processor time per call.
+The gRPC channel of a `Client` returns futures, which a coroutine can await without blocking its
+thread. So one client with one connection serves all threads and all event loops of a program, also
+at the same time. An `AsyncClient` serves only the event loop in which it was created, but needs a
+little less processor time per call.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ from hrag.values.search import SearchQuery, SearchResult
 
 
 async def search(client: Client, query: SearchQuery) -> SearchResult:
-    """Returns what `client.search` returns for this query, and raises what it raises.
+    """Returns the result of `client.search` for this query; raises the same errors.
 
-    No thread waits during the call. Cancelling the task cancels the call.
+    No thread waits during the call. Cancelling the asyncio task cancels the call.
     """
     call = calls.search(query)
     send = getattr(client._stubs[call.service], call.method)

@@ -1,4 +1,4 @@
-"""Checks of arguments whose types protobuf cannot check, made before a call is built."""
+"""Checks arguments whose types protobuf cannot check, before a call is built."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,8 @@ from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 from hrag.values.search import SearchQuery
 
-# About thirty years. gRPC treats a deadline that overflows its clock as one in the past.
+# The longest deadline of a call, about thirty years. A longer one would overflow gRPC's clock, and
+# gRPC would treat it as a deadline in the past.
 MAX_TIMEOUT_S = 1_000_000_000
 
 

@@ -1,12 +1,12 @@
-"""The code that both clients share: channel options, error translation, and a value per call.
+"""The code that both clients share: channel options, error translation, and the calls.
 
-A `ClientCall` contains the request and the function that reads the response; the clients send it.
-Nothing here does I/O. Building a call raises InvalidArgument for values that protobuf cannot
-represent.
+A function of this module builds a `ClientCall`, which contains the request and the function that
+reads the response. The clients send the call; this module does no I/O. Building a call raises
+InvalidArgument for values that protobuf cannot represent.
 
-gRPC itself retries calls, but only those that may run twice: calls that read, and
-IngestDocument, which leaves an identical document UNCHANGED. A stream is not retried after its
-first response has arrived.
+gRPC itself retries calls, but only calls that may run twice: calls that read, and IngestDocument,
+which leaves an identical document UNCHANGED. A stream is not retried after its first response has
+arrived.
 """
 
 import asyncio
@@ -45,8 +45,10 @@ from hrag.wire.status_codes import error_from
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write than a search takes.
-_MAX_TEXT_RESTARTS = 10  # Each restart wastes the parts that were read before.
+ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write an answer than a search takes.
+# While a text is read in parts, its document may be replaced at most this often. Each time, the
+# text is read again from the start, and the parts that were read before are wasted.
+_MAX_TEXT_RESTARTS = 10
 _TEXT_RANGE = "text_range"
 
 _RETRIED = {
@@ -91,8 +93,9 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", _UNLIMITED),
     ("grpc.max_send_message_length", _UNLIMITED),
     ("grpc.keepalive_time_ms", 30_000),
-    # Each client gets a separate connection, because several processes may share one port and
-    # all calls of one connection reach the same process.
+    # Each client has a separate connection, so that clients are distributed over the processes of
+    # a service: several processes may share one port, and all calls of one connection reach the
+    # same process.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
@@ -109,9 +112,10 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
 
 @contextmanager
 def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Raises gRPC's errors as errors of `hrag.errors`.
+    """Translates errors of gRPC that the block raises to errors of `hrag.errors`.
 
-    Errors that gRPC raises because the client is closed become ServiceUnavailable.
+    Errors that gRPC raises because the client is closed become ServiceUnavailable. `is_closed`
+    returns True if the client is closed.
     """
     try:
         yield
@@ -180,7 +184,7 @@ def list_collections(
 
 
 def delete_collection(tenant_id: str, name: str) -> ClientCall[int]:
-    """Returns the call DeleteCollection; its result is the sequence of the deletion."""
+    """Returns the call DeleteCollection; its result is the sequence number of the deletion."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return ClientCall("indexer", "DeleteCollection", request, _read_sequence)
 
@@ -191,7 +195,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasChange]:
-    """Returns the call SetAlias; its result is the change of the alias with its sequence."""
+    """Returns the call SetAlias; its result is the change of the alias, with a sequence number."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
@@ -199,7 +203,7 @@ def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasCh
 
 
 def delete_alias(tenant_id: str, alias: str) -> ClientCall[int]:
-    """Returns the call DeleteAlias; its result is the sequence of the deletion."""
+    """Returns the call DeleteAlias; its result is the sequence number of the deletion."""
     request = common.built(indexer_pb2.DeleteAliasRequest, tenant_id=tenant_id, alias=alias)
     return ClientCall("indexer", "DeleteAlias", request, _read_sequence)
 
@@ -211,7 +215,7 @@ def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
 
 
 def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[IngestResult]:
-    """Returns the call IngestDocument; its result is the document's result."""
+    """Returns the call IngestDocument; its result says how the document was stored."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
@@ -247,13 +251,13 @@ def ingest_many_request(
 def update_metadata(
     tenant_id: str, document_id: str, change: MetadataChange, collection: str
 ) -> ClientCall[MetadataUpdate]:
-    """Returns the call UpdateMetadata; its result is the document and the outcome."""
+    """Returns the call UpdateMetadata; its result is the changed document and the outcome."""
     request = indexer.metadata_request(tenant_id, collection, document_id, change)
     return ClientCall("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
 
 
 def delete_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[int]:
-    """Returns the call DeleteDocument; its result is the sequence of the deletion."""
+    """Returns the call DeleteDocument; its result is the sequence number of the deletion."""
     request = common.built(
         indexer_pb2.DeleteDocumentRequest,
         tenant_id=tenant_id,
@@ -266,7 +270,10 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Client
 def delete_documents(
     tenant_id: str, filter: Filter, collection: str
 ) -> ClientCall[DocumentDeletion]:
-    """Returns the call DeleteDocuments; its result is the number of documents and the sequence."""
+    """Returns the call DeleteDocuments.
+
+    Its result is the count of deleted documents and the sequence number of the last deletion.
+    """
     request = common.built(
         indexer_pb2.DeleteDocumentsRequest,
         tenant_id=tenant_id,
@@ -293,10 +300,10 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCal
 
 
 class TextPart(NamedTuple):
-    """The beginning of a document's text, up to byte `end`, as far as it was read.
+    """The part of a document's text that was read so far, from the start to the byte `end`.
 
-    The text belongs to the version with `sequence`. `restarts` counts how often the document was
-    replaced while its text was read.
+    The text is that of the document version with the sequence number `sequence`. `restarts` counts
+    how often the document was replaced while its text was read.
     """
 
     text: str = ""
@@ -306,14 +313,14 @@ class TextPart(NamedTuple):
     restarts: int = 0
 
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
-        """Returns this part extended by the response's part.
+        """Returns this part, extended by the text in the response.
 
-        If the document was replaced meanwhile, the returned part is empty.
+        If the document was replaced after this part was read, the returned part is empty.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
             return self._restarted()
-        # A service that does not know parts sends the whole text, and 0 as its end.
+        # An older service cannot send a part of a text. It sends the whole text, and 0 as the end.
         is_whole = end in (0, document.text_bytes)
         text = self.text + response.text
         return TextPart(text, end, document.sequence, is_whole, self.restarts)
@@ -321,7 +328,7 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Raises any other error again.
+        Raises `error` again if it means anything else.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error
@@ -337,7 +344,7 @@ def get_text(
     """Returns the call GetDocument that reads the text after the part `before`.
 
     Its result is `before` extended by as much text as one reply may contain. Raises
-    DocumentChanged if the document was replaced too often during the reading.
+    DocumentChanged if the document was replaced too often while its text was read.
     """
     if before.restarts > _MAX_TEXT_RESTARTS:
         raise DocumentChanged(
@@ -389,7 +396,7 @@ def list_documents(
 def count_documents(
     tenant_id: str, collection: str, filter: Filter | None
 ) -> ClientCall[DocumentCount]:
-    """Returns the call CountDocuments; its result is the number of documents."""
+    """Returns the call CountDocuments; its result counts the documents that pass the filter."""
     request = common.built(
         indexer_pb2.CountDocumentsRequest,
         tenant_id=tenant_id,
@@ -400,7 +407,7 @@ def count_documents(
 
 
 def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
-    """Returns the call GetIndexStatus; its result is the status."""
+    """Returns the call GetIndexStatus; its result is the index status of the collection."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
@@ -408,7 +415,7 @@ def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
 
 
 def search(query: SearchQuery) -> ClientCall[SearchResult]:
-    """Returns the call Search; its result is the search's result."""
+    """Returns the call Search; its result contains the passages."""
     request = retriever.search_request(checked_query(query))
     return ClientCall("retriever", "Search", request, retriever.search_result_from)
 
@@ -451,6 +458,6 @@ def get_hierarchy(
 
 
 def server_info() -> ClientCall[ServerInfo]:
-    """Returns the call GetServerInfo; its result is the whole description of the server."""
+    """Returns the call GetServerInfo; its result describes the retriever and its settings."""
     request = retriever_pb2.GetServerInfoRequest()
     return ClientCall("retriever", "GetServerInfo", request, retriever.server_info_from)

@@ -1,4 +1,4 @@
-r"""The context of a prompt: passages as text, each below a heading that a model can cite.
+r"""Makes the context of a prompt: passages as text, each below a heading that a model can cite.
 
 prompt = context(result.passages) + "\n\n" + question
 """
@@ -22,20 +22,21 @@ def by_page(passage: Passage) -> str:
 
 
 def by_section(passage: Passage) -> str:
-    """Returns `[title - section > subsection]`; parts that the passage does not have are left out.
+    """Returns `[title - section > subsection]`; leaves out what the passage lacks.
 
-    If the document has no title, its file's name stands there, and if it has no file, its id.
+    If the document has no title, the heading begins with the name of its file. If it has no file
+    either, the heading begins with the document id.
     """
     return in_brackets(citations.heading(passage.chunk))
 
 
 def by_section_and_page(passage: Passage) -> str:
-    """Returns `[title - section > subsection, page 3]`; parts that are missing are left out."""
+    """Returns `[title - section > subsection, page 3]`; leaves out what the passage lacks."""
     return of_chunk(passage.chunk)
 
 
 def of_chunk(chunk: Chunk) -> str:
-    """Returns the heading of `by_section_and_page` for a chunk that is not part of a passage."""
+    """Returns the same heading as `by_section_and_page`, for a chunk instead of a passage."""
     return in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
 
 
@@ -58,8 +59,8 @@ def context(
 
     `heading` returns the heading of a passage, as `by_page` does; an empty heading is left out.
     `separator` is the text between two passages. Each line of a passage begins with `> `, so
-    that no text can pretend to be another passage or another part of the prompt. Set `quoted` to
-    False for a text that is not part of a prompt.
+    that no text can pretend to be another passage or another part of the prompt. If `quoted` is
+    False, lines do not begin with `> `; this is for texts that are not part of a prompt.
     """
     quote = quoted_lines if quoted else str
     blocks = ((heading(passage), quote(passage.chunk.content.strip())) for passage in passages)

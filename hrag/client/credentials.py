@@ -1,4 +1,4 @@
-"""A client's credentials and TLS files, and the channels opened with them."""
+"""The credentials and TLS files of a client, and the gRPC channels that it opens with them."""
 
 from dataclasses import dataclass, field
 from os import PathLike
@@ -13,7 +13,8 @@ from hrag.host.certificates import check_authorities, check_pair
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
-# gRPC limits all metadata of a call, of which the token is a part, to 8 KiB.
+# The maximum length of a token. The token is part of the metadata of each call, and gRPC limits
+# all metadata of a call to 8 KiB.
 MAX_TOKEN_CHARS = 7000
 
 File = str | PathLike[str]
@@ -43,11 +44,11 @@ class ClientCredentials:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The gRPC metadata of each call: the token, or nothing if there is no token."""
+        """The gRPC metadata of each call: the header with the token; empty without a token."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
-        """Returns a channel for threads that is not connected yet.
+        """Returns a gRPC channel to `address` for threads, which is not connected yet.
 
         Raises InvalidArgument for an address that cannot exist, and if the token would be sent
         to another machine without TLS.
@@ -58,7 +59,10 @@ class ClientCredentials:
         return grpc.secure_channel(address, credentials, options)
 
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Returns a channel for asyncio that is not connected yet; raises what `channel` raises."""
+        """Returns a gRPC channel to `address` for asyncio, which is not connected yet.
+
+        Raises the errors of `channel`.
+        """
         credentials = self._credentials(address)
         if credentials is None:
             return grpc.aio.insecure_channel(address, options)
@@ -84,7 +88,8 @@ class ClientCredentials:
 def _check_address(address: str) -> None:
     """Raises InvalidArgument for an address that cannot exist.
 
-    gRPC would try to reach it until the deadline, and would write log lines meanwhile.
+    Without this check, gRPC would try to reach the address until the deadline of a call, and would
+    write log lines meanwhile.
     """
     _, colon, port = address.rpartition(":")
     if not address or (colon and port.isdecimal() and int(port) > MAX_PORT):

@@ -1,12 +1,13 @@
-"""The stream of `ingest_many`: it sends documents and yields their outcomes.
+"""The stream of `ingest_many`: sends documents and yields their outcomes.
 
-It is written twice, once for threads and once for asyncio, because gRPC's two libraries send
-requests differently. All other methods of `sync.py` are generated from `aio.py`.
+The stream is written twice, once for threads and once for asyncio, because gRPC's two libraries
+send requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
-If the iterator of requests raises an error, gRPC drops the error, or the call never ends. So the
-iterators here catch it, end the requests, and raise it to the caller instead of the error with
-which the call then ends. A document that cannot be a request is not sent; its error is yielded
-at the document's position among the outcomes.
+If the iterable of documents raised an error inside gRPC, gRPC would drop the error, or the call
+would never end. So the iterators of this module catch the error and end the requests. When the call
+has ended, the caller gets the caught error instead of the error of the call. A document that cannot
+be encoded as a request is not sent; its error is yielded at the document's position among the
+outcomes.
 """
 
 import asyncio
@@ -36,8 +37,8 @@ RequestOf: TypeAlias = Callable[[Document], Any]
 class _Requests:
     """Builds the requests of documents, and yields all outcomes in the order of the documents.
 
-    A document that cannot be a request has its error as its outcome. `failure` is the error that
-    the iterable of documents raised, or None.
+    The outcome of a document that cannot be encoded as a request is its error. `failure` is the
+    error that the iterable of documents raised; None if it raised no error.
     """
 
     def __init__(self, request_of: RequestOf) -> None:
@@ -49,7 +50,7 @@ class _Requests:
         self._errors: dict[int, HragError] = {}
 
     def build(self, document: Document) -> Any:
-        """Returns the request of the next document, or None if it cannot be a request."""
+        """Returns the request of the next document; None if it cannot be encoded as a request."""
         index = self._read_count
         self._read_count += 1
         try:
@@ -59,14 +60,17 @@ class _Requests:
             return None
 
     def in_order(self, outcomes: Iterable[Any]) -> Iterator[Outcome]:
-        """Yields the outcome of each sent document after the errors of unsent ones before it."""
+        """Yields the outcomes of sent documents, and between them the errors of unsent documents.
+
+        Each outcome or error is at the position of its document.
+        """
         for outcome in outcomes:
             yield from self.next_errors()
             self._yielded_count += 1
             yield indexer.outcome_from(outcome)
 
     def next_errors(self) -> Iterator[HragError]:
-        """Yields the errors of the next documents, up to one without an error."""
+        """Yields the errors of the next documents, up to the first document without an error."""
         while self._yielded_count in self._errors:
             self._yielded_count += 1
             yield self._errors.pop(self._yielded_count - 1)
@@ -81,8 +85,8 @@ def outcomes(
     """Yields one outcome for each document, in order.
 
     `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
-    gRPC's flow control limits how many requests are sent before they are answered. Raises the
-    error that `documents` raised; if there is none, the error of the call.
+    gRPC's flow control limits how many requests are sent before their outcomes arrive. Raises the
+    error that `documents` raised; if `documents` raised no error, raises the error of the call.
     """
     requests = _Requests(request_of)
     try:
@@ -104,8 +108,8 @@ def outcomes(
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
     """Yields the requests of `built` that are not None.
 
-    An error of `built` ends the iteration and becomes `requests.failure`. An error that gRPC
-    raises at the `yield`, to end this iterator, is not a failure and is not caught.
+    An error of `built` ends the iteration and becomes `requests.failure`. To end this iterator,
+    gRPC raises an exception at the `yield`; this exception is not caught.
     """
     while True:
         try:
@@ -128,23 +132,24 @@ async def aio_outcomes(
 ) -> AsyncGenerator[Outcome]:
     """Yields one outcome for each document, in order, for asyncio.
 
-    Sends each document after the document before it was answered. Otherwise like `outcomes`.
+    Sends each document only after the outcome of the previous document has arrived. The parameters
+    and errors are those of `outcomes`.
     """
     requests = _Requests(request_of)
-    turns = _Turns()
+    permits = _SendPermits()
     try:
         with translated_errors(is_closed):
-            responses = send(_aio_requests_to_send(_iterate(documents), requests, turns))
+            responses = send(_aio_requests_to_send(_iterate(documents), requests, permits))
             try:
                 if await is_admitted(responses):
-                    turns.next()
+                    permits.add()
                 async for response in responses:
                     for _ in response.outcomes:
-                        turns.next()
+                        permits.add()
                     for outcome in requests.in_order(response.outcomes):
                         yield outcome
             finally:
-                turns.end()
+                permits.end()
                 responses.cancel()
     except HragError:
         if requests.failure is None:
@@ -156,7 +161,7 @@ async def aio_outcomes(
 
 
 async def _aio_requests_to_send(
-    documents: AsyncIterator[Document], requests: _Requests, turns: "_Turns"
+    documents: AsyncIterator[Document], requests: _Requests, permits: "_SendPermits"
 ) -> AsyncIterator[Any]:
     while True:
         try:
@@ -169,30 +174,32 @@ async def _aio_requests_to_send(
             requests.failure = error
             return
         if request is not None:
-            if not await turns.wait():
+            if not await permits.acquire():
                 return
             yield request
 
 
-class _Turns:
-    """Lets one request be sent at a time, the first after the server has admitted the call.
+class _SendPermits:
+    """Permits to send requests; each request needs one permit.
 
-    If the server ends a stream while a request is being sent, grpc.aio loses the status.
+    The first permit is added when the server has admitted the call, and the next ones when outcomes
+    arrive. So only one request is sent at a time. This is necessary because grpc.aio loses the
+    status if the server ends a stream while a request is being sent.
     """
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(0)
         self._ended = False
 
-    def next(self) -> None:
+    def add(self) -> None:
         self._free.release()
 
     def end(self) -> None:
         self._ended = True
         self._free.release()
 
-    async def wait(self) -> bool:
-        """Waits for the next turn; returns True if there is one, and False after the end."""
+    async def acquire(self) -> bool:
+        """Waits for a permit and returns True; returns False after `end`."""
         await self._free.acquire()
         return not self._ended
 

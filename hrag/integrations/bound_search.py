@@ -1,7 +1,8 @@
-"""A search whose tenant and options are fixed, so that a call gives only the query.
+"""A search whose tenant and options are fixed, so that a call needs only the query.
 
-The program that creates a retriever decides whose documents it searches and how. A call can only
-narrow the search: a document must pass the filter of the call and the fixed filter.
+The program that creates a retriever determines which tenant and collection it searches, and with
+which options. A call can only narrow the search: a document must pass both the filter of the call
+and the fixed filter.
 """
 
 from collections.abc import Mapping
@@ -17,11 +18,11 @@ from hrag.values.search import Passage, SearchQuery
 
 @dataclass(frozen=True, slots=True)
 class BoundSearch:
-    """Searches of one tenant's collection.
+    """Searches one tenant's collection with fixed options.
 
     `options` are arguments of `Client.search`, with at least collection, limit and filter.
-    Raises InvalidArgument, which names the field, for a value that no search accepts, and
-    TypeError for an option that no search has.
+    For a value that no search accepts, raises InvalidArgument, which names the field. For an
+    option that `Client.search` does not have, raises TypeError.
     """
 
     tenant_id: str
@@ -37,7 +38,7 @@ class BoundSearch:
     def passages(
         self, client: Client, query: str, limit: int | None = None, filter: Filter | None = None
     ) -> tuple[Passage, ...]:
-        """Returns the passages that best answer a text, best first; for threads.
+        """Returns the passages that best answer `query`, best first; blocks the calling thread.
 
         `limit` replaces the fixed limit. `filter` is applied in addition to the fixed filter.
         Raises the errors of `Client.search`.

@@ -1,4 +1,4 @@
-"""The metadata with which a framework's document cites its passage."""
+"""The metadata of a framework's document, by which an application can cite the passage."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from hrag.values.search import Passage
 
 
 def citation(passage: Passage) -> dict[str, Any]:
-    """Returns the metadata of the passage's document and, over it, the citation of the passage.
+    """Returns the metadata of the passage's document, and the data to cite the passage.
 
-    `heading` is the text to cite the passage by, for example `[Guide - Keys, page 3]`.
-    `section_path` is a list of headings. The pages are 0 if the document has no pages.
-    `char_start` and `char_end` are offsets in characters of the document's text. If the
-    document's metadata has a key with one of these names, the citation's value replaces it, so
-    that no document can pretend to be another.
+    `heading` is a text by which the passage can be cited, for example `[Guide - Keys, page 3]`.
+    `section_path` is a list of headings. `first_page` and `last_page` are 0 if the document has no
+    pages. `char_start` and `char_end` are offsets in characters of the document's text. If the
+    document's metadata has a key with one of these names, the value of the citation replaces the
+    value of the metadata, so that no document can pretend to be another one.
     """
     chunk = passage.chunk
     return {

@@ -4,7 +4,7 @@
     pipeline.add_component("retriever", HragRetriever("acme", address="127.0.0.1:50052"))
     pipeline.run({"retriever": {"query": "what do dogs do?"}})["retriever"]["documents"]
 
-A pipeline that contains it can be saved. To load it, call
+A pipeline that contains the retriever can be saved. To load the pipeline, call
 `Pipeline.load(file, allowed_modules=["hrag.integrations.haystack"])`.
 """
 
@@ -44,16 +44,16 @@ class HragRetriever:
     """Retrieves passages of one tenant's collection, best first.
 
     `warm_up` creates a client of the retriever at `address`. `close`, which a pipeline calls,
-    closes the client; the next run creates another one. `token` is an API key or a JSON Web
-    Token; by default it is read from the environment variable `HRAG_TOKEN`. `ca_file` turns TLS
-    on. `filters` is a filter of hrag or of Haystack. The other arguments are arguments of
-    `Client.search`: `top_k` is its `limit`, and `search_options` contains those that are not
-    parameters here.
+    closes the client; the next run creates another client. `token` is an API key or a JSON Web
+    Token; by default it is read from the environment variable `HRAG_TOKEN`. If `ca_file` is given,
+    TLS is used. `filters` is a filter of hrag or of Haystack. The other arguments are arguments of
+    `Client.search`: `top_k` is its `limit`, and `search_options` contains the arguments of
+    `Client.search` that are not parameters of the retriever.
 
-    The `id` of a document is the id of its chunk, and its `meta` is the dictionary that
+    The `id` of a returned document is the id of its chunk, and its `meta` is the dictionary that
     `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument or
-    TypeError for arguments that no search accepts. Running it raises the errors of `Client` and
-    of `Client.search`.
+    TypeError for arguments that no search accepts. Running the retriever raises the errors of
+    `Client` and of `Client.search`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class HragRetriever:
         return self._client
 
     def close(self) -> None:
-        """Closes the client; searches that still run end with an error. Safe to call twice."""
+        """Closes the client; running searches end with an error. Safe to call twice."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -138,8 +138,9 @@ class HragRetriever:
     def to_dict(self) -> dict[str, Any]:
         """Returns the component as a dictionary, in Haystack's format.
 
-        Haystack refuses a token that is given as text; one from the environment is saved as the
-        name of its variable.
+        The dictionary never contains the token. If the token is read from an environment variable,
+        the dictionary contains the name of the variable. If the token was given as text, Haystack
+        raises an error.
         """
         filters = self.filters
         saved: dict[str, Any] = default_to_dict(
@@ -162,7 +163,7 @@ class HragRetriever:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "HragRetriever":
-        """Returns the component that `to_dict` saved."""
+        """Returns a component with the arguments in `data`, which `to_dict` returned."""
         parameters = dict(data.get("init_parameters", {}))
         filters = parameters.get("filters")
         if filters is not None and "operator" not in filters:
@@ -198,8 +199,9 @@ def _filter_or_none(filters: Filters | None) -> Filter | None:
 def filter_of(filters: dict[str, Any], path: str = "filters", depth: int = 1) -> Filter:
     """Returns the filter of hrag that means the same as a filter of Haystack.
 
-    Raises InvalidArgument for a filter that hrag cannot express and for a value that is not a
-    filter, and TooLarge for nesting deeper than hrag's limit.
+    `path` names the filter in error messages. Raises InvalidArgument for a filter that hrag cannot
+    express and for a value that is not a filter. Raises TooLarge for a filter that is nested deeper
+    than hrag's limit.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(f"filters are nested over {MAX_FILTER_DEPTH} deep", field="filters")
@@ -244,9 +246,9 @@ def _conditions(filters: dict[str, Any], path: str) -> list[Any]:
 
 
 def _field(key: object, path: str) -> str:
-    """Returns the field of hrag that a filter's field names.
+    """Returns the field of hrag for the field of a Haystack filter.
 
-    A name that is not a field of Haystack's Document is a key of `meta`, as in Haystack.
+    As in Haystack, a name that is not a field of Haystack's Document is a key of `meta`.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
         raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")

@@ -5,8 +5,8 @@
         for document in retriever.invoke("what do dogs do?"):
             print(document.metadata["heading"], document.page_content)
 
-It is a Runnable like any other: `ainvoke`, `batch`, chains and `configurable_fields` work, in
-every thread and every event loop.
+The retriever is a Runnable of LangChain: `ainvoke`, `batch`, chains and `configurable_fields` work,
+in every thread and every event loop.
 """
 
 from collections.abc import Iterable
@@ -37,14 +37,15 @@ class HragRetriever(BaseRetriever):
     """Retrieves passages of one tenant's collection, best first.
 
     The retriever does not close `client`; the program that created the client closes it. The
-    other fields are arguments of `Client.search`; `search_options` contains those that are not
-    fields here. `invoke` and `ainvoke` accept `limit`, which replaces the field `limit`, and
-    `filter`, which is applied in addition to the field `filter`.
+    other fields are arguments of `Client.search`; `search_options` contains the arguments of
+    `Client.search` that are not fields of the retriever. `invoke` and `ainvoke` accept `limit`,
+    which replaces the field `limit`, and `filter`, which is applied in addition to the field
+    `filter`.
 
-    The `id` of a document is the id of its chunk, and its `metadata` is the dictionary that
-    `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument, TypeError
-    or pydantic's ValidationError for arguments that no search accepts. Retrieving raises the
-    errors of `Client.search`.
+    The `id` of a returned document is the id of its chunk, and its `metadata` is the dictionary
+    that `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument,
+    TypeError or pydantic's ValidationError for arguments that no search accepts. Retrieving
+    raises the errors of `Client.search`.
     """
 
     client: SkipValidation[Client] = Field(exclude=True, repr=False)
@@ -58,14 +59,14 @@ class HragRetriever(BaseRetriever):
     search_options: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Checks that a search accepts the combination of all fields."""
+        """Raises an error if a search does not accept the values of the fields."""
         super().model_post_init(context)
         self._search()
 
     def _search(self) -> BoundSearch:
-        """Returns the search of the current fields.
+        """Returns a search with the current values of the fields.
 
-        It is created for each call, because fields may be assigned after the creation.
+        Each call creates a new search, because a program may assign fields at any time.
         """
         options = dict(
             collection=self.collection,

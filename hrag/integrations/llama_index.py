@@ -5,7 +5,7 @@
         for node in retriever.retrieve("what do dogs do?"):
             print(node.score, node.metadata["heading"], node.text)
 
-Every thread and every event loop may use it.
+Every thread and every event loop may use the retriever.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,16 +42,17 @@ from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, SearchMode
 
-# The one key of the metadata that a model sees.
+# The only key of the metadata that LlamaIndex shows to a model.
 _CITED_BY = "heading"
 
 _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
     FilterCondition.AND: AllOf,
     FilterCondition.OR: AnyOf,
-    FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that no filter of the list matches.
+    FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that none of the filters matches.
     None: AllOf,
 }
-# If a metadata value is a list, hrag compares with each element. So CONTAINS is "==" here.
+# If a metadata value is a list, hrag's "==" compares each element. So "==" has the meaning of
+# CONTAINS.
 _OPERATORS = {
     FilterOperator.NIN: "not in",
     FilterOperator.ANY: "in",
@@ -65,14 +66,14 @@ class HragRetriever(BaseRetriever):
 
     The retriever does not close `client`; the program that created the client closes it.
     `filter` is a filter of hrag or of LlamaIndex. The other arguments are arguments of
-    `Client.search`; `search_options` contains those that are not parameters here. The search
-    uses the query's text. It ignores an embedding in the QueryBundle, because another model made
-    it.
+    `Client.search`; `search_options` contains the arguments of `Client.search` that are not
+    parameters of the retriever. The search uses the query's text. It ignores an embedding in the
+    QueryBundle, because the embedding may come from another model than the collection's vectors.
 
     The id of a node is the id of its chunk, its SOURCE is the document, and its metadata is the
-    dictionary that `hrag.integrations.citation` returns. From the metadata, a model sees only
-    the heading. Creating a retriever raises InvalidArgument or TypeError for arguments that no
-    search accepts. Retrieving raises the errors of `Client.search`.
+    dictionary that `hrag.integrations.citation` returns. Of the metadata, a model sees only the
+    heading. Creating a retriever raises InvalidArgument or TypeError for arguments that no search
+    accepts. Retrieving raises the errors of `Client.search`.
     """
 
     def __init__(
@@ -133,8 +134,9 @@ def _node(passage: Passage) -> TextNode:
 def filter_of(filters: MetadataFilters, path: str = "filter", depth: int = 1) -> Filter:
     """Returns the filter of hrag that means the same as a filter of LlamaIndex.
 
-    Raises InvalidArgument for a filter that hrag cannot express, for example `text_match`, and
-    TooLarge for nesting deeper than hrag's limit.
+    `path` names the filter in error messages. Raises InvalidArgument for a filter that hrag cannot
+    express, for example `text_match`. Raises TooLarge for a filter that is nested deeper than
+    hrag's limit.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")

@@ -1,9 +1,9 @@
-"""Translation of a condition in a framework's filter into a filter of hrag.
+"""Translates a condition of a framework's filter to a filter of hrag.
 
-Frameworks write a condition as a key, an operator and a value. A condition that hrag cannot
-express is refused with its name, because a filter that is only half translated would show
-documents that it should hide. A text that is an ISO 8601 date or time is also compared as a
-timestamp.
+In the frameworks, a condition consists of a key, an operator and a value. For a condition that hrag
+cannot express, an error is raised that names the condition. Without the error, a filter that is
+only partly translated would show documents that it should hide. A text that is an ISO 8601 date or
+time is also compared as a timestamp.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 
 _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
-# Keys of `citation` that describe a passage, not a document.
+# The keys of the dictionary that `citation` returns which describe a passage, not a document.
 _PASSAGE_KEYS = (
     *("heading", "chunk_id", "section_path", "first_page", "last_page"),
     *("char_start", "char_end", "score"),
@@ -51,7 +51,7 @@ def field_of(key: str, path: str) -> str:
 
 
 def condition(field: str, operator: object, value: object, path: str) -> Filter:
-    """Returns the filter of one condition; `path` names it in errors.
+    """Returns the filter of hrag for one condition; `path` names the condition in errors.
 
     Raises InvalidArgument for an operator or a value that hrag cannot express.
     """

@@ -22,7 +22,7 @@ from hrag.engine.engine_documents import DocumentSummaries, Summary
 from hrag.engine.postgres.indexes.homes import drain_tail, move_collection
 from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
 from hrag.engine.postgres.maintenance.worker import MaintenanceLimits
-from hrag.engine.postgres.store.opened_collection import open_by_number
+from hrag.engine.postgres.store.opened_collection import open_by_id
 from hrag.errors import CollectionHasAliases, HragError
 from hrag.filters import Filter
 from hrag.types import CollectionSettings, SummaryUnit
@@ -191,7 +191,7 @@ class PostgresMachine(RuleBasedStateMachine):
     def drain(self, place: Any, summaries: bool, max_leaves: int) -> None:
         key = self._key(place, summaries)
         with self.twins.database.write() as connection:
-            collection = open_by_number(connection, key["tenant_id"], key["collection_id"])
+            collection = open_by_id(connection, key["tenant_id"], key["collection_id"])
             if collection is not None and collection.home is not None:
                 drain_tail(connection, collection, max_leaves)
 

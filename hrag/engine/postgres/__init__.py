@@ -1,1 +1,1 @@
-"""How is everything kept in PostgreSQL, by processes on any number of machines?"""
+"""How does the engine store and search in PostgreSQL, from processes on any number of machines?"""

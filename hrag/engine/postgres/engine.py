@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: one database stores everything, and any number of processes share it."""
+"""The PostgreSQL engine: all data is in one database, which any number of processes may use."""
 
 from hrag.config import EngineSettings
 from hrag.engine.postgres.admin.administration import PostgresAdministration
@@ -38,9 +38,9 @@ class PostgresEngine:
         )
 
     def writer(self, quota_of: QuotaOf = unlimited) -> PostgresWriter:
-        """Connects to the primary and creates the store if there is none.
+        """Returns the writer; connects to the primary, and creates the store if there is none.
 
-        Raises RuntimeError if it is called twice.
+        Raises RuntimeError if the method is called twice.
         """
         if self._worker is not None:
             raise RuntimeError("an engine opens its writer once")
@@ -50,7 +50,10 @@ class PostgresEngine:
         return PostgresWriter(database, self._worker, quota_of)
 
     def maintenance(self) -> MaintenanceWorker:
-        """Returns the maintenance worker, to which the writer reports its changes."""
+        """Returns the maintenance worker, to which the writer reports its changes.
+
+        Raises RuntimeError if `writer` was not called before.
+        """
         if self._worker is None:
             raise RuntimeError("maintenance needs the engine's writer; open that first")
         return self._worker
@@ -70,7 +73,7 @@ class PostgresEngine:
         return PostgresAdministration(self._primary_database())
 
     def require_store(self) -> None:
-        """Raises StoreUnavailable if a database that is in use does not answer.
+        """Raises StoreUnavailable if the primary or the replica, where in use, does not answer.
 
         Implements `hrag.engine.protocols.Engine.require_store`.
         """

@@ -1,4 +1,4 @@
-"""Administration of a whole store in PostgreSQL.
+"""Administers a store in PostgreSQL as a whole.
 
 hrag does only what the tools of PostgreSQL cannot do: it checks and migrates the store.
 """
@@ -32,7 +32,7 @@ class PostgresAdministration:
         self._database = database
 
     def check(self) -> CheckReport:
-        """Checks the whole store; reads each collection in a separate snapshot."""
+        """Checks the whole store; each collection is read in a separate snapshot."""
         with self._database.read() as connection:
             check_version(connection)
         return check(self._database)
@@ -44,27 +44,28 @@ class PostgresAdministration:
     def repair(self) -> CheckReport:
         """Raises NotSupported.
 
-        A repair is not needed: every change is one transaction, so derived data cannot be stale.
+        A repair is not needed: a transaction writes a document together with all data that is
+        derived from it, so derived data cannot be out of date.
         """
         _refuse("a restored backup, or ingesting the documents that `hrag check` names,")
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Raises NotSupported."""
+        """Raises NotSupported, because pg_basebackup or pg_dump makes backups of the store."""
         _refuse("pg_basebackup with WAL archiving, or pg_dump,")
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
-        """Raises NotSupported."""
+        """Raises NotSupported, because the tools of PostgreSQL restore backups of the store."""
         _refuse("pg_restore, or recovery of a base backup,")
 
     def vacuum(self) -> VacuumReport:
-        """Raises NotSupported."""
+        """Raises NotSupported, because PostgreSQL itself frees the space of deleted rows."""
         _refuse("autovacuum, or VACUUM,")
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Raises NotSupported."""
+        """Raises NotSupported, because PostgreSQL's REINDEX builds the HNSW indexes again."""
         _refuse("REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
 
 
 def _refuse(tool: str) -> NoReturn:
-    """Raises NotSupported; `tool` is what operators use instead."""
+    """Raises NotSupported; `tool` names the tool of PostgreSQL that operators use instead."""
     raise NotSupported(f"a store in PostgreSQL uses the tools of its database: {tool} does this")

@@ -1,7 +1,7 @@
 """Checks that the documents, leaves, terms and counters of each collection agree.
 
 Each collection is read in one snapshot, one page of documents at a time. The check does not
-look for flipped bits: PostgreSQL's data checksums detect those.
+look for flipped bits, because PostgreSQL's data checksums detect them.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,14 @@ from hrag.engine.postgres.search.sources.lexical_source import matches_of
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
-from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.store.queries import one_value
 from hrag.engine.reports import CheckReport
 from hrag.passages.indexed_text import indexed_leaves
 from hrag.text.analysis import LeafTerms, analyzer
 from hrag.values.tree import Tree
 
+# One statement reads this many documents.
 _PAGE = 100
 
 _COLLECTIONS = "SELECT tenant_id, collection_id FROM hrag.collections ORDER BY 1, 2"
@@ -77,8 +78,8 @@ _PARTS_OF_POSTINGS = """
 SELECT DISTINCT part FROM hrag.postings
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-# The next two statements count the rows of other collections in a home, and the rows of a
-# collection with a home in the shared table.
+# The first of the next two statements counts the rows of other collections in a home. The second
+# counts the rows that a collection with a home has in the shared table `hrag.leaves`.
 _FOREIGN_LEAVES = """
 SELECT count(*) FROM {table}
 WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
@@ -96,9 +97,10 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 
 
 def check(database: PostgresDatabase) -> CheckReport:
-    """Checks the collections of all tenants.
+    """Checks the store and the collections of all tenants.
 
-    Returns how much was read, and each problem with its place.
+    Returns the counts of what was read, and a message for each problem, which names the tenant
+    and the collection.
     """
     documents = leaves = parts = 0
     problems: list[str] = []
@@ -107,7 +109,7 @@ def check(database: PostgresDatabase) -> CheckReport:
         problems += problems_of_store(connection)
     for tenant_id, number in numbers:
         with database.read() as connection:
-            collection = open_by_number(connection, tenant_id, number)
+            collection = open_by_id(connection, tenant_id, number)
             if collection is None:  # The collection was just deleted.
                 continue
             collection_check = _CollectionCheck(connection, collection)
@@ -121,7 +123,7 @@ def check(database: PostgresDatabase) -> CheckReport:
 class _CollectionCheck:
     """The check of one collection in one snapshot.
 
-    `totals` are sums over its documents, in the order of _COUNTERS.
+    `totals` are sums over the documents that were read, in the order of the columns of _COUNTERS.
     """
 
     def __init__(self, connection: Connection, collection: OpenedCollection) -> None:
@@ -131,7 +133,7 @@ class _CollectionCheck:
         self._terms_by_ordinal: dict[int, tuple[str, LeafTerms]] = {}
 
     def problems(self) -> list[str]:
-        """Returns all problems, each with its place."""
+        """Returns a message for each problem, which names the tenant and the collection."""
         problems = list(self._check_documents())
         problems += self._find_strays()
         problems += self._check_tables()
@@ -227,10 +229,10 @@ class _CollectionCheck:
         return analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
 
     def _check_lexical_index(self) -> Iterator[str]:
-        """Checks that the lexical index has exactly the terms of each document, and how often.
+        """Checks that the lexical index has exactly the terms and frequencies of each document.
 
-        It checks all documents of a page at once, because each look-up reads all term vectors and
-        tombstones.
+        Checks all documents of a page together, because each look-up reads all term vectors and
+        tombstones of the collection.
         """
         if not self._terms_by_ordinal:
             return
@@ -255,10 +257,10 @@ class _CollectionCheck:
                 yield f"leaves of ordinal {ordinal} are stored, but no document has this ordinal"
         for name, statement in _STRAYS.items():
             for (ordinal,) in self._connection.execute(statement, key).fetchall():
-                yield f"the table {name} and the documents disagree about ordinal {ordinal}"
+                yield f"the table {name} does not match the documents at ordinal {ordinal}"
 
     def _check_tables(self) -> Iterator[str]:
-        """Checks that each leaf is in a table of its collection, and in no table of another one."""
+        """Checks that a home has only leaves of its collection, and the shared table has none."""
         key, home = self._collection.key, self._collection.home
         if home is None:
             return
@@ -270,9 +272,10 @@ class _CollectionCheck:
             yield f"it has home {home}, but also {shared} leaves in the shared table"
 
     def _check_parts(self) -> Iterator[str]:
-        """Checks the parts of the lexical index.
+        """Checks that parts of the lexical index do not overlap.
 
-        Parts do not overlap, and all postings and tombstones belong to a part.
+        Also checks that a part exists for all postings, and that each tombstone is in the range of
+        ordinals of a part.
         """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
@@ -284,7 +287,7 @@ class _CollectionCheck:
             yield f"the table tombstones has ordinal {ordinal}, which no part contains"
 
     def _check_summaries(self) -> Iterator[str]:
-        """Checks that the summaries of each document belong to its living version."""
+        """Checks that the summaries of each document were written for its stored version."""
         key = {**self._collection.key, "summarises": self._collection.record.summarises}
         if not key["summarises"]:
             return

@@ -1,7 +1,7 @@
 """Checks the store as a whole, in one snapshot.
 
-It finds rows and tables that belong to no collection, wrong totals of tenants, and wrong names. A
-check of single collections cannot find these.
+This check finds rows and tables that belong to no collection, wrong totals of tenants, and wrong
+names. A check of single collections cannot find such problems.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
 WHERE (t.collections, t.documents, t.stored_bytes) IS DISTINCT FROM
   (coalesce(sums.collections, 0), coalesce(sums.documents, 0), coalesce(sums.stored_bytes, 0))
 """
-# An ordinal after the tenant's sequence would later be assigned to another document.
+# Finds ordinals that are greater than the last sequence number of their tenant. A later change
+# would assign such an ordinal a second time, to another document.
 _FUTURE = """
 SELECT c.tenant_id, c.collection_id FROM hrag.collections c
 LEFT JOIN hrag.tenants t USING (tenant_id)
@@ -53,13 +54,13 @@ _HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GRO
 
 
 def problems_of_store(connection: Connection) -> Iterator[str]:
-    """Yields each problem with its place."""
+    """Yields a message for each problem, which names the tenant, the collection or the table."""
     for (tenant_id,) in connection.execute(_USAGE).fetchall():
         yield f"tenant {tenant_id}: its usage does not match its collections"
     for place in connection.execute(_FUTURE).fetchall():
-        yield f"{_describe(*place)}: it has changes after the last sequence of its tenant"
+        yield f"{_describe(*place)}: it has changes after the last sequence number of its tenant"
     for tenant_id, name in connection.execute(_NAMES).fetchall():
-        yield f"tenant {tenant_id}: the name {name} and the collections disagree"
+        yield f"tenant {tenant_id}: the name {name} does not match a collection"
     for table, statement in _STRAYS.items():
         for place in connection.execute(statement).fetchall():
             yield f"{_describe(*place)}: the table {table} has rows of it, but it does not exist"
@@ -67,7 +68,7 @@ def problems_of_store(connection: Connection) -> Iterator[str]:
 
 
 def _describe(tenant_id: str, collection_id: int) -> str:
-    return f"tenant {tenant_id}, collection number {collection_id}"
+    return f"tenant {tenant_id}, collection id {collection_id}"
 
 
 def _check_homes(connection: Connection) -> Iterator[str]:

@@ -1,13 +1,16 @@
-"""Homes: separate tables with an HNSW index for the leaves of a large collection.
+"""Builds homes: a home is a pair of tables, with an HNSW index, for the leaves of one collection.
 
-One HNSW index over the leaves of all tenants would be slow and would return too few leaves to
-each tenant: it finds the nearest leaves of all tenants, and few of them belong to the one that
-searches. In a home, the table `leaves_<n>` has the index and the table `tail_<n>` receives new
-leaves, because inserting into an HNSW index is slow. Every leaf is in one of the two tables.
+Only large collections have a home. The leaves of the other collections are in the table
+`hrag.leaves`, which all collections share. One HNSW index over that shared table would be slow and
+would return too few leaves: it would find the nearest leaves of all tenants, and few of these
+leaves belong to the tenant that searches. In a home, the table `leaves_<n>` has the HNSW index. The
+table `tail_<n>` has no such index and receives new leaves, because inserting into an HNSW index is
+slow. Every leaf of the collection is in exactly one of the two tables.
 
-A new home is filled and indexed while searches and writes continue to use the old one. Then it
-replaces the old one in one short transaction. The collection's row contains the number of its
-home. Each snapshot uses the tables of the home in its version of that row.
+A new home is filled and indexed while searches and writes continue to use the old home. Then the
+new home replaces the old home in one short transaction. The collection's row in
+`hrag.collections` contains the id `<n>` of its home. Each snapshot uses the tables of the home
+that its version of this row names.
 """
 
 from dataclasses import dataclass
@@ -18,19 +21,22 @@ from psycopg import sql
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.leaf_tables import tables_of
-from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 
-# The default of pgvector is 16. docs/decisions/postgres.md has measurements of both values.
+# The parameters `m` and `ef_construction` of the HNSW index. pgvector's default for `m` is 16.
+# docs/decisions/postgres.md has measurements of these values and of the defaults.
 _HNSW_M = 8
 _HNSW_EF_CONSTRUCTION = 150
-# While a graph is built in memory, each leaf takes this much in addition to its vector.
+# While an HNSW graph is built in memory, it uses this many bytes for each leaf, in addition to the
+# leaf's vector.
 _LINK_BYTES = 512
+# The limits for `maintenance_work_mem` while an HNSW index is built.
 _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
-# A new home that is not in use after this time counts as abandoned.
+# A new home that no collection uses after this time is dropped: its build was interrupted.
 _ABANDONED_AFTER = timedelta(days=1)
 HOME_RETENTION = timedelta(minutes=1)
-"""A replaced home is kept for this time, because snapshots on replicas may also read it."""
+"""A replaced home is dropped after this time, because snapshots on replicas may still read it."""
 
 _CREATE = (
     "CREATE TABLE {table} (LIKE hrag.leaves INCLUDING STORAGE, PRIMARY KEY (ordinal, leaf))",
@@ -70,8 +76,9 @@ UPDATE hrag.unused_homes SET drop_after = now()
 WHERE tenant_id = %(tenant_id)s AND home = %(home)s
 """
 _REMOVE_UNUSED = "DELETE FROM hrag.unused_homes WHERE tenant_id = %(tenant_id)s AND home = %(home)s"
-# Both kinds of transactions prevent a drop: those that write, and those that only read. The latter
-# have no transaction id, but their `backend_xmin` shows the oldest one that they may see.
+# An unused home is not dropped while a transaction that may use its tables is running. The
+# condition on `pg_snapshot_xmin` finds transactions that write. A transaction that only reads has
+# no transaction id, but its `backend_xmin` is the oldest transaction id that its snapshot needs.
 _DUE = """
 SELECT tenant_id, home FROM hrag.unused_homes
 WHERE drop_after < now() AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
@@ -105,14 +112,17 @@ WITH locked AS (
 
 @dataclass(frozen=True, slots=True)
 class HomeSizes:
-    """The number of leaves in a collection's HNSW index, and the number of scanned leaves."""
+    """How many leaves of a collection are in its HNSW index, and how many each search scans."""
 
     indexed: int
     scanned: int
 
 
 def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSizes:
-    """Returns the sizes. It counts the rows of the tail, which is short."""
+    """Returns how many leaves of the collection are in its HNSW index, and how many are not.
+
+    The statement counts the rows of the home's tail, which is fast because the tail is short.
+    """
     if collection.home is None:
         return HomeSizes(0, collection.leaves)
     _, tail = tables_of(collection.home)
@@ -127,15 +137,15 @@ def move_collection(
     collection_id: int,
     retention: timedelta = HOME_RETENTION,
 ) -> int:
-    """Builds a new home whose index has all leaves of a collection; returns their number.
+    """Builds a new home whose index has all leaves of a collection; returns the count of leaves.
 
-    Writers of the tenant wait only during the last step, which replaces the home. If another
-    process replaced the home first, or if the collection was deleted meanwhile, returns 0 and the
-    new tables are dropped later. They are also dropped later if the process ends before the last
-    step. The replaced home is kept for `retention`.
+    Writers of the tenant wait only during the transaction that replaces the old home. If another
+    process replaced the old home first, or if the collection was deleted meanwhile, the function
+    returns 0 and the tables of the new home are dropped later. They are also dropped later if the
+    process ends before the old home is replaced. The old home is dropped after `retention`.
     """
     with database.write() as connection:
-        source = open_by_number(connection, tenant_id, collection_id)
+        source = open_by_id(connection, tenant_id, collection_id)
         if source is None:
             return 0
         home = _create(connection, source)
@@ -146,12 +156,13 @@ def move_collection(
         _build_index(connection, source, leaves)
     with database.write() as connection:
         connection.execute(_LOCK, {"tenant_id": tenant_id})
-        old = open_by_number(connection, tenant_id, collection_id)
+        old = open_by_id(connection, tenant_id, collection_id)
         if old is None or old.home != source.home:
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # Leaves that were committed after the copy have greater ordinals.
+        # An ordinal is the sequence number of a change, so leaves that were committed after the
+        # first copy began have ordinals greater than `source.sequence`.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home, retention)
     with database.autocommit() as connection:
@@ -160,7 +171,7 @@ def move_collection(
 
 
 def _create(connection: Connection, collection: OpenedCollection) -> int:
-    """Creates the tables of a new home and returns its number."""
+    """Creates the two tables of a new home, without an HNSW index; returns the home's id."""
     (home,) = connection.execute("SELECT nextval('hrag.home_ids')").fetchone() or (0,)
     dimension = sql.Literal(collection.settings.dimension)
     for table in tables_of(home):
@@ -174,9 +185,13 @@ def _create(connection: Connection, collection: OpenedCollection) -> int:
 def _fill(
     connection: Connection, source: OpenedCollection, target: sql.Composable, after: int, last: int
 ) -> None:
-    """Copies the leaves of documents with ordinals greater than `after` and at most `last`."""
+    """Copies leaves of the collection `source` into the table `target`.
+
+    Copies the leaves of the documents with ordinals greater than `after` and at most `last`.
+    """
     sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source.home)]
-    # One statement sees one state of both tables: leaves may move from the tail to the index.
+    # One statement reads both tables of the old home, so it sees both in the same state. Between
+    # two statements, leaves may move from the tail to the table with the index.
     statement = sql.SQL(_FILL).format(target=target, sources=sql.SQL(" UNION ALL ").join(sources))
     connection.execute(statement, {**source.key, "after": after, "last": last})
 
@@ -184,7 +199,7 @@ def _fill(
 def _build_index(
     connection: Connection, collection: OpenedCollection, leaves: sql.Composable
 ) -> None:
-    """Builds the HNSW index, in memory if the graph fits into the largest build memory."""
+    """Builds the HNSW index of the table `leaves`; in memory if it fits in `_MAX_BUILD_KB`."""
     leaf_bytes = 2 * collection.settings.dimension + _LINK_BYTES
     memory_kb = max(_MIN_BUILD_KB, min(_MAX_BUILD_KB, collection.leaves * leaf_bytes // 1024))
     connection.execute("SELECT set_config('maintenance_work_mem', %s, true)", (f"{memory_kb}kB",))
@@ -194,7 +209,11 @@ def _build_index(
 def _replace(
     connection: Connection, old: OpenedCollection, home: int, retention: timedelta
 ) -> None:
-    """Replaces the old home, or the collection's rows in the shared table, by a new home."""
+    """Makes `home` the home of the collection, and removes what it replaces.
+
+    The new home replaces the old home or, if there is none, the collection's rows in the shared
+    table `hrag.leaves`.
+    """
     if old.home is None:
         connection.execute(_REMOVE_SHARED, old.key)
     else:
@@ -204,10 +223,10 @@ def _replace(
 
 
 def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
-    """Moves at most `max_leaves` leaves from the tail of a home into its index.
+    """Moves at most `max_leaves` leaves from the tail of the collection's home into its index.
 
-    Returns how many were moved. Leaves of documents that a writer is replacing stay in the tail
-    until the next call.
+    Returns the count of moved leaves. Leaves of documents that a writer is replacing stay in the
+    tail until the next call.
     """
     leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)
@@ -218,10 +237,10 @@ def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves:
 
 
 def drop_unused(database: PostgresDatabase) -> bool:
-    """Drops a home that is no longer used; returns False if there is none.
+    """Drops one home that is no longer used; returns False if there is no home to drop.
 
-    A home that a snapshot on this server may still read is not dropped. With
-    `hot_standby_feedback`, the same applies to snapshots on a standby.
+    A home that a snapshot on this server may still read is not dropped. If a standby has
+    `hot_standby_feedback`, a home that a snapshot on the standby may read is not dropped either.
     """
     with database.write() as connection:
         row = connection.execute(_DUE).fetchone()
@@ -237,6 +256,6 @@ def drop_unused(database: PostgresDatabase) -> bool:
 def retire_home(
     connection: Connection, tenant_id: str, home: int, retention: timedelta = HOME_RETENTION
 ) -> None:
-    """Records that the home is not used after this transaction; it is dropped after `retention`."""
+    """Records that no collection uses the home any more; it is dropped after `retention`."""
     parameters = {"tenant_id": tenant_id, "home": home, "delay": retention}
     connection.execute(_ADD_UNUSED, parameters)

@@ -1,12 +1,13 @@
-"""Builds and merges the parts of the lexical index; a part has the postings of many documents.
+"""Builds and merges the parts of the lexical index.
 
-The structure follows the log-structured merge tree. Term vectors contain the newest leaves, as
-they were committed. A part is built from many term vectors, and a larger part is merged from
-smaller ones. Each part covers a contiguous range of ordinals.
+A part is immutable, like a segment of Lucene: it has the posting lists of the leaves of many
+documents. The structure follows the log-structured merge tree. A commit writes one term vector for
+each document. Maintenance builds a part from many term vectors, and merges smaller parts into a
+larger part. Each part covers a contiguous range of ordinals.
 
-A document may be deleted while a part is built from its term vector. Both this module and the
-writer delete the term vector. The transaction that commits second finds that the row is gone and
-adds the tombstone.
+A document may be deleted while a part is built from its term vector. Then both this module and the
+writer delete the row of the term vector. The transaction that commits second finds that the row is
+already deleted, and inserts the tombstone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,25 +27,30 @@ from hrag.text.analysis import LeafTerms
 MIN_PART_LEAVES = 512
 """A new part is built from at least this many leaves.
 
-Their term vectors have 0.6 MB, all of which each search reads.
+Until a part is built from them, each search reads their term vectors, which have 0.6 MB in total.
 """
 
 FAN_IN = 8
-"""The minimum size of each tier of parts is this many times that of the tier below."""
+"""Parts are in tiers by their count of leaves.
 
-# One transaction builds a part of at most this many leaves, about 100 MB of postings in memory.
+The smallest count of leaves of a tier is this many times the smallest count of the tier below.
+"""
+
+# A part is built from at most this many leaves, because their postings take about 100 MB of memory.
 _MAX_BUILT_LEAVES = 8192
+# Parts are merged only if the merged part has at most this many leaves.
 _MAX_PART_LEAVES = 1 << 19
 # A part with a larger share of deleted leaves is rewritten, because searches read all its postings.
 _MAX_DELETED = 0.2
+# A merge reads at most this many rows of the table `postings` in one statement.
 _ROWS_AT_ONCE = 20_000
-# This many bytes of packed postings take about 100 MB when they are unpacked.
+# A merge decodes about this many bytes of rows at once. When decoded, they take about 100 MB.
 _BYTES_AT_ONCE = 4 << 20
-# The lowest bits of an entry of `LeafTerms` have the frequency.
+# In an entry of `LeafTerms`, this many low bits are the term's frequency. The term is above them.
 _FREQUENCY_BITS = np.uint64(8)
 
 _Row = tuple[int, int, bytes]
-"""A row of the table `postings`: the term, the part's number and the packed postings."""
+"""A row of the table `postings`: the term, the part's id and the encoded postings."""
 
 _VECTORS = """
 SELECT ordinal, leaf_count, vector FROM (
@@ -105,11 +111,13 @@ AND collection_id = %(collection_id)s AND ordinal = ANY(%(ordinals)b::bigint[])
 
 
 class IndexPart(NamedTuple):
-    """A part of the lexical index; `deleted` of its `leaves` belong to documents with a tombstone.
+    """A part of the lexical index: the postings of documents with a contiguous range of ordinals.
 
-    The number of a new part is the ordinal of its first document. The number of a merged part is
-    the negated number of the first part that it replaces, so it differs from the numbers of all
-    parts that it replaces.
+    `leaves` is the count of leaves in the part, and `deleted` is the count of those whose document
+    has a tombstone. `number` is the id of the part in its collection. The id of a part that is
+    built from term vectors is the ordinal of its first document. The id of a merged part is the
+    negated id of the first part that it replaces, so it differs from the ids of all parts that it
+    replaces.
     """
 
     number: int
@@ -122,7 +130,7 @@ class IndexPart(NamedTuple):
 def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
     """Builds a part from the oldest term vectors if they have at least `min_leaves` leaves.
 
-    Returns the number of leaves in the new part; 0 if none was built.
+    Returns the count of leaves in the new part; 0 if no part was built.
     """
     rows = connection.execute(_VECTORS, {**key, "max_leaves": _MAX_BUILT_LEAVES}).fetchall()
     while rows and not fits_a_part(rows[0][0], rows[-1][0]):
@@ -163,10 +171,9 @@ def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
 
 
 def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
-    """Merges small parts if there are enough, or rewrites a part with many deleted leaves.
+    """Merges the parts that `due_merge` selects with this `fan_in`, or rewrites a single part.
 
-    `fan_in` decides how many are enough, as for `due_merge`.
-    Returns the number of leaves that these parts had; 0 if no merge was due.
+    Returns how many leaves, including deleted leaves, the replaced parts had; 0 if no merge is due.
     """
     parts = [IndexPart(*row) for row in connection.execute(_PARTS, key)]
     merged = due_merge(parts, fan_in)
@@ -176,7 +183,8 @@ def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     rows = connection.execute(_DELETED, {**key, "first": first, "last": last})
     deleted = np.array([ordinal for (ordinal,) in rows], np.uint64)
     numbers = [part.number for part in merged]
-    # Postings of the new part and of the old ones coexist until the old ones are removed.
+    # The rows of the old parts are deleted only after the rows of the new part were inserted, so
+    # the new part needs an id that no old part has.
     leaves = sum(part.leaves - part.deleted for part in merged)
     if leaves:
         new = IndexPart(-merged[0].number, first, last, leaves)
@@ -194,9 +202,10 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
     deleted.
 
     With a `fan_in` of 8, a part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Adjacent parts
-    of the same or a lower tier are due as soon as they have enough leaves for the next tier. Each
-    merge moves a posting to a higher tier, so each posting is written at most log8(n) times. Parts
-    that remain between two parts of higher tiers have fewer leaves in total than each of these.
+    of tier t or lower tiers must be merged as soon as they have enough leaves for tier t + 1. Each
+    merge moves a posting to a higher tier, so a collection of n leaves writes each posting at most
+    log8(n) times. Small parts that remain between two parts of higher tiers have fewer leaves in
+    total than either of these two parts.
     """
     min_leaves = fan_in
     while min_leaves <= _MAX_PART_LEAVES:
@@ -210,7 +219,7 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
 def _small_runs(parts: Sequence[IndexPart], limit: int) -> Iterator[list[IndexPart]]:
     """Yields runs of adjacent parts with fewer than `limit` living leaves each.
 
-    All parts of a run fit into one part.
+    Merged into one part, a run stays within the limits of the size and ordinals of a part.
     """
     run: list[IndexPart] = []
     leaves = 0
@@ -239,7 +248,10 @@ def _living_leaves(part: IndexPart) -> int:
 def _merge_postings(
     connection: Connection, key: Key, parts: Sequence[IndexPart], deleted: Labels
 ) -> Iterator[PostingArrays]:
-    """Yields the postings of the parts in ascending order of terms, without deleted documents."""
+    """Yields the merged postings of the parts, in ascending order of terms.
+
+    Leaves out the documents whose ordinals are in `deleted`.
+    """
     firsts = {part.number: part.first_ordinal for part in parts}
     for rows in _group_by_term(_read_postings(connection, key, list(firsts))):
         ordered = sorted((term, firsts[part], row) for term, part, row in rows)
@@ -248,7 +260,11 @@ def _merge_postings(
 
 
 def _group_by_term(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Groups rows, which are in order of terms, so that each group has all rows of its terms."""
+    """Yields groups of consecutive rows; all rows of a term are in the same group.
+
+    The rows must be in order of terms. Except the last one, each group has at least
+    `_BYTES_AT_ONCE` bytes.
+    """
     group: list[_Row] = []
     size_bytes = 0
     for row in rows:
@@ -282,11 +298,12 @@ def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterat
 def _write(
     connection: Connection, key: Key, part: IndexPart, postings: Iterable[PostingArrays]
 ) -> None:
-    """Adds a part with its postings."""
+    """Inserts the row of a part and the rows of its postings."""
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})
     collection = (key["tenant_id"], key["collection_id"])
-    # Each batch has a separate COPY, because a merge reads the next batch from the same connection.
+    # Each batch is written by a separate COPY: between two batches, a merge reads the rows of the
+    # next batch from the same connection.
     for batch in postings:
         rows = zip(batch.terms.tolist(), batch.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:

@@ -1,11 +1,12 @@
 """Encodes posting lists of the lexical index: the leaves of a part that have a term.
 
 One row of the table `postings` has the postings of one term in one part, in ascending order of
-labels. A header has the number of postings and the width of each column. Three columns follow;
+labels. A header has the count of postings and the width of each column. Three columns follow;
 each is as narrow as its values allow. The first column has the distance of a document's ordinal
-from the first ordinal of the part. The second one has the leaf's index, shifted, and the term
-frequency in the lowest bits. The third one has the leaf's length. Scoring therefore needs no
-other row. Many rows are packed and unpacked at once, because most of them have few postings.
+from the first ordinal of the part. The second column has the leaf's index, shifted to the left by
+8 bits, and the term frequency in these 8 bits. The third column has the leaf's length, so that
+scoring reads no other row. One numpy operation encodes or decodes many rows, because most rows
+have few postings and an operation for each row would be slow.
 """
 
 import struct
@@ -20,7 +21,7 @@ from hrag.engine.common.labels import LEAF_BITS, Labels, leaves_of, ordinals_of
 from hrag.engine.common.sorted_sets import begins_run
 from hrag.values.errors import DataLoss
 
-# The header has the number of postings, then the width of each column.
+# The header has the count of postings, then the width of each column in bytes.
 _HEADER = struct.Struct("<4I")
 _DTYPES = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}
 # The possible widths of a value, in bytes.
@@ -29,14 +30,17 @@ _LIMITS = np.array([1 << 8 * width for width in list(_DTYPES)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
-# One of this many postings is sampled to estimate the distribution of documents.
+# To divide postings into slices of similar size, the ordinal of one posting in this many is
+# sampled.
 _SAMPLE_STRIDE = 256
 
 _Columns = list[NDArray[Any]]
 
 
 class PostingArrays(NamedTuple):
-    """The postings of several terms, one term after the other; each term has at least one.
+    """The postings of several terms, one term after the other.
+
+    Each term has at least one posting.
 
     `terms` is `uint64[t]` and `starts` is `int64[t + 1]`. The postings of term i have the indices
     `starts[i]` to `starts[i + 1]` (exclusive) in the other arrays. `labels` is `uint64[n]`,
@@ -52,7 +56,7 @@ class PostingArrays(NamedTuple):
     def only(self, mask: NDArray[np.bool_]) -> "PostingArrays":
         """Returns the postings for which `mask`, `bool[n]`, is true.
 
-        Terms without any of them are left out.
+        Terms without a remaining posting are left out.
         """
         starts = np.concatenate(([0], np.cumsum(mask)))[self.starts]
         has_any = starts[1:] > starts[:-1]
@@ -65,7 +69,7 @@ class PostingArrays(NamedTuple):
         )
 
     def packed(self, first_ordinal: int) -> list[bytes]:
-        """Encodes the postings of each term as a row of a part that begins with `first_ordinal`."""
+        """Returns the encoded row of each term; `first_ordinal` is the part's lowest ordinal."""
         if not len(self.terms):
             return []
         offsets = (ordinals_of(self.labels) - np.uint64(first_ordinal)).astype(np.uint32)
@@ -89,7 +93,7 @@ class PostingArrays(NamedTuple):
     def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "PostingArrays":
         """Decodes rows that `packed` has encoded.
 
-        Each row comes with its term and the first ordinal of its part: (term, ordinal, bytes).
+        Each element is a tuple of a term, the first ordinal of its part, and the encoded row.
         Raises DataLoss if the size of a row does not match its header.
         """
         return StoredPostings(stored).whole()
@@ -102,13 +106,16 @@ class PostingArrays(NamedTuple):
 
 
 class StoredPostings:
-    """Encoded rows of postings, which are decoded as a whole or in slices.
+    """Encoded rows of postings, which can be decoded all at once or slice by slice.
 
-    The columns are read in place, without a copy.
+    The columns of the rows are views of the encoded bytes, not copies.
     """
 
     def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
-        """Has the parameter and the error of `PostingArrays.unpacked`."""
+        """Reads the headers of the rows; `stored` is as in `PostingArrays.unpacked`.
+
+        Raises DataLoss if the size of a row does not match its header.
+        """
         self._terms = np.array([term for term, _, _ in stored], np.uint64)
         self._firsts = np.array([first for _, first, _ in stored], np.uint64)
         self._columns = [_read_columns(*row) for row in stored]
@@ -116,7 +123,7 @@ class StoredPostings:
 
     @property
     def count(self) -> int:
-        """The number of postings."""
+        """The count of postings in all rows."""
         return int(self._counts.sum())
 
     def whole(self) -> PostingArrays:
@@ -135,7 +142,10 @@ class StoredPostings:
             yield self._unpack_range(starts, ends)
 
     def _slice_bounds(self, size: int) -> list[NDArray[np.int64]]:
-        """Returns the boundaries of slices; each one is an offset in each row, `int64[rows]`."""
+        """Returns the boundaries of the slices, including the start and the end of all rows.
+
+        A boundary, `int64[rows]`, has one offset for each row.
+        """
         begins = self._sample_ordinals()[:: max(size // _SAMPLE_STRIDE, 1)][1:]
         bounds = np.zeros((len(begins), len(self._counts)), np.int64)
         for row, (first, (offsets, *_)) in enumerate(
@@ -145,7 +155,7 @@ class StoredPostings:
         return [np.zeros_like(self._counts), *bounds, self._counts]
 
     def _sample_ordinals(self) -> NDArray[np.int64]:
-        """Returns the ordinals of a sample of all postings, in ascending order."""
+        """Returns the document ordinals of a sample of all postings, in ascending order."""
         sampled, count = [np.empty(0, np.int64)], 0
         for first, (offsets, *_) in zip(self._firsts.tolist(), self._columns, strict=True):
             sampled.append(
@@ -155,7 +165,7 @@ class StoredPostings:
         return np.sort(np.concatenate(sampled))
 
     def _unpack_range(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> PostingArrays:
-        """Returns the postings of each row i from the offset `starts[i]` up to before `ends[i]`."""
+        """Decodes the postings of each row i from `starts[i]` to `ends[i]` (exclusive)."""
         rows = np.flatnonzero(ends > starts)
         bounds = zip(rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True)
         parts: list[_Columns] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
@@ -178,12 +188,15 @@ class StoredPostings:
 
 
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
-    """Returns True if one part can have documents with both of these ordinals."""
+    """Returns True if one part can encode all ordinals from the first to the last."""
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 
 
 def _read_columns(term: int, first_ordinal: int, row: bytes) -> _Columns:
-    """Returns the three columns of a row, as they are stored; raises DataLoss if it is damaged."""
+    """Returns views of the three columns of an encoded row.
+
+    Raises DataLoss if the size of the row does not match its header.
+    """
     columns: _Columns = []
     offset = _HEADER.size
     try:

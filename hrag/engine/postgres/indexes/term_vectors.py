@@ -1,8 +1,8 @@
 """Encodes term vectors: the terms of one document's leaves, for the table `term_vectors`.
 
-All numbers are little-endian. A term vector has the number of leaves, the lengths of all leaves,
-the number of entries of each leaf, and the entries of all leaves in the format of
-`hrag.text.analysis.LeafTerms`.
+A term vector consists of the count of leaves, the length of each leaf, the count of entries of
+each leaf, and the entries of all leaves. The entries are as in `hrag.text.analysis.LeafTerms`. All
+integers are little-endian.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _ENTRY = np.dtype("<u8")
 
 
 def packed(terms: LeafTerms) -> bytes:
-    """Encodes the terms of a document's leaves."""
+    """Encodes the terms of a document's leaves as a term vector."""
     count = np.array([len(terms.lengths)], _COUNT)
     entry_counts = np.diff(terms.starts).astype(_COUNT)
     parts = (count, terms.lengths.astype(_COUNT), entry_counts, terms.entries.astype(_ENTRY))
@@ -24,7 +24,7 @@ def packed(terms: LeafTerms) -> bytes:
 
 
 def unpacked(vectors: Sequence[bytes]) -> LeafTerms:
-    """Decodes the term vectors of several documents; their leaves follow each other."""
+    """Decodes term vectors of several documents; returns all their leaves in the same order."""
     lengths, counts, entries = [np.empty(0, _COUNT)], [np.empty(0, _COUNT)], [np.empty(0, _ENTRY)]
     for vector in vectors:
         (leaves,) = np.frombuffer(vector, _COUNT, 1)

@@ -1,1 +1,1 @@
-"""When does the background work index, merge and reclaim?"""
+"""When does a background thread build indexes, merge them, and delete the rows of deleted data?"""

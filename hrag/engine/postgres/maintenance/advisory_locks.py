@@ -1,12 +1,13 @@
-"""Advisory locks on the index of a collection; each lock ends with its transaction.
+"""Advisory locks for the maintenance of a collection; the end of a transaction releases its locks.
 
-Writers of documents do not need them. The keys of advisory locks are numbers that are shared by
-the whole database. The keys of hrag begin with a prefix that other programs do not use.
+Writers of documents do not acquire these locks. The keys of advisory locks are integers, and all
+programs that use the database share them. Therefore hrag's keys begin with a prefix that other
+programs are not expected to use.
 """
 
 from hrag.engine.postgres.store.connection import Connection
 
-# The lower 32 bits of a key have the number of the collection.
+# The upper 32 bits of a key are one of these prefixes. The lower 32 bits are the collection's id.
 _MAINTENANCE_PREFIX = int.from_bytes(b"hrag") << 32
 _STEP_PREFIX = int.from_bytes(b"hras") << 32
 
@@ -17,9 +18,9 @@ _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
     """Tries to lock the maintenance of a collection until this transaction ends.
 
-    Returns False if another process has the lock. The lock only avoids duplicate work. Correctness
-    must not depend on it: maintenance has several transactions, and the one with the lock may be
-    lost before the others end.
+    Returns False if another process has the lock. The lock only prevents two processes from doing
+    the same work. Correctness must not depend on it: maintenance has several transactions, and the
+    connection of the transaction with the lock may be lost before the other transactions end.
     """
     row = connection.execute(_TRY_LOCK, (_MAINTENANCE_PREFIX + collection_id,)).fetchone()
     return bool(row and row[0])
@@ -28,8 +29,8 @@ def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
 def lock_step(connection: Connection, collection_id: int) -> None:
     """Locks the collection for one step of maintenance, until this transaction ends.
 
-    Waits while another process runs a step on the postings or rows of the collection. A step
-    reads rows and removes them in one transaction. Two simultaneous steps would both write the
-    same postings.
+    Waits while another process runs a step on the postings or rows of the collection. In one
+    transaction, a step reads rows, writes postings, and deletes the rows. Without the lock, two
+    simultaneous steps could read the same rows and write the same postings twice.
     """
     connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))

@@ -9,6 +9,7 @@ from hrag.engine.postgres.indexes.homes import HOME_RETENTION, retire_home
 from hrag.engine.postgres.maintenance.advisory_locks import lock_step
 from hrag.engine.postgres.store.connection import Connection
 
+# One step deletes at most this many rows.
 _ROWS = 10_000
 TABLES = (
     "documents",
@@ -19,7 +20,7 @@ TABLES = (
     "postings_parts",
     "tombstones",
 )
-"""The tables of the schema hrag that have rows of collections."""
+"""The tables of the schema hrag whose rows belong to a collection."""
 
 _NEXT = """
 SELECT tenant_id, collection_id, home FROM hrag.deleted_collections
@@ -38,7 +39,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 
 
 class DeletedCollection(NamedTuple):
-    """A deleted collection whose rows still exist, and its home."""
+    """A deleted collection whose rows still exist; `home` is the id of its home, if it had one."""
 
     tenant_id: str
     collection_id: int
@@ -46,9 +47,9 @@ class DeletedCollection(NamedTuple):
 
 
 def next_deleted(connection: Connection) -> DeletedCollection | None:
-    """Locks and returns a deleted collection that no other process works on.
+    """Locks and returns a deleted collection whose rows no other process is deleting.
 
-    Returns None if there is none.
+    Returns None if there is no such collection.
     """
     row = connection.execute(_NEXT).fetchone()
     return None if row is None else DeletedCollection(*row)
@@ -59,10 +60,11 @@ def reclaim_some(
     deleted: DeletedCollection,
     home_retention: timedelta = HOME_RETENTION,
 ) -> bool:
-    """Deletes some rows of the collection; deletes its entry once no row remains. Returns True.
+    """Deletes some rows of a deleted collection. Always returns True.
 
-    Waits for a maintenance step that began before the collection was deleted; otherwise the rows
-    that the step writes would remain. The home of the collection is kept for `home_retention`.
+    Once no row remains, deletes the collection from `deleted_collections`, and records that its
+    home may be dropped after `home_retention`. Waits for a maintenance step that began before the
+    collection was deleted; otherwise the rows that the step writes would remain.
     """
     lock_step(connection, deleted.collection_id)
     parameters = {

@@ -1,10 +1,11 @@
-"""The background worker of a writer.
+"""The background worker that maintains the indexes of a writer's collections.
 
-It builds and merges the parts of the lexical index, builds homes, drains their tails, and
-reclaims deleted collections. Any number of processes may run a worker. An advisory lock prevents
-two of them from working on the same collection at once, and one process completes what another
-one left unfinished. A worker checks the collections that the writer of its process has changed at
-once, and all collections once a minute.
+The worker builds and merges the parts of the lexical index. It builds homes (tables with an HNSW
+index), and moves leaves from the tail of a home to its index. It also deletes the rows of deleted
+collections. Any number of processes may run a worker. An advisory lock prevents two workers from
+maintaining the same collection at the same time. What a worker leaves unfinished, another worker
+completes. A worker checks a collection as soon as the writer of its process has changed it, and
+checks all collections once a minute.
 """
 
 import threading
@@ -34,7 +35,7 @@ from hrag.engine.postgres.maintenance.advisory_locks import lock_step, try_lock_
 from hrag.engine.postgres.maintenance.reclaim import next_deleted, reclaim_some
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
-from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import Key, OpenedCollection, open_by_id
 from hrag.values.deadline import Deadline
 from hrag.values.errors import HragError
 
@@ -54,7 +55,7 @@ UNION SELECT tenant_id, collection_id FROM hrag.tombstones
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceLimits:
-    """The sizes and intervals that decide when a worker does which work."""
+    """The sizes and intervals by which a worker decides when to do which work."""
 
     min_part_leaves: int = MIN_PART_LEAVES
     """A part of the lexical index is built from at least this many leaves."""
@@ -63,27 +64,27 @@ class MaintenanceLimits:
     tail_leaves: int = 256
     """A tail that has at most this many leaves is not drained."""
     drained_leaves: int = 64
-    """This many leaves are drained in one transaction.
+    """One transaction moves at most this many leaves from a tail to the HNSW index.
 
-    A writer of their documents waits for it, about 0.1 s.
+    A writer that changes a document of these leaves waits for the transaction, about 0.1 s.
     """
     max_backlog: int = 32_768
-    """Writers wait while more leaves than this are in no index and must be scanned."""
+    """Writers wait while more leaves than this are in no HNSW index, so that searches scan them."""
     home_retention: timedelta = HOME_RETENTION
-    """A replaced home is kept for this time."""
+    """A home that was replaced is dropped after this time."""
     pause_s: float = 1.0
     """The worker pauses for this time after each round of work."""
     survey_s: float = 60.0
     """The worker checks all collections at this interval."""
     retry_s: float = 5.0
-    """Failed work is retried after this time. It is short because writers may wait for the work."""
+    """Failed work is retried after this time, which is short because writers may be waiting."""
 
 
 DEFAULT_LIMITS = MaintenanceLimits()
 
 
 class MaintenanceWorker:
-    """Maintains the index of collections in a background thread. Thread-safe.
+    """Maintains the indexes of collections in a background thread. Thread-safe.
 
     Implements `hrag.engine.protocols.Maintenance`.
     """
@@ -126,17 +127,17 @@ class MaintenanceWorker:
         self._wake.set()
 
     def backlog(self, collection_id: int) -> int:
-        """Returns the number of leaves of a collection that are in no index and must be scanned.
+        """Returns how many leaves of a collection are in no HNSW index, so that searches scan them.
 
-        The number is that of the last maintenance by this worker; 0 if the worker does not
-        maintain the collection.
+        The worker counted them when it last maintained the collection. Returns 0 if the worker
+        does not maintain the collection.
         """
         return self._backlogs.get(collection_id, 0)
 
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
-        """Waits while too many leaves of a collection are in no index.
+        """Waits while more than `max_backlog` leaves of a collection are in no HNSW index.
 
-        Raises what `Deadline.check` raises.
+        Raises the errors of `Deadline.check`.
         """
         max_backlog = self._limits.max_backlog
         while self._thread is not None and self.backlog(collection_id) > max_backlog:
@@ -159,7 +160,7 @@ class MaintenanceWorker:
             self._wake.wait(pause_s if succeeded else min(pause_s, limits.retry_s))
 
     def _try(self, work: Callable[[], None], collection_id: int | None = None) -> bool:
-        """Runs `work`; if it fails, logs the error and returns False, so other work continues."""
+        """Runs `work` and returns True; if it fails, logs the error and returns False."""
         try:
             work()
         except HragError as error:
@@ -171,7 +172,10 @@ class MaintenanceWorker:
         return False
 
     def _survey(self) -> None:
-        """Finds collections that may need maintenance; reclaims deleted ones and unused homes."""
+        """Finds all collections that may need maintenance, for `_maintain_changed`.
+
+        Also deletes the rows of deleted collections, and drops unused homes.
+        """
         parameters = {
             "min_leaves": self._limits.min_part_leaves,
             "home_leaves": self._home_leaves,
@@ -193,7 +197,7 @@ class MaintenanceWorker:
             return reclaim_some(connection, deleted, self._limits.home_retention)
 
     def _maintain_changed(self) -> bool:
-        """Maintains the collections that have changed. Returns False if some must be retried."""
+        """Maintains the collections that have changed; returns False if one must be retried."""
         with self._lock:
             changed, self._changed = self._changed, set()
         succeeded = True
@@ -210,7 +214,7 @@ class MaintenanceWorker:
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
         """Does all maintenance that a collection needs, unless another process is doing it.
 
-        With `every_leaf`, it indexes tails and term vectors even if they have only a few leaves.
+        With `every_leaf`, indexes tails and term vectors even if they have only a few leaves.
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
@@ -231,7 +235,10 @@ class MaintenanceWorker:
             pass
 
     def _step(self, collection_id: int, event: str, work: Callable[[Connection], int]) -> bool:
-        """Runs a step in a separate transaction. Returns False if there was nothing to do."""
+        """Runs `work` in a separate transaction; returns False if it processed no leaves.
+
+        `work` returns how many leaves it processed, and `event` is the name of the log event.
+        """
         if self._closing.is_set():
             return False
         began_s = time.monotonic()
@@ -248,7 +255,7 @@ class MaintenanceWorker:
         short_tail = 0 if every_leaf else self._limits.tail_leaves
         while not self._closing.is_set():
             with self._database.read() as connection:
-                collection = open_by_number(connection, tenant_id, collection_id)
+                collection = open_by_id(connection, tenant_id, collection_id)
                 if collection is None or not collection.settings.dimension:
                     self._backlogs.pop(collection_id, None)
                     return
@@ -266,10 +273,11 @@ class MaintenanceWorker:
     def _needs_new_home(
         self, collection: OpenedCollection, indexed: int, scanned: int, every_leaf: bool
     ) -> bool:
-        """Returns True if a new home must be built.
+        """Returns True if a new home must be built for the collection.
 
-        For a collection with a home, this costs less than inserting the leaves of a long tail
-        into the index one by one.
+        A collection gets its first home when it has many leaves. It gets a new home when the tail
+        of its home is long, because building a new index then costs less than inserting the leaves
+        of the tail into the old index one by one.
         """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)

@@ -1,17 +1,18 @@
 """Runs the first round of a search in one or two statements.
 
-The result is the best groups of leaves, with their documents. A dense search needs one statement.
-A lexical or hybrid search needs two. The first one reads the postings of the query's terms and, in
-a hybrid search, the nearest leaves. Then the lexical scores are computed in this process. The
-second statement fuses the scores, groups the leaves by ancestor, and reads the documents of the
-best groups.
+A round finds candidate leaves and groups them by ancestor; a search that needs more candidates runs
+another round. The result of this module is the best groups of leaves, with their documents. A dense
+search needs one statement. A lexical or hybrid search needs two statements. The first statement
+reads the postings of the query's terms and, in a hybrid search, the nearest leaves. Then this
+process computes the lexical scores. The second statement fuses the scores, groups the leaves by
+ancestor, and reads the documents of the best groups.
 
-These statements support only passages whose score is the score of their best leaf, which nearly
-all searches use. Other searches, and searches that need more candidates, run step by step; see
-`hrag.engine.common.search`. Both ways compute in single precision and in the same order, so their
-results are equal.
+These statements support only requests in which the score of a passage is the score of its best
+leaf, as in nearly all searches. Other searches, and searches that need more candidates, run step by
+step; see `hrag.engine.common.search`. The statements and the steps compute in single precision and
+in the same order, so their results are equal.
 
-A few more groups than the request needs are returned, because some of them may not become
+The module returns a few more groups than the request needs, because some groups may not become
 passages.
 """
 
@@ -40,8 +41,8 @@ from hrag.engine.postgres.search.found_leaves import CandidateLeaves
 from hrag.engine.postgres.search.ranker import Ranker
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
-    asked_of_index,
     nearest_leaves,
+    requested_from_index,
 )
 from hrag.engine.postgres.store.arrays import reals
 from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
@@ -58,8 +59,9 @@ SELECT ordinal, leaf, above[{{height}}] AS ancestor, NULL::real AS lexical,
 FROM ({{nearest}}) AS nearest ORDER BY distance, ordinal, leaf LIMIT {{count}}
 """
 # In this and other statements, LATERAL and OFFSET 0 make PostgreSQL look up each leaf by its key,
-# independent of its statistics. With many tenants, PostgreSQL expects one leaf per collection.
-# Without these, it would compare each of thousands of leaves with each candidate.
+# whatever the statistics of the table say. With many tenants, PostgreSQL expects one leaf per
+# collection. Without LATERAL and OFFSET 0, it would compare each of the collection's thousands of
+# leaves with each candidate.
 _CANDIDATES = """
 SELECT ordinal, leaf, above[{height}] AS ancestor, lexical, {dense} AS dense, fused
 FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(fused)s)
@@ -69,7 +71,8 @@ FROM unnest(%(ordinals)s, %(leaves)s, %(lexical)s, %(dense)s, %(fused)s)
   AND leaf_row.ordinal = candidate.ordinal AND leaf_row.leaf = candidate.leaf OFFSET 0
 ) AS stored
 """
-# A stored vector is rounded to 16 bits, so its length may be greater than 1.
+# A stored vector is rounded to 16 bits per dimension, so its length may be a little greater than 1.
+# Therefore the cosine is limited to the range from -1 to 1.
 _COSINE = """
 CASE WHEN dense = 'NaN'
   THEN least(greatest(-(embedding <#> %(vector)b::halfvec), -1), 1)::real ELSE dense END
@@ -102,8 +105,8 @@ SELECT considered, total, ancestor, leaves, scores, lexical, dense, {DOCUMENT_CO
 FROM {DOCUMENTS_OF_CHUNKS} ORDER BY rank
 """
 _LEAVES_BY_INDEX = "(SELECT max(by_index) FROM candidates)"
-# The neighbour bonus: adds a share of the highest score among the leaf itself, the previous leaf
-# and the next leaf, if these are candidates too.
+# The neighbour bonus adds to the score of a leaf a share of the highest score among the leaf
+# itself, the previous leaf and the next leaf. Neighbours that are not candidates are ignored.
 _NEIGHBOUR_BONUS = """
 score + %(bonus)s::real * greatest(score,
   CASE WHEN lag(leaf) OVER of_document = leaf - 1 THEN lag(score) OVER of_document END,
@@ -115,9 +118,9 @@ score + %(bonus)s::real * greatest(score,
 class BestGroups:
     """The best groups of the first round of a search.
 
-    `considered` is the number of candidate leaves, and `total` is the number of groups that they
-    form. `exact` and `complete` describe the candidate leaves and have the same meaning as in
-    `hrag.engine.common.candidates.ScoredRows`.
+    `considered` is the count of candidate leaves, and `total` is the count of all groups that the
+    candidates form, of which `groups` has the best ones. `exact` and `complete` describe the
+    candidates; `hrag.engine.common.candidates.ScoredRows` defines both.
     """
 
     groups: AncestorGroups
@@ -133,11 +136,11 @@ def can_find(request: FindRequest) -> bool:
 
 
 def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:
-    """Returns how many of the best groups are nearly always enough.
+    """Returns how many of the best groups are nearly always enough for the request's passages.
 
-    The texts of this many groups are read at once. For a token budget, the result is twice the
-    number of full-size chunks that fit into the budget, because chunks may be shorter and may
-    overlap.
+    The caller reads the texts of this many groups in one statement. If the request has a token
+    budget, the result is twice the count of full-size chunks that fit in the budget, because chunks
+    may be shorter and may overlap. The result is at most the limit of the request.
     """
     if not request.token_budget:
         return request.limit
@@ -160,7 +163,7 @@ def best_groups(
     complete = query.complete
     if ranker.is_dense:
         by_index = rows[0][-1] if rows else 0
-        if query.graph and by_index < asked_of_index(ranker.eligible, request.candidates):
+        if query.graph and by_index < requested_from_index(ranker.eligible, request.candidates):
             return None
         complete = ranker.has_all(considered, request.candidates)
     for row in rows:
@@ -173,8 +176,9 @@ def best_groups(
 class _GroupQuery:
     """The statement that returns the best groups, with its parameters.
 
-    In a dense search, it also finds the leaves. Otherwise they are among the parameters. `graph`
-    is True if the statement uses the HNSW index. `exact` and `complete` describe the leaves.
+    In a dense search, the statement also finds the candidate leaves. In other searches, the
+    candidate leaves are parameters. `graph` is True if the statement uses the HNSW index. `exact`
+    and `complete` are as in `BestGroups`.
     """
 
     statement: sql.SQL
@@ -192,9 +196,9 @@ class _GroupQuery:
 
 
 class _Grouping(NamedTuple):
-    """The parts of a request on which the text of a grouping statement depends.
+    """The values of a request on which the SQL text of a grouping statement depends.
 
-    `texts` is the number of groups whose texts the statement reads.
+    `texts` is the count of groups whose document texts the statement reads.
     """
 
     tree: TreeSettings
@@ -210,7 +214,7 @@ class _Grouping(NamedTuple):
 
     @property
     def height(self) -> sql.Literal:
-        """The position of a leaf's ancestor at the level in the column `above`, counted from 1."""
+        """The subscript, from 1, in the array `above` of a leaf's ancestor at the level."""
         return sql.Literal(self.level - self.tree.embedding_level + 1)
 
     def of_leaves(
@@ -218,8 +222,9 @@ class _Grouping(NamedTuple):
     ) -> sql.SQL:
         """Returns the statement that groups the leaves which the query `candidates` returns.
 
-        If `has_nearest`, `candidates` is made from `_NEAREST`. The last column of the statement is
-        then the number of leaves that the HNSW index returned; otherwise it is NULL.
+        `score` is the SQL expression of a leaf's score. If `has_nearest`, `candidates` was made
+        from `_NEAREST`, and the last column of the statement is the count of leaves that the HNSW
+        index returned. Otherwise the last column is NULL.
         """
         statement = sql.SQL(_GROUPS).format(
             candidates=candidates,
@@ -235,7 +240,7 @@ class _Grouping(NamedTuple):
 
 
 def _dense_query(ranker: Ranker, request: FindRequest) -> _GroupQuery:
-    """Returns the query for a dense search, which finds the nearest leaves itself."""
+    """Returns the query for a dense search; the query itself finds the nearest leaves."""
     count = request.candidates
     graph = ranker.vectors.uses_graph(ranker.eligible, count)
     home, condition = ranker.collection.home, ranker.eligible.condition
@@ -316,7 +321,7 @@ def _ancestor_groups(
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
     scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # The leaves are grouped already, so their ancestors are not needed.
+    # The statement has already grouped the leaves, so the table needs no ancestors.
     above = np.empty((0, len(labels)), np.uint32)
     table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)
@@ -332,5 +337,5 @@ def _ancestor_groups(
 
 
 def _concatenate(rows: Sequence[tuple[Any, ...]], column: int, dtype: type[Any]) -> NDArray[Any]:
-    """Concatenates the arrays of a column."""
+    """Concatenates the arrays that the rows have in one column."""
     return np.array([*chain.from_iterable(row[column] for row in rows)], dtype)

@@ -1,8 +1,8 @@
 """Streams collections and whole documents as they are stored, for a move to another store.
 
 Each document is read in one short transaction, because a long transaction would delay VACUUM. So
-each document is consistent, but the collection may change during the export. Vectors have the
-16-bit precision of `halfvec`.
+each document is consistent in itself, but the collection may change during the export. Exported
+vectors have the 16-bit precision of `halfvec`.
 """
 
 from collections.abc import Iterator
@@ -69,8 +69,8 @@ def collections(database: PostgresDatabase) -> list[Collection]:
 def documents(database: PostgresDatabase, tenant_id: str, name: str) -> Iterator[ExportedDocument]:
     """Yields all documents of a collection in order of id; stops if the collection is deleted.
 
-    A document that cannot be read is yielded as UnreadableDocument. Raises CollectionNotFound
-    before the first document.
+    A document that cannot be read is yielded as DamagedDocument. Raises CollectionNotFound before
+    the first document if the collection does not exist.
     """
     with database.read() as connection:
         number = open_collection(connection, tenant_id, name).collection_id
@@ -136,9 +136,9 @@ def _read_summaries(
 def _read_vectors(
     connection: Connection, collection: OpenedCollection, ordinal: int, count: int
 ) -> Vectors:
-    """Returns the document's vectors, `float32[count, dimension]`.
+    """Returns the vectors of a document's `count` leaves, `float32[count, dimension]`.
 
-    Raises DataLoss if leaves are missing.
+    Raises DataLoss if not all of these leaves are stored.
     """
     dimension = collection.settings.dimension
     vectors = np.zeros((count, dimension), np.float32)

@@ -1,6 +1,7 @@
-"""Reads stored documents in a snapshot, on demand and several in one statement.
+"""Reads the documents of found leaves in a snapshot, several documents in one statement.
 
-The text of a long document is read in blocks. Only the blocks that are needed are read.
+A document is read when it is first needed. The text of a long document is read in blocks, and only
+the blocks that are needed are read.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ from hrag.values.errors import DataLoss
 from hrag.values.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-# A text of at most this length is read as a whole.
+# A text with at most this many bytes is read as a whole. A longer text is read in blocks.
 _WHOLE_BYTES = 64 << 10
 _BLOCK_BYTES = 8 << 10
 # This many bytes before and after a chunk are read with it, because sentences may begin or end
@@ -63,11 +64,12 @@ chunks, LATERAL (
       / {_BLOCK_BYTES} * {_BLOCK_BYTES}, {_WHOLE_BYTES}) AS part_bytes
 ) AS part
 """
-"""The documents of `chunks`, which has the columns `ordinal`, `index` and `has_text`.
+"""The FROM clause of a statement that reads the documents of the rows of `chunks`.
 
-Where `has_text` is true, the text around the chunk `index` of `level` is read, as `read_ahead`
-reads it. A packed tree begins with the number of levels and the number of chunks at each level.
-Each chunk has 40 bytes, which begin with its bounds.
+`chunks` has the columns `ordinal`, `index` and `has_text`. Where `has_text` is true, the text of
+the chunk `index` at the level `level` is read, with the text around it, as `read_ahead` does. An
+encoded tree begins with the count of levels and the count of chunks at each level. Each chunk takes
+40 bytes; the first 8 bytes are the offsets of its first byte and of the byte after its last one.
 """
 _READ_PARTS = """
 SELECT ordinal, start, substring(body FROM start + 1 FOR length)
@@ -77,29 +79,29 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
 
 _Part = tuple[int, int]
-"""A part of a text: the offset of its first byte, and the number of bytes."""
+"""A part of a text: the offset of its first byte, and the count of its bytes."""
 
 
 class LongText:
-    """A text whose blocks are read when `check` first needs them.
+    """The text of a long document, which is read in blocks when they are first needed.
 
-    `TreeText.check` says when it calls `check`.
+    `TreeText` calls `check` before it accesses bytes of the text.
     """
 
     def __init__(self, size_bytes: int, read: Callable[[_Part], None]) -> None:
-        """`read` must read a part and add it to this text by `add`."""
-        # The system allocates memory only for the pages that are used.
+        """`read` must read the given part of the text and pass it to `add`."""
+        # The operating system allocates memory only for the pages of the array that are written.
         self._bytes = bytearray(size_bytes)
         self._read = read
         self._present: set[int] = set()
 
     @property
     def data(self) -> memoryview:
-        """The whole text; bytes that were not read are zero."""
+        """The whole text; bytes of blocks that were not read are zero."""
         return memoryview(self._bytes)
 
     def check(self, start: int, end: int) -> None:
-        """Reads the missing blocks from `start` to `end` at once."""
+        """Reads, in one statement, the missing blocks of the bytes from `start` to `end`."""
         missing = self.missing(start, end)
         if missing is not None:
             self._read(missing)
@@ -118,7 +120,7 @@ class LongText:
         return first, (absent[-1] + 1) * _BLOCK_BYTES - first
 
     def add(self, start: int, part: bytes) -> None:
-        """Adds a part that was read; `start`, its first byte, is the beginning of a block."""
+        """Stores a part of the text that was read; its first byte `start` begins a block."""
         self._bytes[start : start + len(part)] = part
         self._present.update(range(start // _BLOCK_BYTES, -(-(start + len(part)) // _BLOCK_BYTES)))
 
@@ -133,7 +135,11 @@ class _UnparsedDocument(NamedTuple):
 
 
 class _ParsedDocument(NamedTuple):
-    """A document that was read. `long` is its text if that is read in blocks, otherwise None."""
+    """A decoded document.
+
+    `long` is its text if the text is read in blocks, otherwise None. `cited` caches the document
+    for the encoder of passages, for each set of fields.
+    """
 
     text: TreeText
     long: LongText | None
@@ -155,19 +161,22 @@ class PostgresDocuments:
     _batch_size: int = _MAX_DOCUMENTS
 
     def expect(self, ordinals: Iterable[int], batch_size: int = _MAX_DOCUMENTS) -> None:
-        """Announces the documents that will be read, in this order.
+        """Announces the documents that will be needed, in this order.
 
-        They are read in batches of `batch_size`.
+        When one of them is first needed, up to `batch_size` documents are read together.
         """
         self._expected = list(dict.fromkeys(ordinals))
         self._batch_size = max(1, min(batch_size, _MAX_DOCUMENTS))
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document; each call returns the same object."""
+        """Returns the document's tree and text; each call for an ordinal returns the same object.
+
+        Raises DataLoss if the document is missing.
+        """
         return self._document(ordinal).text
 
     def tree(self, ordinal: int) -> Tree:
-        """Returns the document's tree."""
+        """Returns the document's tree; raises DataLoss if the document is missing."""
         return self._document(ordinal).text.tree
 
     def encoded(
@@ -211,7 +220,8 @@ class PostgresDocuments:
     ) -> None:
         """Adds a document that another statement has read, with a part of its text.
 
-        `start` is the first byte of `part`, which is None if no text was read.
+        `start` is the offset of the first byte of `part` in the text. `part` is None if no text
+        was read.
         """
         if ordinal not in self._stored:
             row = self._rows.setdefault(ordinal, _UnparsedDocument(record, tree, size_bytes, []))
@@ -221,7 +231,7 @@ class PostgresDocuments:
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
         """Reads the texts of chunks, and the text around them, in one statement.
 
-        It skips chunks of documents that were not read or added before.
+        Skips the chunks of documents that were not read or added before.
         """
         missing: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:
@@ -252,7 +262,7 @@ class PostgresDocuments:
                 long.add(start, part)
 
     def _document(self, ordinal: int) -> _ParsedDocument:
-        """Returns a document; if necessary, reads it with those that are expected soon."""
+        """Returns a document; if it was not read yet, reads it with the next expected documents."""
         if ordinal not in self._stored:
             if ordinal not in self._rows:
                 self._read([ordinal, *self._expected_after(ordinal)])
@@ -260,7 +270,7 @@ class PostgresDocuments:
         return self._stored[ordinal]
 
     def _expected_after(self, ordinal: int) -> list[int]:
-        """Returns the missing documents among those that are expected soon after this one."""
+        """Returns the ordinals of the next expected documents that were not read yet."""
         if ordinal not in self._expected:
             return []
         index = self._expected.index(ordinal)
@@ -274,8 +284,8 @@ class PostgresDocuments:
         missing = [ordinal for ordinal in ordinals if ordinal not in self._rows]
         if missing:
             raise DataLoss(
-                f"collection {self.collection.record.name!r}: leaves of the versions {missing} of "
-                "documents are stored, but not the documents; run `hrag check` for details"
+                f"collection {self.collection.record.name!r}: the documents with the ordinals "
+                f"{missing} are missing, but their leaves are stored; run `hrag check` for details"
             )
 
     def _build(self, ordinal: int, row: _UnparsedDocument) -> _ParsedDocument:

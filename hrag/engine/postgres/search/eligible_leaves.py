@@ -1,7 +1,8 @@
 """The leaves of a collection that a search may return.
 
-They are all leaves, the leaves of certain documents, or individual leaves. A filter, two-stage
-routing and required words determine them. Sources search among them and do not know the reason.
+The eligible leaves are all leaves of the collection, the leaves of certain documents, or certain
+leaves. The filter, two-stage routing and required words determine them. The lexical and the dense
+source search only among the eligible leaves.
 """
 
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ from hrag.engine.postgres.store.opened_collection import OpenedCollection
 class EligibleLeaves:
     """The eligible leaves of a collection.
 
-    They are the leaves with these `labels`, the leaves of the documents with these `ordinals`, or
-    all leaves if both are None. Both arrays are `uint64[n]`, ascending; at most one is set.
-    `count` is the number of eligible leaves.
+    If `labels` is set, the leaves with these labels are eligible. If `ordinals` is set, the leaves
+    of the documents with these ordinals are eligible. Otherwise all leaves are eligible. Both
+    arrays are `uint64[n]`, ascending; at most one of them is set. `count` is the count of eligible
+    leaves.
 
-    In a summary collection, the first leaf of each document is the summary of the whole document.
-    With `whole_documents`, only first leaves are eligible. With `sections`, only other leaves are.
+    In a summary collection, the first leaf of each document is the summary of the whole document,
+    and each other leaf is the summary of a section. With `whole_documents`, only the first leaf of
+    each document is eligible. With `sections`, only the other leaves are eligible.
     """
 
     count: int
@@ -40,12 +43,15 @@ class EligibleLeaves:
 
     @classmethod
     def only(cls, labels: Labels) -> "EligibleLeaves":
-        """Returns the leaves with these labels, which are ascending."""
+        """Returns the leaves with these labels, which must be ascending."""
         return cls(len(labels), labels=labels)
 
     @property
     def condition(self) -> str:
-        """Further SQL conditions of a statement on leaves, after those on tenant and collection."""
+        """SQL conditions that a statement appends to its conditions on tenant and collection.
+
+        They exclude the leaves that are not eligible. Empty if all leaves are eligible.
+        """
         parts = []
         if self.ordinals is not None:
             parts.append("AND ordinal = ANY(%(ordinals)b::bigint[])")
@@ -62,15 +68,15 @@ class EligibleLeaves:
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The parameters of `condition`."""
+        """The parameters of the SQL conditions in `condition`."""
         if self.ordinals is not None:
             return {"ordinals": bigints(self.ordinals)}
         return {} if self.labels is None else parameters_of(self.labels)
 
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
-        """Returns `bool[n]`, true for each of `labels` that is eligible.
+        """Returns `bool[n]`, true for each of `labels` whose leaf is eligible.
 
-        All labels must be of living leaves.
+        All labels must be labels of living leaves.
         """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:
@@ -85,5 +91,5 @@ class EligibleLeaves:
 
 
 def parameters_of(labels: Labels) -> dict[str, object]:
-    """Returns the parameters `ordinals` and `leaves` for the leaves with these labels."""
+    """Returns the statement parameters `ordinals` and `leaves` for the leaves with these labels."""
     return {"ordinals": bigints(ordinals_of(labels)), "leaves": integers(leaves_of(labels))}

@@ -33,11 +33,11 @@ class CandidateLeaves:
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """An array of ones, `uint8[n]`: a snapshot returns only living leaves."""
+        """An array of ones, `uint8[n]`, because the table has only living leaves."""
         return np.ones(len(self.labels), np.uint8)
 
     def rows(self, labels: Labels) -> RowNumbers:
-        """Returns the row of each of `labels`, all of which must be in the table."""
+        """Returns the row number of each label, `uint32[n]`; all labels must be in the table."""
         return np.searchsorted(self.labels, labels).astype(np.uint32)
 
     def missing(self, labels: Labels) -> Labels:
@@ -45,7 +45,7 @@ class CandidateLeaves:
         return labels[~is_in(labels, self.labels)]
 
     def plus(self, more: "CandidateLeaves") -> "CandidateLeaves":
-        """Returns a table with the leaves of both tables."""
+        """Returns a table with the leaves of this table and of `more`."""
         new = ~is_in(more.labels, self.labels)
         labels = np.concatenate([self.labels, more.labels[new]])
         order = np.argsort(labels, kind="stable")

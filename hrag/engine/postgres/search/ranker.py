@@ -1,4 +1,7 @@
-"""Ranks the leaves of a collection for a request, as rows of a table of candidates."""
+"""Ranks the leaves of a collection for a request.
+
+The ranked leaves are rows of a table of candidates.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,8 +20,8 @@ from hrag.engine.postgres.search.sources.lexical_source import MATCHES, LexicalQ
 from hrag.engine.postgres.search.sources.vector_source import (
     BY_INDEX,
     VectorSource,
-    asked_of_index,
     nearest_leaves,
+    requested_from_index,
 )
 from hrag.engine.postgres.store.arrays import bigints
 from hrag.engine.postgres.store.connection import Connection
@@ -40,8 +43,8 @@ _NEAREST_KIND = 3
 class _NearestLeaves(NamedTuple):
     """The leaves that the dense source returned, ascending by label.
 
-    `exact` is True if it is certain that no other eligible leaf is nearer. `complete` is True if
-    there are no other eligible leaves.
+    `exact` is True if it is certain that no other eligible leaf is nearer to the query's vector.
+    `complete` is True if there are no other eligible leaves.
     """
 
     leaves: CandidateLeaves
@@ -50,10 +53,10 @@ class _NearestLeaves(NamedTuple):
 
 
 class FirstCandidates(NamedTuple):
-    """The leaves that each source returned in the first round, ascending by label, with its scores.
+    """The leaves and scores that each source returned in the first round, ascending by label.
 
-    `graph` is True if the nearest leaves come from the HNSW index. `complete` is True if there are
-    no other candidates.
+    `graph` is True if the nearest leaves come from the HNSW index. `complete` is True if no other
+    eligible leaf can be a candidate.
     """
 
     lexical_labels: Labels
@@ -98,7 +101,7 @@ class Ranker:
 
     @property
     def lexical(self) -> LexicalQuery:
-        """The query's terms and the scores of leaves; read once. Not for dense searches."""
+        """The lexical scores of the query, which are read once. Not for dense searches."""
         if self._lexical is None:
             parameters = {**self.collection.key, "terms": bigints(self._ids)}
             self._set_lexical(self._connection.execute(MATCHES, parameters).fetchall())
@@ -110,9 +113,10 @@ class Ranker:
 
     @property
     def locator(self) -> TermLocator:
-        """A locator of the query's terms in passages.
+        """Locates the query's terms in passages.
 
-        Except in a dense search, rare terms have higher weights.
+        In a dense search, all terms have the same weight. In other searches, rare terms have
+        higher weights.
         """
         weights = np.ones(len(self._ids), np.float32) if self.is_dense else self.lexical.weights
         return TermLocator(self._analyzer, self._ids, weights)
@@ -125,9 +129,10 @@ class Ranker:
         return returned < count or returned >= self.eligible.count
 
     def first_candidates(self, count: int) -> FirstCandidates | None:
-        """Returns the candidates of the first round, read in one statement. Not for dense searches.
+        """Reads the candidates of the first round in one statement. Not for dense searches.
 
-        Returns None if the HNSW index returned fewer leaves than requested.
+        Each source returns at most `count` leaves. Returns None if the HNSW index returned fewer
+        leaves than requested.
         """
         empty = np.empty(0, np.uint64), np.empty(0, np.float32)
         if self._request.retrieval is Retrieval.LEXICAL:
@@ -141,7 +146,7 @@ class Ranker:
         ).fetchall()
         self._set_lexical(rows)
         nearest = sorted(row for row in rows if row[0] == _NEAREST_KIND)
-        if graph and (not nearest or nearest[0][2] < asked_of_index(self.eligible, count)):
+        if graph and (not nearest or nearest[0][2] < requested_from_index(self.eligible, count)):
             return None
         labels, scores, _ = self.lexical.best(self.eligible, count)
         return FirstCandidates(

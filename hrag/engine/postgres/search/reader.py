@@ -1,4 +1,4 @@
-"""The reader of the PostgreSQL engine: each snapshot is a transaction on a separate connection."""
+"""The reader of the PostgreSQL engine; each of its snapshots is a transaction."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _SEQUENCE = "SELECT sequence FROM hrag.tenants WHERE tenant_id = %s"
 
 
 class PostgresReader:
-    """Opens snapshots of collections; on a replica, they are as old as the replica's state.
+    """Opens snapshots of collections; a snapshot of a replica has the state of the replica.
 
     Implements `hrag.engine.Reader`.
     """
@@ -44,7 +44,7 @@ class PostgresReader:
             yield PostgresSnapshot(connection, opened, summary_collection, deadline)
 
     def sequence(self, tenant_id: str) -> int:
-        """Returns the sequence of the tenant's last change, 0 before the first."""
+        """Returns the sequence number of the tenant's last change; 0 before the first change."""
         with self._database.read() as connection:
             row = connection.execute(_SEQUENCE, (tenant_id,)).fetchone()
         return row[0] if row else 0
@@ -68,11 +68,11 @@ class PostgresReader:
         return document_export.documents(self._database, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns a status without lag: searches read the database directly."""
+        """Returns a status with a lag of 0 s, because searches read the database directly."""
         return ReaderStatus(lag_s=0.0)
 
     def preload(self) -> None:
-        """Does nothing: the database has a cache."""
+        """Does nothing, because PostgreSQL itself caches the pages that searches read."""
 
     def close(self) -> None:
-        """Does nothing: the engine closes the database."""
+        """Does nothing, because the engine closes the connections to the database."""

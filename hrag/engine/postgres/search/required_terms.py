@@ -1,8 +1,8 @@
-"""Finds the leaves whose text contains each required part of a query exactly.
+"""Finds the leaves that contain each required word and phrase of a query exactly.
 
-The lexical index returns the leaves that have all words of the parts, in any order and form. The
-text of each of these leaves is then compared. Without a lexical index, the texts of all eligible
-leaves are compared.
+The lexical index returns the leaves that have all words of these phrases, in any order and form.
+Then the heading and the text of each of these leaves are compared with the phrases. Without a
+lexical index, the texts of all eligible leaves are compared.
 """
 
 import numpy as np
@@ -28,9 +28,9 @@ def leaves_with_required_parts(
     required: tuple[str, ...],
     deadline: Deadline,
 ) -> EligibleLeaves:
-    """Returns the eligible leaves whose heading or text contains every part of `required`.
+    """Returns the eligible leaves whose heading or text contains every word or phrase `required`.
 
-    Raises DeadlineExceeded between two leaves.
+    Checks the deadline before each leaf, and raises the errors of `Deadline.check`.
     """
     labels = _leaves_with_words(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)
@@ -67,7 +67,10 @@ def _leaves_with_words(
     eligible: EligibleLeaves,
     required: tuple[str, ...],
 ) -> Labels:
-    """Returns the eligible leaves that have all words of all parts, in ascending order."""
+    """Returns the labels of the eligible leaves with all words of `required`, ascending.
+
+    Without a lexical index, returns the labels of all eligible leaves.
+    """
     words = np.empty(0, np.uint64)
     if collection.settings.analyzer:
         analysis = analyzer(collection.settings.analyzer)

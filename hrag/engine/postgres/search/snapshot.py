@@ -2,13 +2,13 @@
 
 A search runs in steps:
 
-1. Find the eligible leaves: those that pass the filter or belong to routed sections, and contain
-   the required terms of the query.
-2. Rank them: each source returns candidates, and their scores are fused.
-3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
+1. Find the eligible leaves. They pass the filter or are in sections that summaries led to, and they
+   contain the required words of the query.
+2. Rank the eligible leaves: each source returns candidates, and their scores are fused.
+3. Group the candidates by their ancestors. If this gives too few passages, rank more candidates.
 4. Fetch the passages.
 
-All statements of a call see the same change.
+All statements of a call see the same state of the database.
 """
 
 import time
@@ -39,7 +39,7 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
-# A response lists at most as many sections as a search may return passages.
+# A response lists at most this many sections. A search may return at most as many passages.
 _MAX_SHOWN_SECTIONS = 100
 
 _LEAF_COUNT = """
@@ -54,9 +54,9 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s AND docume
 
 
 class PostgresSnapshot(BrowsableSnapshot):
-    """A collection at one change. Implements `hrag.engine.Snapshot`.
+    """The state of a collection in one transaction. Implements `hrag.engine.Snapshot`.
 
-    It can be used as long as its transaction is open.
+    The snapshot can be used as long as its transaction is open.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         summaries: OpenedCollection | None,
         deadline: Deadline,
     ) -> None:
-        """`summaries` is the summary collection, if the snapshot was opened with it."""
+        """`summaries` is the summary collection; None if the snapshot is opened without it."""
         self._connection = connection
         self._collection = collection
         self._summaries = summaries
@@ -75,7 +75,7 @@ class PostgresSnapshot(BrowsableSnapshot):
 
     @property
     def name(self) -> str:
-        """The collection's name, even if the snapshot was opened by an alias."""
+        """The name of the collection; never an alias, even if the snapshot was opened by one."""
         return self._collection.record.name
 
     @property
@@ -85,14 +85,14 @@ class PostgresSnapshot(BrowsableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The sequence of the tenant's last change that the snapshot contains."""
+        """The sequence number of the tenant's last change that the snapshot contains."""
         return self._collection.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
         """Runs a search and returns its passages in `form`. Implements `Snapshot.find`.
 
-        Most searches need only their first round, which one or two statements answer. The other
-        searches run in rounds.
+        Most searches need only a first round, for which `_first_round` runs one or two statements.
+        The other searches run round by round, each with more candidates than the round before.
         """
         stages: list[Stage] = []
         eligible, sections = self._eligible_leaves(request, stages)
@@ -100,8 +100,8 @@ class PostgresSnapshot(BrowsableSnapshot):
 
         def read(groups: AncestorGroups) -> tuple[tuple[P, ...], RoundOutcome]:
             self._read_ahead(request, groups)
-            # The first round reads the statistics of terms together with its candidates. The
-            # locator needs them, so it must not be created before.
+            # The locator needs the statistics of terms, which the first round reads together with
+            # its candidates. So the locator is created here, after the round.
             fetch = Fetch(self._documents, request, form, ranker.locator, self._deadline)
             return fetch.read(groups)
 
@@ -120,7 +120,7 @@ class PostgresSnapshot(BrowsableSnapshot):
         )
 
     def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
-        """Reads the documents of the best groups, as many as nearly always suffice, at once."""
+        """Reads together as many documents of the best groups as a search nearly always needs."""
         ordinals = [split_label(key)[0] for key in groups.keys]
         count = expected_passages(request, self.settings)
         self._documents.expect(ordinals, count)
@@ -130,7 +130,7 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _first_round(
         self, request: FindRequest, ranker: Ranker, read: Read[P]
     ) -> FindResult[P] | None:
-        """Returns the result of the search if its first round is enough, else None."""
+        """Returns the result of the search; None if the first round is not enough."""
         began = time.perf_counter()
         best = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
@@ -140,7 +140,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         climbed = time.perf_counter()
         has_all = total == len(groups)
-        # Groups that the statement did not return score no higher than its last group.
+        # `reached` counts the groups that may reach `min_score`. A group that the statement did not
+        # return scores at most as high as the last group that it returned. So groups that were not
+        # returned are counted only if all returned groups reach `min_score`.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
@@ -166,9 +168,9 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _eligible_leaves(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves that may be found, and the sections that summaries led to.
+        """Returns the leaves that the search may find, and the sections that summaries led to.
 
-        Appends the times of the steps to `stages`.
+        Appends the start and end time of each step to `stages`.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             eligible, sections = self._route_by_summaries(request, stages)
@@ -185,11 +187,13 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _filter_leaves(
         self, collection: OpenedCollection, filter: Filter | None, stages: list[Stage]
     ) -> EligibleLeaves:
-        """Returns the leaves of the documents that pass the filter; all leaves if it is None."""
+        """Returns the leaves of the documents that pass the filter; without one, all leaves."""
         if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
-        ordinals = matching_ordinals(self._connection, *collection.place, filter, self._deadline)
+        ordinals = matching_ordinals(
+            self._connection, *collection.tenant_and_id, filter, self._deadline
+        )
         parameters = {**collection.key, "ordinals": bigints(ordinals)}
         (count,) = self._connection.execute(_LEAF_COUNT, parameters).fetchone() or (0,)
         stages.append(("filter", began, time.perf_counter()))
@@ -198,9 +202,11 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves of the best sections, and the first of these sections as values.
+        """Returns the leaves of the sections with the best summaries, and the best sections.
 
-        The filter is evaluated on the summaries, which have the metadata of their documents.
+        At most `_MAX_SHOWN_SECTIONS` sections are returned; the leaves are those of all chosen
+        sections. The filter is evaluated on the summaries, which have the metadata of their
+        documents.
         """
         summaries = self._summaries
         if summaries is None:

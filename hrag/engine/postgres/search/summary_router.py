@@ -40,9 +40,9 @@ def route(
     """Returns at most `request.top_sections` sections, best first.
 
     `eligible` are the summaries of documents that pass the request's filter. With
-    SummaryScope.DOCUMENTS, the same number of documents is chosen first, and only their sections
-    are ranked. Each source ranks as many candidates as in any search, because the best section may
-    not be the first one of any source.
+    SummaryScope.DOCUMENTS, at most `top_sections` documents are chosen first, and only their
+    sections are ranked. Each source ranks as many candidates as in any other search, because the
+    section with the best fused score may be the first one of no source.
     """
     count = request.top_sections
     candidates = max(request.candidates, count)
@@ -59,7 +59,7 @@ def route(
 def _best(ranker: Ranker, candidates: int, count: int) -> tuple[Labels, Scores]:
     """Returns the labels and the scores of the `count` best leaves, best first.
 
-    Each source ranks `candidates` leaves.
+    Each source returns at most `candidates` leaves, whose scores are then fused.
     """
     ranked = ranker.best(candidates)
     order = ranked.best_first()[:count]
@@ -87,9 +87,10 @@ def chosen_sections(
     documents: PostgresDocuments,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """Returns the sections as values of the result; reads several documents at once.
+    """Returns the routed sections as ChosenSection, for the response.
 
-    Calls `hrag.engine.common.routed_sections.chosen_sections`.
+    Reads several documents in one statement, and calls
+    `hrag.engine.common.routed_sections.chosen_sections`.
     """
     summaries.expect(split_label(section.summary)[0] for section in routed)
     documents.expect(section.ordinal for section in routed)
@@ -97,7 +98,7 @@ def chosen_sections(
 
 
 def leaves_in(routed: Sequence[RoutedSection]) -> Labels:
-    """Returns the leaves of the sections, ascending; no two sections share a leaf."""
+    """Returns the labels of the sections' leaves, ascending; no two sections share a leaf."""
     parts = [
         labels_of(section.ordinal, section.leaves.stop)[section.leaves.start :]
         for section in routed

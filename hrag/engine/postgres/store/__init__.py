@@ -1,1 +1,1 @@
-"""How does the engine connect to PostgreSQL, and what does it store there?"""
+"""How does the engine connect to PostgreSQL, and which tables and values does it store there?"""

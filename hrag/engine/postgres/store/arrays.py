@@ -1,8 +1,9 @@
 """Encodes arrays as statement parameters in PostgreSQL's binary format.
 
 A statement that inserts many rows receives each column as one array and expands it with
-`unnest`. psycopg would convert the elements one by one and would choose the array type from
-their size. Here numpy encodes all elements at once, and the type does not depend on the values.
+`unnest`. psycopg would convert the elements one by one, and would choose the type of the array by
+the size of its values. Here numpy encodes all elements at once, and the type does not depend on
+the values.
 """
 
 import struct
@@ -16,14 +17,14 @@ from psycopg.adapt import Dumper
 
 from hrag.models.embedding import Vectors
 
-# The header has the number of dimensions (1), a flag for nulls (0), the type of the elements,
-# their count, and the index of the first one (1).
+# The header of an array has the count of dimensions (1), a flag for null elements (0), the OID of
+# the element type, the count of elements, and the index of the first element (1).
 _HEADER = struct.Struct(">iiIii")
 # An array without elements has no dimensions, so its header ends after the element type.
 _EMPTY = struct.Struct(">iiI")
-# Each element follows its length in bytes.
+# The length of each element, in bytes, precedes the element.
 _LENGTH = struct.Struct(">i")
-# The numbers (OIDs) of the built-in element types.
+# The OIDs of the built-in element types.
 _BOOL, _BYTEA, _INT8, _INT4, _TEXT, _REAL = 16, 17, 20, 23, 25, 700
 
 
@@ -71,7 +72,7 @@ def _register(kind: type[_Array], oid: int) -> None:
     psycopg.adapters.register_dumper(kind, dumper)
 
 
-# These are the OIDs of the built-in array types; 0 leaves the type to the statement.
+# The second argument is the OID of the array type. With 0, a cast in the statement sets the type.
 _register(_BoolArray, 1000)
 _register(_ByteaArray, 1001)
 _register(_Int4Array, 1007)
@@ -82,37 +83,37 @@ _register(_OtherArray, 0)
 
 
 def bigints(values: ArrayLike) -> bytes:
-    """Returns a parameter of type bigint[]."""
+    """Encodes integers as a parameter of type bigint[]."""
     return _Int8Array(_encode_fixed_size(_INT8, _to_dtype(values, ">i8")))
 
 
 def integers(values: ArrayLike) -> bytes:
-    """Returns a parameter of type integer[]."""
+    """Encodes integers as a parameter of type integer[]."""
     return _Int4Array(_encode_fixed_size(_INT4, _to_dtype(values, ">i4")))
 
 
 def reals(values: ArrayLike) -> bytes:
-    """Returns a parameter of type real[]."""
+    """Encodes numbers as a parameter of type real[]."""
     return _RealArray(_encode_fixed_size(_REAL, _to_dtype(values, ">f4")))
 
 
 def booleans(values: ArrayLike) -> bytes:
-    """Returns a parameter of type boolean[]."""
+    """Encodes truth values as a parameter of type boolean[]."""
     return _BoolArray(_encode_fixed_size(_BOOL, _to_dtype(values, "?")))
 
 
 def binaries(values: Sequence[bytes]) -> bytes:
-    """Returns a parameter of type bytea[]."""
+    """Encodes byte strings as a parameter of type bytea[]."""
     return _ByteaArray(_encode_variable_size(_BYTEA, values))
 
 
 def texts(values: Sequence[str]) -> bytes:
-    """Returns a parameter of type text[]; no text may contain NUL."""
+    """Encodes texts, none of which may contain NUL, as a parameter of type text[]."""
     return _TextArray(_encode_variable_size(_TEXT, [text.encode() for text in values]))
 
 
 def halfvecs(vectors: Vectors, oid: int) -> bytes:
-    """Returns a parameter that the statement casts with `::halfvec[]`.
+    """Encodes vectors as a parameter that the statement must cast with `::halfvec[]`.
 
     The values are rounded to half precision. `oid` is the OID of the type halfvec in the database.
     """
@@ -127,7 +128,7 @@ def halfvecs(vectors: Vectors, oid: int) -> bytes:
 def bigints_in(value: bytes | None) -> NDArray[np.int64]:
     """Decodes an array of type bigint[] that the server sent in binary format.
 
-    Returns `int64[n]`, without elements for NULL.
+    Returns `int64[n]`. If `value` is None, which stands for NULL, the result has no elements.
     """
     if value is None or len(value) <= _EMPTY.size:
         return np.empty(0, np.int64)

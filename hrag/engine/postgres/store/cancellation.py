@@ -2,9 +2,9 @@
 
 One thread checks all running transactions twenty times a second. It sends a cancel request for
 each transaction whose caller no longer waits or whose deadline has passed. A cancel request
-stops the statement that the connection runs when the request arrives. Therefore a transaction
-ends only after the server has received any request that is being sent for it, and no other
-caller gets the connection before that.
+stops the statement that the connection runs when the request arrives. A late request would stop
+a statement of the connection's next caller. Therefore, while a cancel request for a transaction
+is being sent, the transaction does not end and no other caller gets its connection.
 """
 
 import threading
@@ -18,11 +18,13 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.values.deadline import NEVER, Deadline
 
 _INTERVAL_S = 0.05
-# The server's statement_timeout ends the statement that runs at the deadline. The canceller ends
-# later statements of the same transaction, this long after the deadline.
+# The canceller sends its request this long after the deadline. In most cases, the server's
+# statement_timeout has then already ended the statement that ran at the deadline. The request
+# ends statements of the same transaction that began later.
 _LATE_S = 0.1
-# A busy thread is not put to sleep at once: waking it costs each transaction more than checking
-# an empty set twenty times a second.
+# The canceller's thread sleeps after this time without a transaction. It does not sleep earlier,
+# because waking it for each transaction costs more than checking an empty set twenty times a
+# second.
 _SLEEPS_AFTER_S = 1.0
 _REQUEST_S = 1.0
 """The longest time that a server may take to receive a cancel request."""
@@ -38,9 +40,9 @@ class _Watched:
         self._is_over = False
 
     def cancel_if_due(self) -> bool:
-        """Cancels the current statement if its caller no longer waits for it.
+        """Cancels the current statement if its caller no longer waits or its deadline has passed.
 
-        Returns False if the server did not receive the cancel request.
+        Returns False if a cancel request was needed but the server did not receive it.
         """
         if self._deadline.remaining_s > -_LATE_S and self._deadline.is_waiting():
             return True
@@ -54,15 +56,16 @@ class _Watched:
         return True
 
     def end(self) -> None:
-        """Waits until no cancel request is being sent, and prevents further ones."""
+        """Waits until no cancel request is being sent for the transaction; prevents new ones."""
         with self._lock:
             self._is_over = True
 
 
 class Canceller:
-    """Watches transactions and cancels those that nobody waits for.
+    """Watches transactions, and cancels each one whose caller no longer waits for its result.
 
-    Its thread starts with the first transaction that has a deadline or a caller that can leave.
+    The canceller's thread starts with the first transaction that has a deadline or whose caller
+    can stop waiting.
     """
 
     def __init__(self) -> None:
@@ -74,7 +77,10 @@ class Canceller:
 
     @contextmanager
     def watching(self, connection: Connection, deadline: Deadline) -> Iterator[None]:
-        """Cancels the statements of the block once the caller of `deadline` no longer waits."""
+        """Watches the transaction on `connection` during the block.
+
+        Cancels its statements once `deadline` has passed or its caller no longer waits.
+        """
         if deadline == NEVER:
             yield
             return
@@ -88,7 +94,7 @@ class Canceller:
                 self._watched.discard(watched)
 
     def close(self) -> None:
-        """Stops the thread and waits for its end."""
+        """Stops the canceller's thread and waits for its end."""
         with self._condition:
             self._is_closed = True
             self._condition.notify()
@@ -117,8 +123,8 @@ class Canceller:
                 watched = tuple(self._watched)
             if watched:
                 last_s = time.monotonic()
-            # `all` stops at the first request that the server does not receive: further requests
-            # would also wait without success.
+            # `all` stops at the first request that the server does not receive, because the server
+            # would probably not receive further requests either, and each one would take a second.
             all(transaction.cancel_if_due() for transaction in watched)
 
     def _sleep(self) -> None:

@@ -1,10 +1,10 @@
 """A connection on which transactions begin and end without waiting for the server.
 
-BEGIN and SET LOCAL are sent at once. Their reply is collected when the caller sends its first
-statement, so the server works while the caller prepares that statement. The COMMIT of a
-read-only transaction is also sent without waiting, because nothing depends on its reply; the
-reply is collected before the connection is used again. docs/decisions/postgres.md has the
-measurements.
+BEGIN and SET LOCAL are sent together, without waiting for their reply. The reply is collected when
+the caller sends its first statement, so the server works while the caller prepares this statement.
+The COMMIT of a read-only transaction is also sent without waiting, because nothing depends on its
+reply. This reply is collected before the connection is used again. docs/decisions/postgres.md has
+measurements of the time that this saves.
 
 psycopg prepares a statement after some executions. It closes prepared statements by protocol
 messages, never by DEALLOCATE, which PgBouncer does not understand in transaction mode.
@@ -28,7 +28,8 @@ from hrag.values.deadline import NEVER, Deadline
 
 Row = tuple[Any, ...]
 
-# A server that exceeds its statement_timeout by this much counts as hanging.
+# A server that has not replied this long after the deadline is considered to hang, because its
+# statement_timeout should have ended the statement.
 _HANGS_AFTER_S = 1.0
 _IN_TRANSACTION = (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
@@ -65,7 +66,7 @@ class Connection(psycopg.Connection[Row]):
     deadline: Deadline = NEVER
     """The deadline of the current transaction."""
     _awaits_reply: bool = False
-    """True if the reply to the last script of `_post` was not collected yet."""
+    """True if the reply to the last statements that `_post` sent was not collected yet."""
     opened_s: float = 0.0
     """The time at which the connection was opened, by `time.monotonic`."""
     returned_s: float = 0.0
@@ -73,10 +74,14 @@ class Connection(psycopg.Connection[Row]):
 
     @classmethod
     def open(cls, dsn: str, **parameters: Any) -> "Connection":
-        """Opens a connection. Raises psycopg.OperationalError."""
+        """Opens a connection to the server.
+
+        Raises psycopg.OperationalError if the server does not accept the connection.
+        """
         connection = cls.connect(dsn, autocommit=True, cursor_factory=Cursor, **parameters)
         if not psycopg.capabilities.has_send_close_prepared():
-            # With a maximum, psycopg would send DEALLOCATE.
+            # If the count of prepared statements were limited, this version of libpq would make
+            # psycopg close the oldest one by DEALLOCATE.
             connection.prepared_max = None
         connection.opened_s = connection.returned_s = time.monotonic()
         return connection
@@ -93,7 +98,10 @@ class Connection(psycopg.Connection[Row]):
         self._post(statement)
 
     def settle(self) -> None:
-        """Collects the outstanding reply, if there is one; raises its error if it failed."""
+        """Collects the reply to the statements that `_post` sent, if it was not collected yet.
+
+        Raises the psycopg.Error of the first of these statements that failed.
+        """
         if self._awaits_reply:
             self._awaits_reply = False
             _check(self.wait(fetch_many(self.pgconn)))
@@ -147,7 +155,7 @@ class Connection(psycopg.Connection[Row]):
         return self._awaits_reply or self._is_idle()
 
     def is_usable(self, timeout_s: float) -> bool:
-        """Returns True if the connection is idle and no sign of its end has arrived.
+        """Returns True if the connection is idle and the server has not closed it.
 
         Waits at most `timeout_s` for the reply to the last COMMIT or ROLLBACK. Sends nothing to
         the server.
@@ -161,10 +169,11 @@ class Connection(psycopg.Connection[Row]):
             return False
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Waits for the server as psycopg does, but not much longer than until the deadline.
+        """Waits for the server as psycopg does, but at most until one second after the deadline.
 
-        A working server ends each statement at its timeout itself; a hanging server does not.
-        Raises psycopg.errors.ConnectionTimeout; the connection must be closed then.
+        A working server ends each statement at its statement_timeout; a hanging server does not.
+        If the server does not reply in time, raises psycopg.errors.ConnectionTimeout. The caller
+        must then close the connection.
         """
         if timeout is not None or self.deadline.at_s == math.inf:
             return super().wait(gen, interval, timeout)
@@ -184,16 +193,16 @@ class Connection(psycopg.Connection[Row]):
 
 
 def _check(results: list[PGresult]) -> None:
-    """Raises the error of the first result that is an error."""
+    """Raises the psycopg.Error of the first of the results that is an error."""
     for result in results:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
 
 
 def _is_readable(fileno: int) -> bool:
-    """Returns True if the server has sent something without a request.
+    """Returns True if the server has sent something that no request has caused.
 
-    In most cases this is the notice that the server ends the connection.
+    In most cases, the server has sent a notice that it closes the connection.
     """
     poll = select.poll()
     poll.register(fileno, select.POLLIN)

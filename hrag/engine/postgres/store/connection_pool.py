@@ -1,9 +1,10 @@
-"""A pool of open connections with a maximum number.
+"""A pool with a limited count of connections to PostgreSQL.
 
-A caller takes the connection that was used last, or opens a new one. Nothing happens in the
-background. While a server is down, each caller waits for one refused connection; once the server
-is back, the next caller connects to it. If the server has closed an idle connection, for example
-by a restart, the pool notices this without a request to the server and replaces the connection.
+A caller gets the idle connection that was used last, or opens a new connection. The pool has no
+background thread. While a server is down, each caller tries to connect and fails; once the server
+is up again, the next caller connects to it. If the server has closed an idle connection, for
+example by a restart, the pool notices this without a request to the server and replaces the
+connection.
 """
 
 import threading
@@ -20,15 +21,19 @@ from hrag.values.errors import StoreUnavailable, TooBusy
 
 _POLL_S = 0.05
 _REPLY_S = 1.0
-"""The longest time that the reply to the last COMMIT of a connection may take."""
-# Connections are replaced at this age, so that readers return to the nearest server after a
-# failover to another one.
+"""The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
+# A connection of this age is closed and replaced by a new one. So readers that moved to another
+# server during a failover return to the nearest server.
 _MAX_AGE_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimes:
-    """How long callers wait for connections, and how long an answer of the server is trusted."""
+    """Times for the pool and for health checks.
+
+    They limit how long callers wait for connections, and how long a reply of the server proves
+    that it works.
+    """
 
     max_wait_s: float = 3.0
     """The longest time that a caller waits for a connection while all are in use."""
@@ -65,9 +70,9 @@ class Pool:
     def take(self, deadline: Deadline) -> Connection:
         """Returns a connection, outside of any transaction, for the exclusive use of the caller.
 
-        `deadline` is the caller's deadline. Raises TooBusy if all connections are in use for
+        `deadline` is the caller's deadline. Raises TooBusy if all connections stay in use for
         `max_wait_s`, psycopg.OperationalError if the server accepts no connection,
-        StoreUnavailable after `close`, and what `Deadline.check` raises.
+        StoreUnavailable after `close`, and the errors of `Deadline.check`.
         """
         self._wait_for_permit(deadline)
         try:
@@ -77,7 +82,11 @@ class Pool:
             raise
 
     def give_back(self, connection: Connection, *, is_sound: bool) -> None:
-        """Keeps a connection for the next caller if it `is_sound`, else closes it."""
+        """Returns a connection to the pool for the next caller.
+
+        Closes the connection instead if it is not sound (`is_sound`), if it is too old, or if the
+        pool is closed.
+        """
         now_s = time.monotonic()
         if is_sound and not self._is_closed and now_s - connection.opened_s < _MAX_AGE_S:
             connection.returned_s = now_s
@@ -94,7 +103,7 @@ class Pool:
             connection.close()
 
     def close(self) -> None:
-        """Closes the idle connections now, and each other connection when it is returned."""
+        """Closes the idle connections now, and each connection in use when it is given back."""
         self._is_closed = True
         self.close_idle()
 
@@ -112,7 +121,7 @@ class Pool:
                 )
 
     def _take_usable(self) -> Connection | None:
-        """Returns the idle connection that was used last and still works; None if there is none."""
+        """Returns the last used idle connection that still works; None if no idle one works."""
         while (connection := self._pop_idle()) is not None:
             if connection.is_usable(_REPLY_S) and self._answers(connection):
                 return connection
@@ -131,7 +140,7 @@ class Pool:
         return True
 
     def _pop_idle(self) -> Connection | None:
-        """Removes and returns the idle connection that was used last; None if there is none."""
+        """Removes and returns the idle connection that was used last; None if none is idle."""
         try:
             return self._idle.pop()
         except IndexError:

@@ -2,8 +2,8 @@
 
 Every statement that the engine sends to PostgreSQL passes through this module. If a caller no
 longer waits, its statement is cancelled. Errors of PostgreSQL are raised as errors of
-`hrag.errors`. A lost connection needs no repair: the next transaction opens another one. If the
-DSN names several servers, it connects to a suitable one.
+`hrag.errors`. After a connection is lost, the next transaction opens a new connection. If the DSN
+names several servers, the new connection goes to a suitable server.
 """
 
 import random
@@ -25,26 +25,29 @@ from hrag.values.errors import DeadlineExceeded, StoreUnavailable
 
 Result = TypeVar("Result")
 
-# Every statement has an index to use. PostgreSQL keeps the plan of a prepared statement: a plan
-# that was made while a table was small would scan the whole table forever.
+# Sequential scans are off because PostgreSQL keeps the plan of a prepared statement. If the plan
+# was made while a table was small, it would scan the whole table even when the table is large.
+# Every statement of the engine can use an index instead.
 _NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
-# Settings of a search in an HNSW index; `vector_source` explains them. An iterative scan continues
-# until enough rows are eligible and living. The settings use SET because Citus does not propagate
-# set_config() to its worker nodes.
-# Recall@10 at 100,000 leaves is 0.924 with 50, 0.985 with 100 and 0.995 with 200.
+# The usual value of `hnsw.ef_search`. At 100,000 leaves, recall@10 is 0.924 with 50, 0.985 with 100
+# and 0.995 with 200.
 EF_SEARCH = 200
+# The settings of searches in an HNSW index; `vector_source` explains them. With `relaxed_order`,
+# pgvector continues its scan until enough rows are eligible and living. The settings are made by
+# SET LOCAL because Citus does not propagate set_config() to its worker nodes.
 _INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
 _BEGIN_READING = b"".join(
     (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NO_SEQSCAN, _INDEX_SETTINGS % EF_SEARCH)
 )
-# READ WRITE is left out: the server decides whether it accepts writes, and a standby rejects each
-# change with a specific error.
+# BEGIN does not say READ WRITE, because a standby would reject it. Without it, a standby rejects
+# the first change with an SQLSTATE that this module recognises.
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
-# These apply unless the DSN sets another value. libpq waits at least two seconds for a server
-# that does not answer at all; a server that is down refuses the connection at once. A connection
-# to a machine that disappeared ends after a minute.
+# Connection parameters for which the DSN sets no value. `connect_timeout` has libpq's smallest
+# value, two seconds. It applies to a server that does not reply at all; a server that is down
+# refuses the connection at once. The keepalives and `tcp_user_timeout` end a connection to a
+# machine that disappeared after a minute.
 _DEFAULTS = {
     "connect_timeout": "2",
     "client_encoding": "utf8",
@@ -56,7 +59,7 @@ _DEFAULTS = {
 
 
 class PostgresDatabase:
-    """A database, accessed through a pool of connections. Thread-safe.
+    """A PostgreSQL database, accessed through a pool of connections. Thread-safe.
 
     Creating the object opens no connection.
     """
@@ -82,12 +85,12 @@ class PostgresDatabase:
         try:
             self._parameters = parameters | conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
-            # The message of libpq may contain the password.
+            # The cause is hidden (`from None`) because libpq's message may contain the password.
             raise StoreUnavailable("the DSN of PostgreSQL is malformed") from None
         self._times = times
         self._pool = Pool(self._connect, max_connections, times)
-        # Health checks use a separate connection: if all others are in use, the database may
-        # still be available.
+        # Health checks have a separate connection, so that they succeed even while all connections
+        # of `_pool` are in use.
         self._check_pool = Pool(self._connect, 1, times)
         self._canceller = Canceller()
         self._healthy_until_s = 0.0
@@ -96,8 +99,8 @@ class PostgresDatabase:
     def read(self, deadline: Deadline = NEVER) -> Iterator[Connection]:
         """Runs the block in a read-only transaction that sees one snapshot of the database.
 
-        Without a `deadline`, the deadline of the call that this thread works for applies, if
-        there is one. Neither BEGIN nor COMMIT waits for the server. Raises what `write` raises.
+        Without a `deadline`, the deadline of the gRPC call that this thread serves applies, if
+        there is one. Neither BEGIN nor COMMIT waits for the server. Raises the errors of `write`.
         """
         with self._transaction(_BEGIN_READING, deadline) as connection:
             yield connection
@@ -119,8 +122,9 @@ class PostgresDatabase:
     def retry(self, change: Callable[[Connection], Result], deadline: Deadline = NEVER) -> Result:
         """Runs `change` in a transaction and returns its result.
 
-        Repeats the transaction if it conflicts with another one. Raises what `write` raises;
-        raises Conflict, a StoreUnavailable, if the last of the attempts conflicts too.
+        Repeats the transaction if it conflicts with another one, up to five attempts in total.
+        Raises the errors of `write`. If the last attempt conflicts too, raises Conflict, which is
+        a StoreUnavailable.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -137,7 +141,8 @@ class PostgresDatabase:
     def autocommit(self) -> Iterator[Connection]:
         """Runs each statement of the block in a separate transaction, without a deadline.
 
-        Some statements run in no other way, for example VACUUM. Raises what `write` raises.
+        Some statements, for example VACUUM, cannot run inside a transaction with other statements.
+        Raises the errors of `write`.
         """
         with self._connection(NEVER, self._pool) as connection:
             yield connection
@@ -145,8 +150,8 @@ class PostgresDatabase:
     def check(self) -> None:
         """Raises StoreUnavailable if the database does not answer.
 
-        Sends nothing if a transaction succeeded within the last `healthy_s`. It uses a separate
-        connection, which does not count towards `max_connections`.
+        Sends nothing if a transaction succeeded within the last `ConnectionTimes.healthy_s`. The
+        check uses a separate connection, which `max_connections` does not include.
         """
         if time.monotonic() >= self._healthy_until_s:
             check_s = self._times.check_s
@@ -178,7 +183,10 @@ class PostgresDatabase:
 
     @contextmanager
     def _connection(self, deadline: Deadline, pool: Pool) -> Iterator[Connection]:
-        """Takes a connection from the pool and returns it; it is closed if it is not sound."""
+        """Runs the block with a connection of the pool; translates errors of psycopg.
+
+        After the block, the connection returns to the pool, or is closed if it is not sound.
+        """
         with translated(deadline):
             connection = pool.take(deadline)
         connection.deadline = deadline
@@ -191,7 +199,7 @@ class PostgresDatabase:
             hrag_error = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY
             if error.sqlstate == READ_ONLY:
-                # The idle connections lead to the same server.
+                # The server has become a standby, and the idle connections lead to it too.
                 for idle_pool in (self._pool, self._check_pool):
                     idle_pool.close_idle()
             if hrag_error is None:

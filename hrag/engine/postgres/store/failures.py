@@ -1,7 +1,7 @@
 """Translates errors of PostgreSQL to errors of hrag, by their SQLSTATE.
 
-An error without a translation is a bug of hrag and is raised unchanged. The messages come from
-the server or from libpq; neither repeats a password.
+An error without a translation is a bug of hrag and is raised unchanged. The message of a translated
+error contains the message of the server or of libpq, which never contains a password.
 """
 
 import re
@@ -25,13 +25,14 @@ from hrag.values.errors import (
 SCHEMA = "hrag"
 _SCHEMA_NAME = re.compile(rf"\b{SCHEMA}\b")
 
-# The condition read_only_sql_transaction: the server is now a standby.
+# PostgreSQL's condition read_only_sql_transaction: the server has become a standby.
 READ_ONLY = "25006"
 _QUERY_CANCELED = "57014"
 _INSUFFICIENT_PRIVILEGE = "42501"
-# The condition character_not_in_repertoire: the text contains NUL. psycopg may detect it itself.
+# PostgreSQL's condition character_not_in_repertoire: a text contains NUL. psycopg may detect the
+# NUL before the server does; its error has no SQLSTATE then.
 _NO_TEXT = "22021"
-# The conditions invalid_schema_name and undefined_table.
+# PostgreSQL's conditions invalid_schema_name and undefined_table.
 _MISSING = frozenset({"3F000", "42P01"})
 _UNAVAILABLE = frozenset(
     {
@@ -48,16 +49,16 @@ _UNAVAILABLE = frozenset(
     }
 )
 _CONNECTION_CLASS = "08"
-# The server's clock and ours differ: a statement that statement_timeout ends may fail this long
-# before the deadline by our clock.
+# The server measures statement_timeout with its own clock. So a statement may reach its timeout up
+# to this long before its deadline by the clock of this process.
 _CLOCKS_DIFFER_S = 0.05
 
 
 class Conflict(StoreUnavailable):
-    """Two transactions conflict or deadlock; running this one again may succeed."""
+    """The transaction conflicts or deadlocks with another one; repeating it may succeed."""
 
 
-# Each comment has PostgreSQL's name of the condition.
+# The comment in each line is PostgreSQL's name of the error condition.
 _ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
     _NO_TEXT: InvalidArgument,
     "40001": Conflict,  # serialization_failure
@@ -66,7 +67,7 @@ _ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
     "XX001": DataLoss,  # data_corrupted
     "XX002": DataLoss,  # index_corrupted
 }
-"""The errors, by SQLSTATE, that the server's message explains well enough."""
+"""The classes of errors, by SQLSTATE, whose message is the server's message."""
 
 
 @contextmanager
@@ -108,7 +109,8 @@ def error_of(error: psycopg.Error, deadline: Deadline, role: str = "") -> HragEr
 def _cancellation_error(error: psycopg.Error, deadline: Deadline) -> HragError:
     """Returns the error for a statement that was cancelled.
 
-    The reason is its timeout, a caller that no longer waits, or another session.
+    The statement reached its timeout, its caller no longer waits, or another session of the
+    database cancelled it.
     """
     if deadline.remaining_s <= _CLOCKS_DIFFER_S:
         return DeadlineExceeded("the deadline passed while PostgreSQL was working")
@@ -126,22 +128,23 @@ def _unavailable_error(error: psycopg.Error, deadline: Deadline) -> HragError:
 def _is_connection_error(error: psycopg.Error) -> bool:
     """Returns True if libpq lost the connection or could not open one.
 
-    Those errors have no SQLSTATE.
+    Such errors have no SQLSTATE.
     """
-    # An earlier error of the pipeline is the cause of PipelineAborted.
+    # PipelineAborted has no SQLSTATE either, but its cause is an earlier error in the pipeline.
     is_aborted = isinstance(error, psycopg.errors.PipelineAborted)
     return isinstance(error, psycopg.OperationalError) and not error.sqlstate and not is_aborted
 
 
 def _names_hrag_schema(error: psycopg.Error) -> bool:
-    """Returns True if hrag's schema or one of its tables is missing.
+    """Returns True if the message says that hrag's schema or one of its tables is missing.
 
-    A home that was just dropped is in another schema and does not count. The message contains
-    the schema's name in every language and with all kinds of quotation marks.
+    Returns False for a table of a home, which may have just been dropped: homes are in the schema
+    hrag_homes. Messages are in the server's language, with quotation marks of that language, so
+    only the name of the schema is compared.
     """
     return _SCHEMA_NAME.search(_message(error)) is not None
 
 
 def _message(error: psycopg.Error) -> str:
-    """Returns the message in one line, without the position in the statement."""
+    """Returns the error's primary message in one line, without the position in the statement."""
     return " ".join((error.diag.message_primary or str(error)).split())

@@ -1,10 +1,10 @@
 """Translates filters to SQL queries that return the ordinals of the matching documents.
 
-A filter becomes set operations on the table of filter terms. Simple conditions that are joined
-by OR are looked up together: their values in one array, their ranges in another one. Ranges that
-overlap are merged, so no term is read twice. PostgreSQL would need long to plan a filter with
-more than some tens of set operations. Each part of a larger filter is evaluated by a separate
-statement, and this module combines the results.
+A filter becomes set operations on the table of filter terms, `hrag.terms`. Simple conditions that
+are joined by OR are looked up together: all their values are in one array, and all their ranges in
+another array. Ranges that overlap are merged, so no term is read twice. PostgreSQL would need long
+to plan a statement with more than some tens of set operations. Therefore a larger filter is split:
+separate statements evaluate its conditions, and this module combines their results.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,8 @@ from hrag.engine.postgres.store.queries import is_storable
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 
-# One statement has at most this many SELECTs; planning them takes some milliseconds.
+# The statement for a filter has at most this many SELECTs, because PostgreSQL already needs some
+# milliseconds to plan that many.
 _MAX_SELECTS = 64
 
 _COLLECTION_CONDITION = sql.SQL("tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s")
@@ -43,7 +44,7 @@ _FROM_ARRAY = sql.SQL("SELECT unnest({})")
 _AS_ARRAY = sql.SQL("SELECT array_agg(DISTINCT ordinal ORDER BY ordinal) FROM ({}) AS passing")
 
 _TermRange = tuple[bytes, bytes]
-"""The first term of a half-open range, and the first term after it."""
+"""A half-open range of filter terms: its first term, and the first term after the range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ class FilterQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Disjunction:
-    """A condition that is true if at least one of its parts is true.
+    """A condition that is true for a document if at least one of its members is true for it.
 
-    The parts are filter terms, ranges of them, document ids, all documents, and conjunctions.
+    The members are filter terms, ranges of filter terms, document ids, the condition that every
+    document passes (`all_documents`), and conjunctions.
     """
 
     terms: tuple[bytes, ...] = ()
@@ -71,15 +73,15 @@ class _Disjunction:
     all_documents: bool = False
     conjunctions: tuple["_Conjunction", ...] = ()
     select_count: int = 1
-    """The number of SELECTs in its query."""
+    """The count of SELECTs in the query for this condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Conjunction:
     """A condition that is true if all of `required` are true and `excluded` is false.
 
-    `required` may be empty; `excluded` may be None. `select_count` is the number of SELECTs in its
-    query.
+    `required` may be empty, and `excluded` may be None. `select_count` is the count of SELECTs in
+    the query for this condition.
     """
 
     required: tuple[_Disjunction, ...]
@@ -96,10 +98,11 @@ def filter_query(
     *,
     max_selects: int = _MAX_SELECTS,
 ) -> FilterQuery:
-    """Returns a query for a filter, which has been checked before.
+    """Returns a query for the documents that pass a filter, which must be valid.
 
-    Runs statements only if the filter is too large for one query, which has at most `max_selects`
-    SELECTs. Raises DeadlineExceeded or Cancelled.
+    The query has at most `max_selects` SELECTs. If the filter would need more, the function
+    evaluates it by other statements first, and the query contains the ordinals that they returned.
+    Raises DeadlineExceeded or Cancelled.
     """
     parsed = _parse_any([filter])
     evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
@@ -122,7 +125,7 @@ def matching_ordinals(
 ) -> Ordinals:
     """Returns the ordinals of the documents that pass a filter, in ascending order.
 
-    The filter has been checked before. Each statement has at most `max_selects` SELECTs. Raises
+    The filter must be valid. Each statement has at most `max_selects` SELECTs. Raises
     DeadlineExceeded or Cancelled.
     """
     evaluation = _Evaluation(connection, tenant_id, collection_id, deadline, max_selects)
@@ -130,7 +133,7 @@ def matching_ordinals(
 
 
 class _Evaluation:
-    """Evaluates conditions on one collection in the snapshot of a transaction."""
+    """Evaluates conditions on the documents of one collection, in the snapshot of a transaction."""
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class _Evaluation:
         simple = _Disjunction(
             condition.terms, condition.ranges, condition.ids, condition.all_documents
         )
-        # `sets` has one element after each step: the union so far.
+        # After each step, `sets` has a single element: the union of all results so far.
         sets = [self._run(simple)]
         for batch in _batches(condition.conjunctions, self._max_selects):
             is_small = sum(conjunction.select_count for conjunction in batch) <= self._max_selects
@@ -192,9 +195,9 @@ class _Evaluation:
 
 
 def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:
-    """Yields batches of consecutive conditions that fit in one statement of `max_selects` SELECTs.
+    """Yields batches of consecutive conditions, each with at most `max_selects` SELECTs in total.
 
-    A batch with a single condition may be too large for one statement.
+    A condition that has more SELECTs is a batch of its own.
     """
     batch: list[Any] = []
     for condition in conditions:
@@ -251,7 +254,7 @@ def _parse_any(filters: Iterable[Filter]) -> _Disjunction:
 
 
 def _flatten(filters: Iterable[Filter], kind: type[AllOf] | type[AnyOf]) -> Iterator[Filter]:
-    """Yields the filters; a filter of the class `kind` is replaced by its parts, at any depth."""
+    """Yields the filters; replaces each filter of class `kind` by its members, at any depth."""
     for filter in filters:
         if isinstance(filter, kind):
             yield from _flatten(filter.filters, kind)
@@ -323,7 +326,7 @@ def _combine(operator: str, parts: Sequence[sql.Composed]) -> sql.Composed:
 
 
 def _add_parameter(value: bytes, parameters: dict[str, Any]) -> sql.Placeholder:
-    """Adds a parameter and returns its placeholder."""
+    """Adds `value` to `parameters` under a new name; returns the placeholder with this name."""
     name = f"filter_{len(parameters)}"
     parameters[name] = value
     return sql.Placeholder(name)

@@ -1,4 +1,4 @@
-"""The tables that store the leaves of a collection, as parts of SQL statements."""
+"""Names, in SQL statements, the tables that store the leaves of a collection."""
 
 from psycopg import sql
 
@@ -8,12 +8,15 @@ from hrag.engine.postgres.store.queries import table_names
 def tables_of(home: int | None) -> tuple[sql.Composable, ...]:
     """Returns the table identifiers for the leaves of a collection.
 
-    With a `home`, they are the home's table with the HNSW index and its tail. Without one, it is
-    the table that all collections share.
+    If `home` is the id of a home, these are the home's table with the HNSW index, then its tail.
+    If `home` is None, it is the table `hrag.leaves`, which all collections share.
     """
     return tuple(sql.Identifier(*name) for name in table_names(home))
 
 
 def rendered(statement: sql.Composable) -> sql.SQL:
-    """Renders a statement that is composed of names and numbers, so that it can be cached."""
+    """Renders a composed statement as one text, so that a cached statement is rendered only once.
+
+    The statement may contain only names and numbers, because it is rendered without a connection.
+    """
     return sql.SQL(statement.as_string())

@@ -1,4 +1,4 @@
-"""Reads a collection in one statement, by its name, an alias or its number."""
+"""Reads the row of a collection in one statement, by its name, an alias or its id."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ _BY_NAME = f"""
 SELECT {_COLUMNS} FROM hrag.names n JOIN {_TABLES} USING (tenant_id, collection_id)
 WHERE n.tenant_id = %s AND n.name = %s
 """
-_BY_NUMBER = f"""
+_BY_ID = f"""
 SELECT {_COLUMNS} FROM {_TABLES} WHERE c.tenant_id = %s AND c.collection_id = %s
 """
 
 
 Key: TypeAlias = Mapping[str, object]
-"""The parameters `tenant_id` and `collection_id`, which every statement on its rows binds."""
+"""The parameters `tenant_id` and `collection_id` of a statement on the rows of a collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedCollection:
     """A collection and its running totals, as one snapshot sees them.
 
-    `home` is the number of its home; None while its leaves are in the shared table. `leaves` is
-    the number of living leaves. `terms` is the number of occurrences of terms in them.
-    `sequence` is the tenant's last sequence. `in_graph` estimates how many leaves the HNSW index
-    of the home contains; None without a home. Deleted leaves stay in the index until VACUUM,
-    which also updates this number.
+    `home` is the id of the collection's home; None while its leaves are in the shared table.
+    `leaves` is the count of living leaves. `terms` is the count of occurrences of terms in these
+    leaves. `sequence` is the sequence number of the tenant's last commit. `in_graph` estimates how
+    many leaves the HNSW index of the home contains; None without a home. Deleted leaves stay in
+    the index until VACUUM, which also updates the estimate.
     """
 
     tenant_id: str
@@ -55,13 +55,13 @@ class OpenedCollection:
         return self.record.settings
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The tenant's id and the collection's number."""
+    def tenant_and_id(self) -> tuple[str, int]:
+        """The tenant's id and the collection's id."""
         return self.tenant_id, self.collection_id
 
     @property
     def key(self) -> Key:
-        """The parameters of statements on the rows of the collection."""
+        """The parameters `tenant_id` and `collection_id` of statements on the collection's rows."""
         return {"tenant_id": self.tenant_id, "collection_id": self.collection_id}
 
 
@@ -75,27 +75,27 @@ def open_collection(connection: Connection, tenant_id: str, name: str) -> Opened
     return collection
 
 
-def open_by_number(
+def open_by_id(
     connection: Connection, tenant_id: str, collection_id: int
 ) -> OpenedCollection | None:
-    """Returns the tenant's collection with this number; None if it was deleted."""
-    return _read_collection(connection, _BY_NUMBER, tenant_id, collection_id)
+    """Returns the tenant's collection with this id; None if the collection was deleted."""
+    return _read_collection(connection, _BY_ID, tenant_id, collection_id)
 
 
 def open_summaries(connection: Connection, collection: OpenedCollection) -> OpenedCollection:
     """Returns the summary collection of a collection, or raises NoSummaries."""
-    number = collection.record.summaries
-    summaries = open_by_number(connection, collection.tenant_id, number) if number else None
+    summaries_id = collection.record.summaries
+    summaries = open_by_id(connection, collection.tenant_id, summaries_id) if summaries_id else None
     if summaries is None:
         raise no_summaries(collection.record.name)
     return summaries
 
 
 def _read_collection(
-    connection: Connection, statement: str, tenant_id: str, name_or_number: str | int
+    connection: Connection, statement: str, tenant_id: str, name_or_id: str | int
 ) -> OpenedCollection | None:
-    row = connection.execute(statement, (tenant_id, name_or_number), binary=True).fetchone()
+    row = connection.execute(statement, (tenant_id, name_or_id), binary=True).fetchone()
     if row is None:
         return None
-    number, record, *totals = row
-    return OpenedCollection(tenant_id, number, collection_record(record), *totals)
+    collection_id, record, *totals = row
+    return OpenedCollection(tenant_id, collection_id, collection_record(record), *totals)

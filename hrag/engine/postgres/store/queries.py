@@ -1,6 +1,6 @@
 """Queries that the writer, the reader and maintenance share.
 
-They run inside a transaction of the caller.
+The caller runs each query in its own transaction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from hrag.engine.engine_documents import CollectionHandle
 from hrag.engine.postgres.store.connection import Connection
 from hrag.values.collections import Collection
 
-# No name, no id and no value of PostgreSQL's type text contains NUL.
+# PostgreSQL's type text does not allow this character, so no stored name or id contains it.
 _NUL = "\0"
 
 _FIND_COLLECTION = """
@@ -74,22 +74,24 @@ class CollectionState(NamedTuple):
 def as_text(value: str) -> str:
     """Returns the part of a client's text before the first NUL.
 
-    PostgreSQL's type text cannot contain NUL. Use the result only to compare its order with names
-    and ids, which contain no NUL: those that sort after the whole text sort after this part.
+    PostgreSQL's type text cannot contain NUL. Use the result only to find the names or ids that
+    sort after the client's text. The result is correct for this: a stored name contains no NUL, so
+    a name that sorts after the whole text also sorts after the part before the first NUL.
     """
     return value.partition(_NUL)[0]
 
 
 def is_storable(*values: str) -> bool:
-    """Returns True if all these names or ids can exist in the store: none contains NUL."""
+    """Returns True if PostgreSQL can store all these names or ids: none of them contains NUL."""
     return not any(_NUL in value for value in values)
 
 
 @lru_cache(maxsize=1024)
 def collection_record(record: str) -> CollectionRecord:
-    """Decodes a collection's record.
+    """Decodes the JSON record of a collection.
 
-    Results are cached because every call needs them and they rarely change.
+    Results are cached because every call needs the record of its collection, and the record of a
+    collection never changes.
     """
     return CollectionRecord.from_bytes(record.encode())
 
@@ -105,7 +107,7 @@ def find_collection(connection: Connection, tenant_id: str, name: str) -> Collec
 
 
 def handle_of(collection_id: int, record: str) -> CollectionHandle:
-    """Returns a handle for a collection with this number and record."""
+    """Returns a handle for the collection with this id and this JSON record."""
     decoded = collection_record(record)
     return CollectionHandle(decoded.tenant_id, decoded.name, collection_id, decoded.settings)
 
@@ -128,7 +130,7 @@ def state_of(connection: Connection, tenant_id: str, collection_id: int) -> Coll
 
 
 def usage_of(connection: Connection, tenant_id: str) -> Usage:
-    """Returns a tenant's usage; all values are zero before its first change."""
+    """Returns a tenant's usage; all its values are zero before the tenant's first change."""
     row = connection.execute(_USAGE, (tenant_id,)).fetchone()
     return Usage() if row is None else Usage(*row)
 
@@ -138,7 +140,8 @@ def find_document(
 ) -> tuple[int, DocumentRecord]:
     """Returns a document's ordinal and record.
 
-    Raises CollectionNotFound if the collection was deleted, or DocumentNotFound.
+    Raises CollectionNotFound if the collection was deleted, and DocumentNotFound if it has no
+    document with this id.
     """
     row = None
     if is_storable(document_id):
@@ -154,7 +157,7 @@ def find_document(
 def record_of_ordinal(
     connection: Connection, handle: CollectionHandle, ordinal: int
 ) -> DocumentRecord | None:
-    """Returns the record of a document's version; None if it is no longer stored."""
+    """Returns the record of the document version with this ordinal; None if it was deleted."""
     parameters = (handle.tenant_id, handle.collection_id, ordinal)
     row = connection.execute(_RECORD_OF_ORDINAL, parameters).fetchone()
     return None if row is None else DocumentRecord.from_bytes(row[0])
@@ -163,7 +166,7 @@ def record_of_ordinal(
 def aliases_of(connection: Connection, tenant_id: str) -> list[tuple[str, int, str]]:
     """Returns a tenant's aliases in order of name.
 
-    Each is a tuple of the alias, the collection's number and the collection's name.
+    Each element is a tuple of the alias, the collection's id and the collection's name.
     """
     return connection.execute(_ALIASES, (tenant_id,)).fetchall()
 
@@ -171,9 +174,9 @@ def aliases_of(connection: Connection, tenant_id: str) -> list[tuple[str, int, s
 def collections_of(
     connection: Connection, tenant_id: str, after: str, count: int
 ) -> list[Collection]:
-    """Returns at most `count` of a tenant's collections, in order of name.
+    """Returns the next `count` of a tenant's collections, or fewer, in order of name.
 
-    They begin after the name `after`.
+    The names of all returned collections sort after the name `after`.
     """
     rows = connection.execute(_COLLECTIONS, (tenant_id, as_text(after), count)).fetchall()
     return [described(*row) for row in rows]
@@ -186,7 +189,7 @@ def all_collections(connection: Connection) -> Iterator[Collection]:
 
 
 def described(documents: int, record: str) -> Collection:
-    """Returns the description of a collection that clients see."""
+    """Returns what clients see of a collection with this count of documents and JSON record."""
     decoded = collection_record(record)
     return Collection(decoded.tenant_id, decoded.name, decoded.settings, documents)
 
@@ -194,8 +197,8 @@ def described(documents: int, record: str) -> Collection:
 def table_names(home: int | None) -> Sequence[tuple[str, str]]:
     """Returns schema and name of each table that may contain leaves of a collection.
 
-    New leaves go to the last one. `home` is the number of the collection's home; None if its
-    leaves are in the shared table.
+    The writer inserts new leaves into the last of these tables. `home` is the id of the
+    collection's home; None if its leaves are in the shared table.
     """
     if home is None:
         return (("hrag", "leaves"),)
@@ -203,7 +206,7 @@ def table_names(home: int | None) -> Sequence[tuple[str, str]]:
 
 
 def one_value(connection: Connection, query: Any, params: Any) -> Any:
-    """Returns the only column of the only row."""
+    """Runs a query whose result is one row with one column; returns this value."""
     row = connection.execute(query, params).fetchone()
     assert row is not None
     return row[0]

@@ -1,9 +1,10 @@
 """Creates the schema of a store and migrates it to newer versions.
 
-A migration is an SQL file, `migrations/NNNN_name.sql`. Migrations run in order. Each runs in a
-transaction that also writes its number to hrag.migrations. A migration cannot be undone. An
-advisory lock of the database serialises processes that start at the same time. Statements of a
-migration that a released version of hrag has run are never edited: a change needs a new file.
+A migration is an SQL file, `migrations/NNNN_name.sql`, where NNNN is the schema version that it
+creates. Migrations run in order. Each one runs in a transaction that also writes its version to
+hrag.migrations. A migration cannot be undone. An advisory lock of the database prevents two
+processes from running migrations at the same time. Statements of a migration that a released
+version of hrag has run are never edited: a change needs a new file.
 """
 
 from dataclasses import dataclass
@@ -18,15 +19,16 @@ from hrag.engine.reports import MigrationReport
 from hrag.values.errors import StoreMissing, StoreUnavailable
 
 MIGRATION_LOCK = int.from_bytes(b"hrag")
-"""The key of the advisory lock that each migration takes."""
+"""The key of the advisory lock that the transaction of each migration acquires."""
 
 OLDEST_SERVER = 18
 """The oldest major version of PostgreSQL that can have a store.
 
-It introduced reverse(bytea), which reads integers from packed trees.
+PostgreSQL 18 introduced reverse(bytea), with which SQL functions of hrag read the little-endian
+integers of stored trees.
 """
 
-# Version 0.8 introduced iterative scans.
+# The oldest version of pgvector that hrag supports. It introduced iterative scans.
 _OLDEST_VECTOR = (0, 8)
 
 # The query does not use to_regclass: in a transaction that waited for the lock, to_regclass may
@@ -62,15 +64,16 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def newest_version() -> int:
-    """Returns the version of the schema that this version of hrag reads and writes."""
+    """Returns the schema version that this version of hrag reads and writes."""
     return migrations()[-1].version
 
 
 def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -> MigrationReport:
     """Migrates the database to the newest schema version; creates the store if there is none.
 
-    Several processes may run it at once. If it is interrupted, the store has the version of the
-    last complete migration. Other transactions see a new store only in the newest version.
+    Several processes may call this function at once. If it is interrupted, the store has the
+    version of the last complete migration. A new store is created in one transaction, so other
+    transactions see it only in the newest version.
 
     Raises StoreUnavailable if the server is older than `oldest_server`, if pgvector is too old, if
     the role lacks a right, or if a newer version of hrag has migrated the store. The message says
@@ -82,7 +85,8 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
         _require_server(connection, oldest_server)
         _require_vector(connection)
         if before == 0:
-            # One transaction runs all migrations, so others see either no store or the newest one.
+            # One transaction runs all migrations, so other transactions see either no store or a
+            # store in the newest version.
             for migration in migrations():
                 _run_migration(connection, migration)
             after = newest_version()
@@ -96,7 +100,10 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
 
 
 def _lock_version(connection: Connection) -> int:
-    """Locks the schema version until the transaction ends, and returns it; 0 without a store."""
+    """Returns the schema version, 0 without a store, and prevents migrations by other processes.
+
+    The advisory lock is released when the transaction ends.
+    """
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     return _read_version(connection)
 
@@ -104,7 +111,8 @@ def _lock_version(connection: Connection) -> int:
 def create_or_check(database: PostgresDatabase) -> None:
     """Creates the store if the database has none; otherwise checks its schema version.
 
-    Raises StoreUnavailable if the version is not the newest one, or as `migrate` does.
+    Raises StoreUnavailable if the store does not have the newest version. When it creates a store,
+    it also raises the errors of `migrate`.
     """
     with database.read() as connection:
         version = _read_version(connection)
@@ -117,7 +125,8 @@ def create_or_check(database: PostgresDatabase) -> None:
 def check_version(connection: Connection) -> None:
     """Raises StoreUnavailable if the store does not have the newest schema version.
 
-    The message says what to do. Raises StoreMissing if the database has no store.
+    The message names the command that migrates the store. Raises StoreMissing if the database has
+    no store.
     """
     version = _read_version(connection)
     if version == 0:
@@ -169,9 +178,9 @@ def _require_server(connection: Connection, oldest_server: int) -> None:
 
 
 def _require_vector(connection: Connection) -> None:
-    """Installs pgvector in the database if it is not installed.
+    """Installs the extension pgvector in the database if it is not installed.
 
-    Raises StoreUnavailable if this is not possible, if pgvector is too old, or if its types are
+    Raises StoreUnavailable if pgvector cannot be installed, if it is too old, or if its types are
     not in the search path of the role.
     """
     needed = ".".join(map(str, _OLDEST_VECTOR))

@@ -1,6 +1,7 @@
 """Encodes query vectors as statement parameters in pgvector's binary format.
 
-A parameter is sent without a type. A cast in the statement determines it: `%(v)b::halfvec`.
+A parameter is sent without a type. A cast in the statement determines the type:
+`%(v)b::halfvec`.
 """
 
 from dataclasses import dataclass

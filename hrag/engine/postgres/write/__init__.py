@@ -1,1 +1,1 @@
-"""How does a writer commit whole documents to PostgreSQL?"""
+"""How does a writer commit collections and whole documents to PostgreSQL?"""

@@ -1,7 +1,7 @@
-"""Writes the changes of a transaction and commits them, all in one round trip.
+"""Writes the changes of a transaction and commits them, all in one round trip to the server.
 
-Each statement receives the rows of a table as one array per column. Deletions come first, so that
-a new version of a document can have the id of the old one.
+Each statement receives the rows of a table as one array per column. Rows are deleted before new
+rows are inserted, because a new version of a document has the same document id as the old version.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import table_names
 from hrag.engine.postgres.write.document_drafts import DocumentDraft
 
-# One statement has about this many bytes. PostgreSQL allows 1 GB for a parameter, and the text of
-# a document has at most some tens of megabytes.
+# The rows of one INSERT statement have about this many bytes. A single document may have more, but
+# at most some tens of megabytes; PostgreSQL allows 1 GB for a parameter.
 _STATEMENT_BYTES = 16 << 20
 
 _DELETE_DOCUMENTS = """
@@ -37,8 +37,8 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 _DELETE_LEAVES = """
 DELETE FROM {} WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
-# The product of terms and ordinals may contain pairs without a row. Every row that matches belongs
-# to one of the deleted documents.
+# Deletes the rows of all pairs of one of the terms and one of the ordinals. A pair without a row is
+# ignored. No other document loses a row, because each ordinal belongs to one document.
 _DELETE_TERMS = """
 DELETE FROM hrag.terms
 WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY(%s)
@@ -62,8 +62,8 @@ FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (collection_i
   document_id, content_hash, sequence, leaf_count, term_count, is_unsummarised, record, tree,
   body, summarised)
 """
-# The ancestors of all leaves are in one array, from which the server takes one slice per leaf. An
-# empty array of vectors results in null for each leaf.
+# The ancestors of all leaves are in one array, of which each leaf gets one slice. If the array of
+# vectors is empty, `embedding` is null for each leaf.
 _INSERT_LEAVES = """
 INSERT INTO {} (tenant_id, collection_id, ordinal, leaf, above, embedding)
 SELECT %s, %s, ordinal, leaf, (%s)[(number - 1) * %s + 1 : number * %s], embedding
@@ -103,7 +103,7 @@ WHERE tenant_id = %s
 
 @dataclass(frozen=True, slots=True)
 class DocumentVersion:
-    """A version of a document, as it is stored or will be stored."""
+    """A version of a document that is already stored or that the transaction will store."""
 
     ordinal: int
     record: DocumentRecord
@@ -112,7 +112,7 @@ class DocumentVersion:
 
 
 class Counts(NamedTuple):
-    """Changes of a collection's totals."""
+    """What a transaction adds to the running totals of a collection; values may be negative."""
 
     documents: int = 0
     chunks: int = 0
@@ -141,20 +141,20 @@ class Counts(NamedTuple):
         )
 
     def plus(self, more: "Counts") -> "Counts":
-        """Returns the sums of both."""
+        """Returns the sum of these counts and `more`, field by field."""
         return Counts(*map(add, self, more))
 
     def minus(self, less: "Counts") -> "Counts":
-        """Returns the differences."""
+        """Returns these counts minus `less`, field by field."""
         return Counts(*map(sub, self, less))
 
 
 @dataclass(slots=True)
 class CollectionChanges:
-    """The changes of one collection.
+    """The changes of one collection in a transaction.
 
-    `sequence` is the sequence of its last change; 0 if there is none. If `is_lexical`, the
-    collection has an analyzer, so its documents have term vectors.
+    `sequence` is the sequence number of the last of these changes; 0 if there is no change. If
+    `is_lexical`, the collection has an analyzer, so its documents have term vectors.
     """
 
     home: int | None
@@ -162,14 +162,14 @@ class CollectionChanges:
     sequence: int = 0
     counts: Counts = field(default_factory=Counts)
     new: dict[int, tuple[DocumentVersion, DocumentDraft, bytes]] = field(default_factory=dict)
-    """New versions by ordinal.
+    """The new versions of documents, by ordinal.
 
-    The bytes are the encoded `Summarised` of a document in a summary collection; b"" for others.
+    In a summary collection, the bytes are the encoded `Summarised` of the document; otherwise b"".
     """
     deleted: list[DocumentVersion] = field(default_factory=list)
-    """Stored versions that are deleted."""
+    """The stored versions to delete."""
     revised: dict[int, tuple[DocumentRecord, DocumentVersion]] = field(default_factory=dict)
-    """The stored record and the revised version of a document, by ordinal."""
+    """The stored record and the new version of each document whose metadata changes, by ordinal."""
     summarised: list[int] = field(default_factory=list)
     """Ordinals of stored documents that no longer wait for their summaries."""
 
@@ -183,7 +183,7 @@ def write_changes(
 ) -> None:
     """Writes the changes of all collections and the tenant's usage, and commits.
 
-    `collections` has the changes by the number of the collection. `halfvec_oid` is the OID of the
+    `collections` has the changes of each collection, by its id. `halfvec_oid` is the OID of the
     type halfvec.
     """
     with connection.pipeline():
@@ -241,7 +241,10 @@ def _revise(
 def _batches(
     new: Sequence[tuple[DocumentVersion, DocumentDraft, bytes]],
 ) -> Iterator[Sequence[tuple[DocumentVersion, DocumentDraft, bytes]]]:
-    """Yields the documents of each statement: as many as fit, but at least one."""
+    """Yields batches of new documents, one batch for each INSERT statement.
+
+    A batch has at most about `_STATEMENT_BYTES`, but at least one document.
+    """
     start, size_bytes = 0, 0
     for end, (_, draft, _) in enumerate(new):
         if end > start and size_bytes + draft.size_bytes > _STATEMENT_BYTES:
@@ -296,7 +299,7 @@ def _insert_terms(
     number: int,
     terms: Sequence[tuple[int, Sequence[bytes]]],
 ) -> None:
-    """Inserts the filter terms of documents; `terms` has pairs of an ordinal and its terms."""
+    """Inserts filter terms; `terms` has pairs of a document's ordinal and its filter terms."""
     counts = [len(document_terms) for _, document_terms in terms]
     if not sum(counts):
         return

@@ -1,7 +1,7 @@
 """Creates, deletes and lists collections and their aliases.
 
-The names and the aliases of a tenant's collections are in one table. So no name is used twice, and
-one query finds a collection by its name or by an alias.
+The names and the aliases of a tenant's collections are in one table. So an alias and a collection
+of a tenant cannot have the same name, and one query finds a collection by its name or by an alias.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from hrag.engine.postgres.store.queries import (
     one_value,
     usage_of,
 )
-from hrag.engine.postgres.write.transaction import summaries_of
+from hrag.engine.postgres.write.transaction import summary_id_of
 from hrag.values.collections import (
     Alias,
     AliasChange,
@@ -78,12 +78,12 @@ class IndexMaintenance(Protocol):
     """Maintains the indexes of collections in the background."""
 
     def changed(self, tenant_id: str, collection: int) -> None:
-        """Records that a commit has changed documents of the collection with this number."""
+        """Records that a commit has changed documents of the collection with this id."""
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Waits while too many leaves of the collection are not indexed.
+        """Waits while too many leaves of the collection with this id are not indexed.
 
-        Raises DeadlineExceeded.
+        Raises DeadlineExceeded if the deadline passes before enough leaves are indexed.
         """
 
 
@@ -137,7 +137,7 @@ class CollectionWriter:
             ]
             check_no_aliases(tenant_id, handle.name, aliases)
             documents = collection_state(connection, handle).documents
-            numbers = (tenant_id, number, summaries_of(number))
+            numbers = (tenant_id, number, summary_id_of(number))
             freed_bytes = one_value(connection, _DELETE_COLLECTIONS, numbers)
             usage = usage_of(connection, tenant_id).plus(Usage(-1, -documents, -freed_bytes, 1))
             with connection.pipeline():
@@ -217,11 +217,11 @@ class CollectionWriter:
 def _add_collection(
     connection: Connection, number: int, record: CollectionRecord, sequence: int
 ) -> None:
-    """Adds a collection and, if its settings require summaries, its summary collection."""
+    """Inserts a collection and, if its settings require summaries, its summary collection."""
     tenant_id = record.tenant_id
     if record.settings.summaries is not SummaryUnit.NONE:
         settings = summary_settings(record.settings)
-        summaries_number = summaries_of(number)
+        summaries_number = summary_id_of(number)
         summaries = CollectionRecord(tenant_id, record.name, settings, summarises=number)
         _add_collection(connection, summaries_number, summaries, sequence)
         record = replace(record, summaries=summaries_number)

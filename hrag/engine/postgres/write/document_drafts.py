@@ -1,6 +1,6 @@
-"""Prepares documents as rows before a transaction begins.
+"""Prepares the values of documents' rows before a transaction begins.
 
-Slow work, for example analysing texts and packing arrays, is done here. The transaction then locks
+Slow work, for example analysing texts and encoding arrays, is done here. So the transaction locks
 the tenant's row only while its statements run.
 """
 
@@ -20,10 +20,10 @@ from hrag.passages.indexed_text import indexed_leaves
 from hrag.text.analysis import analyzer
 from hrag.values.tree import CHUNK
 
-# The overhead of a row: its header, its tenant and collection, its entry in an index, and the
-# unused space on pages.
+# The estimated overhead of a table row: its header, its tenant id and collection id, its entry in
+# an index, and unused space on pages.
 _ROW_BYTES = 96
-# The headers of a leaf's array of ancestors and of its vector.
+# The size of the headers of a leaf's array of ancestors and of its vector.
 _ARRAY_BYTES = 24 + 8
 # For each level, a leaf stores the index of its ancestor in 4 bytes.
 _LEVEL_BYTES = 4
@@ -31,10 +31,11 @@ _LEVEL_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class DocumentDraft:
-    """A document with all its stored values, except those that its commit determines.
+    """A document with all values to store, except the values that its commit determines.
 
-    `terms` are its filter terms. `ancestors` is `uint32[levels, leaves]`. `term_vector` is None
-    and `term_count` is 0 in a collection without an analyzer. `record` has no sequence yet.
+    `terms` are the document's filter terms. `ancestors`, `uint32[levels, leaves]`, has the index of
+    each leaf's ancestor at each level. `term_vector` is None and `term_count` is 0 in a collection
+    without an analyzer. `record` has no sequence number yet.
     """
 
     handle: CollectionHandle
@@ -47,7 +48,7 @@ class DocumentDraft:
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size of the parameters that insert the document."""
+        """The approximate size of the statement parameters that insert the document, in bytes."""
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
     def described_as(self, document: DocumentRecord) -> "DocumentDraft":
@@ -105,11 +106,11 @@ def draft_of_summaries(
 def with_size(record: DocumentRecord, terms: tuple[bytes, ...]) -> DocumentRecord:
     """Returns the record with its `stored_bytes`, the size that counts against the quota.
 
-    It approximates the real size within a factor of two. It includes the text, the tree, vectors
-    in half precision, the record, the filter terms, and a constant for each table row and its
-    index entry. It includes neither the lexical index nor the index of vectors. The size depends
-    neither on the numbers that the store assigns nor on the length of the tenant's id. So a
-    document always counts the same, independent of when and where it is stored.
+    This size approximates the real size within a factor of two. It includes the text, the tree,
+    vectors in half precision, the record, the filter terms, and a constant for each table row and
+    its index entry. It includes neither the lexical index nor the HNSW index. The size depends
+    neither on the ids and sequence numbers that the store assigns nor on the length of the tenant's
+    id. So the same document always has the same size, no matter when and where it is stored.
     """
     plain = replace(record, collection=0, sequence=0, stored_bytes=0)
     chunks = sum(record.chunks_per_level)

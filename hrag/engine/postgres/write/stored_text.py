@@ -1,6 +1,7 @@
-"""Reads a document's text, or a part of it, without reading the rest.
+"""Reads the text of a document, or a part of the text without the rest.
 
-PostgreSQL stores the text uncompressed, so the time to read a part depends only on its length.
+PostgreSQL stores the text uncompressed, so the time to read a part depends only on the length of
+the part.
 """
 
 from hrag.engine.common.records import DocumentRecord
@@ -12,7 +13,7 @@ from hrag.values.documents import ByteRange, DocumentInfo
 from hrag.values.reply_limit import ReplyLimit, field_bytes
 
 _MAX_PREVIOUS_BYTES = 3
-"""A character of UTF-8 has at most this many bytes before its last one."""
+"""In UTF-8, a character has at most this many bytes before its last byte."""
 # A value of type bytea has at most this many bytes.
 _MAX_BYTES = (1 << 30) - 1
 
@@ -23,10 +24,11 @@ WHERE d.tenant_id = %s AND d.collection_id = %s AND d.document_id = %s
 """
 
 
-class _Window:
-    """A text of `size` bytes of which only `content`, the bytes from `start` on, is available.
+class _PartialText:
+    """A text of `size` bytes of which only a part was read: `content`, which begins at `start`.
 
-    `content` has all bytes that `read_part` accesses.
+    `read_part` uses the object like the bytes of the whole text. `content` has all bytes that
+    `read_part` accesses.
     """
 
     def __init__(self, size: int, start: int, content: bytes) -> None:
@@ -50,9 +52,10 @@ def read_text(
     part: ByteRange | None,
     reply: ReplyLimit,
 ) -> tuple[DocumentInfo, str, int]:
-    """Returns a document, its text and the byte at which the text ends.
+    """Returns a document, the requested part of its text, and the byte at which the part ends.
 
-    Implements `hrag.engine.Writer.document_with_text`.
+    If `part` is None, the whole text is requested. Implements
+    `hrag.engine.Writer.document_with_text`.
     """
     start, size = _byte_range(part, reply)
     parameters = (start + 1, size, handle.tenant_id, handle.collection_id, document_id)
@@ -64,17 +67,18 @@ def read_text(
         raise no_document(handle, document_id)
     record, text_bytes, content = row
     info = DocumentRecord.from_bytes(record).info()
-    text = content if len(content) == text_bytes else _Window(text_bytes, start, content)
+    text = content if len(content) == text_bytes else _PartialText(text_bytes, start, content)
     remaining = reply.after(field_bytes(info_bytes(info)))
-    # For a part, `read_part` only takes slices. A whole text that was not read completely is too
-    # long for the reply, so `read_part` raises an error because of its length.
+    # If a part is requested, `read_part` only reads slices of `text`. If the whole text is
+    # requested but was not read completely, it is too long for the reply, and `read_part` raises
+    # an error.
     return info, *read_part(text, part, remaining)  # type: ignore[arg-type]
 
 
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
-    """Returns the start and the number of the bytes that `read_part` may access."""
+    """Returns the bytes that `read_part` may access: the offset of the first, and their count."""
     if part is None:
-        # A longer text raises an error in `read_part`.
+        # For a longer text, `read_part` raises an error.
         return 0, min(reply.left_bytes, _MAX_BYTES)
     start = min(max(part.start - _MAX_PREVIOUS_BYTES, 0), _MAX_BYTES)
     size = part.start - start + reply.left_bytes + 1

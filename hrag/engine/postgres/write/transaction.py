@@ -1,9 +1,9 @@
 """Changes documents of one tenant in one transaction.
 
-The transaction locks the tenant's row and reads everything that the changes depend on. It then
-determines the changes in memory and writes all of them at its end. This takes two round trips
-after BEGIN for any number of documents. A document is written completely or not at all: all checks
-that may reject a document run before the first of its changes is recorded.
+The transaction locks the tenant's row and reads everything that the changes depend on. Then the
+changes are determined in memory, and all of them are written at the end of the transaction. This
+takes two round trips after BEGIN, however many documents change. A document is written completely
+or not at all: all checks that may reject a document run before its first change is recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ from hrag.values.collections import SummaryUnit
 from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestOutcome, IngestResult
 from hrag.values.quotas import QuotaOf
 
-# The OID of the type halfvec is read each time, because it is different in a restored database.
+# Each transaction reads the OID of the type halfvec, because the OID is different in a restored
+# database.
 _LOCK = """
 SELECT collections, documents, stored_bytes, sequence, to_regtype('halfvec')::oid
 FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE
@@ -65,8 +66,8 @@ _SUMMARIES_BY_ORDINAL = f"""
 class TenantTransaction:
     """The changes of one tenant in the current transaction of `connection`.
 
-    A caller first locks the documents, then changes them, then calls `finish`, which commits. The
-    methods know only the documents that were locked.
+    A caller first locks the documents, then changes them, then calls `finish`, which commits. For
+    the methods that change documents, only locked documents exist.
     """
 
     def __init__(self, connection: Connection, tenant_id: str, quota_of: QuotaOf) -> None:
@@ -81,10 +82,14 @@ class TenantTransaction:
     # Locks and reads.
 
     def lock(self, documents: Sequence[tuple[CollectionHandle, str]]) -> None:
-        """Locks the tenant and the documents with these ids, and their summaries."""
+        """Locks the tenant's row, the documents with these ids, and the documents' summaries.
+
+        `documents` has pairs of a collection and a document id.
+        """
         cursors: list[Cursor[Row]] = []
         by_number = groupby(
-            sorted(((numbers_of(handle), name) for handle, name in documents)), lambda pair: pair[0]
+            sorted(((ids_with_summaries(handle), name) for handle, name in documents)),
+            lambda pair: pair[0],
         )
         with self._connection.pipeline():
             locked = self._lock_tenant({handle.collection_id for handle, _ in documents})
@@ -95,8 +100,8 @@ class TenantTransaction:
         self._read_state(locked, cursors)
 
     def lock_ordinals(self, handle: CollectionHandle, ordinals: Sequence[int]) -> None:
-        """Locks the tenant and the documents with these ordinals, and their summaries."""
-        tenant_id, number, *summaries = (self._tenant_id, *numbers_of(handle))
+        """Locks the tenant's row, the documents with these ordinals, and their summaries."""
+        tenant_id, number, *summaries = (self._tenant_id, *ids_with_summaries(handle))
         document_parameters = (tenant_id, number, bigints(ordinals))
         with self._connection.pipeline():
             locked = self._lock_tenant({number})
@@ -107,7 +112,7 @@ class TenantTransaction:
         self._read_state(locked, cursors)
 
     def _lock_tenant(self, numbers: set[int]) -> tuple[Cursor[Row], Cursor[Row]]:
-        all_numbers = sorted({n for number in numbers for n in (number, summaries_of(number))})
+        all_numbers = sorted({n for number in numbers for n in (number, summary_id_of(number))})
         usage = self._connection.execute(_LOCK, (self._tenant_id,))
         collections = self._connection.execute(
             _COLLECTIONS, (self._tenant_id, bigints(all_numbers))
@@ -171,8 +176,9 @@ class TenantTransaction:
         """Stores the summaries of a document.
 
         Returns False if the document no longer waits for summaries. `draft` is the draft of the
-        summaries; None if there are none. `sections` are the leaves of each section's summary.
-        Adds `tokens` to the collection's total in any case. Raises CollectionNotFound.
+        summaries; None if there are no summaries. `sections` has, for each summary of a section,
+        the range of the document's leaves in this section. Adds `tokens` to the collection's total
+        of summary tokens, even if the result is False. Raises CollectionNotFound.
         """
         self.require(handle)
         number = handle.collection_id
@@ -185,7 +191,7 @@ class TenantTransaction:
                 self._next_sequence()
                 summarised = Summarised(ordinal, sections).to_bytes()
                 described = draft.described_as(version.record)
-                self._add(summaries_of(number), described, False, summarised)
+                self._add(summary_id_of(number), described, False, summarised)
         return bool(waiting)
 
     def put_metadata(
@@ -198,8 +204,8 @@ class TenantTransaction:
     ) -> DocumentInfo:
         """Replaces the metadata and the source of a document and of its summaries.
 
-        The ordinals stay the same. Raises CollectionNotFound, DocumentNotFound,
-        StorageQuotaExceeded, or DocumentChanged unless the document has the sequence
+        The ordinals stay the same. Raises CollectionNotFound, DocumentNotFound, or
+        StorageQuotaExceeded. Raises DocumentChanged if the sequence number of the document is not
         `expected_sequence`.
         """
         old = self._require_version(handle, document_id)
@@ -208,7 +214,7 @@ class TenantTransaction:
         new = _revise_record(old.record, metadata, source)
         self._check_quota(growth(old.record, new.stored_bytes))
         sequence = self._next_sequence()
-        for number in numbers_of(handle):
+        for number in ids_with_summaries(handle):
             version = self._living.get((number, document_id))
             if version is not None:
                 revised = _revise_record(version.record, metadata, source)
@@ -216,18 +222,21 @@ class TenantTransaction:
         return replace(new, sequence=sequence).info()
 
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
-        """Returns the sequence of the deletion; raises CollectionNotFound or DocumentNotFound."""
+        """Deletes a document and its summaries; returns the sequence number of the deletion.
+
+        Raises CollectionNotFound or DocumentNotFound.
+        """
         version = self._require_version(handle, document_id)
         sequence = self._next_sequence()
         self._remove(handle, version, sequence)
         return sequence
 
     def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
-        """Deletes the collection's locked documents that have not changed after a certain change.
+        """Deletes the locked documents of the collection that have not changed since a change.
 
         `last_sequence` is the sequence number of that change. A document is deleted if the sequence
-        number of its own last change is not greater. A document is locked if `lock` or
-        `lock_ordinals` has locked it. Raises CollectionNotFound.
+        number of its own last change is at most `last_sequence`. The locked documents are those
+        that `lock` or `lock_ordinals` has locked. Raises CollectionNotFound.
         """
         self.require(handle)
         versions = [v for (number, _), v in self._living.items() if number == handle.collection_id]
@@ -237,14 +246,14 @@ class TenantTransaction:
         return DocumentDeletion(len(versions), self._usage.sequence)
 
     def require(self, handle: CollectionHandle) -> None:
-        """Raises CollectionNotFound if the collection has been deleted."""
+        """Raises CollectionNotFound if the collection of `handle` was deleted."""
         if handle.collection_id not in self._changes:
             raise no_collection(handle.tenant_id, handle.name)
 
     def finish(self) -> list[int]:
         """Writes the changes and commits them.
 
-        Returns the numbers of the changed collections.
+        Returns the ids of the changed collections.
         """
         changed = {
             number: changes
@@ -276,7 +285,10 @@ class TenantTransaction:
     def _add(
         self, number: int, draft: DocumentDraft, has_summaries: bool, summarised: bytes = b""
     ) -> DocumentVersion:
-        """Adds a new version as the last change; the last sequence becomes its ordinal."""
+        """Adds a new version of a document.
+
+        The sequence number of the last change becomes the ordinal of the version.
+        """
         ordinal = self._usage.sequence
         record = replace(draft.record, sequence=ordinal)
         version = DocumentVersion(ordinal, record, draft.term_count, has_summaries)
@@ -289,12 +301,12 @@ class TenantTransaction:
         return version
 
     def _remove(self, handle: CollectionHandle, version: DocumentVersion, sequence: int) -> None:
-        """Deletes a version and its summaries, as the change with this `sequence`."""
+        """Deletes a document and its summaries; `sequence` is the number of this change."""
         document_id = version.record.document_id
-        for number in numbers_of(handle):
+        for number in ids_with_summaries(handle):
             deleted = self._living.pop((number, document_id), None)
             if deleted is None:
-                continue  # A document may have no summaries.
+                continue  # The document has no summaries.
             changes = self._changes[number]
             if changes.new.pop(deleted.ordinal, None) is None:
                 changes.deleted.append(deleted)
@@ -336,38 +348,40 @@ class TenantTransaction:
     def _update_usage(self, record: DocumentRecord, sign: int) -> None:
         """Adds a document to the tenant's usage (`sign` is 1) or removes it (`sign` is -1).
 
-        Documents of a summary collection count only with their bytes.
+        A document of a summary collection changes only the stored bytes of the usage, not the count
+        of documents.
         """
         is_summary = record.collection % 2 == 0
         change = Usage(documents=0 if is_summary else sign, stored_bytes=sign * record.stored_bytes)
         self._usage = self._usage.plus(change)
 
 
-def numbers_of(handle: CollectionHandle) -> tuple[int, ...]:
-    """Returns the number of a collection and, if it has summaries, of its summary collection."""
+def ids_with_summaries(handle: CollectionHandle) -> tuple[int, ...]:
+    """Returns the id of a collection and, if it has summaries, the id of its summary collection."""
     number = handle.collection_id
     if handle.settings.summaries is SummaryUnit.NONE:
         return (number,)
-    return (number, summaries_of(number))
+    return (number, summary_id_of(number))
 
 
-def summaries_of(number: int) -> int:
-    """Returns the number of a collection's summary collection.
+def summary_id_of(number: int) -> int:
+    """Returns the id of the summary collection of the collection with the id `number`.
 
-    It is even, because the numbers of other collections are odd.
+    The ids of summary collections are even. The ids of other collections are odd.
     """
     return number + 1
 
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
     """Returns a handle of the summary collection of a collection with summaries."""
-    return summary_handle(handle, summaries_of(handle.collection_id))
+    return summary_handle(handle, summary_id_of(handle.collection_id))
 
 
 def _revise_record(old: DocumentRecord, metadata: Mapping[str, Any], source: str) -> DocumentRecord:
-    """Returns the record with other metadata.
+    """Returns the record with new metadata and a new source.
 
-    Its hash is empty, so it is equal to no document's hash.
+    The content hash of the returned record is empty. So the document is stored again when it is
+    ingested the next time, even with the same content, and then has the ingested metadata.
     """
     new = replace(old, metadata=metadata, metadata_json=b"", source=source, content_hash="")
     return with_size(new, tuple(terms_of(new)))

@@ -1,8 +1,8 @@
 """Finds the next document that waits for its summaries.
 
-A damaged document or collection raises UnreadableVersion with a number. The caller then excludes
-this number from the next search. It is the document's version, or the negated number of the
-collection.
+If a document or a collection is damaged, UnreadableVersion is raised with a version. The caller
+then excludes this version from the next search. The version is the result of `version_of` for a
+document, and the negated id for a whole collection.
 """
 
 from collections.abc import Container, Iterator
@@ -17,11 +17,12 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# Ordinals are unique in a tenant. Together with the collection's number, they are unique in the
-# store. This number of bits is enough for 17 million million changes of a tenant.
+# The lowest bits of a version are the ordinal of the document, and the bits above are the id of its
+# collection. An ordinal is unique only in its tenant. This many bits are enough for 17 million
+# million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
-"""The errors that reading a damaged row may raise."""
+"""The exceptions that reading and decoding a damaged row may raise."""
 
 _COLLECTIONS = """
 SELECT tenant_id, collection_id, summary_tokens, record::text FROM hrag.collections
@@ -40,12 +41,12 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = %s
 
 
 def version_of(collection_id: int, ordinal: int) -> int:
-    """Returns a number for a document's version that is unique in the whole store."""
+    """Returns an integer that identifies a version of a document in the whole store."""
     return collection_id << _ORDINAL_BITS | ordinal
 
 
 def ordinal_of(version: int) -> int:
-    """Returns the ordinal that is part of a number from `version_of`."""
+    """Returns the ordinal of the document whose version `version_of` returned."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -55,7 +56,7 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """Returns a document whose summaries are not written yet, or None.
+    """Returns a document whose summaries are not written yet; None if there is none.
 
     Implements `hrag.engine.Writer.next_unsummarised`.
     """
@@ -77,9 +78,9 @@ def next_unsummarised(
 
 @contextmanager
 def _report_damage(version: int, name: str) -> Iterator[None]:
-    """Translates errors of the block that show damage to UnreadableVersion.
+    """Translates the exceptions `_DAMAGE` that the block raises to UnreadableVersion.
 
-    `name` describes the damaged object in the message.
+    `name` describes the damaged document or collection in the message.
     """
     try:
         yield
@@ -90,7 +91,7 @@ def _report_damage(version: int, name: str) -> Iterator[None]:
 def _first_waiting(
     connection: Connection, tenant_id: str, number: int, excluding: Container[int]
 ) -> int | None:
-    """Returns the least ordinal of a document that waits for summaries and is not excluded.
+    """Returns the lowest ordinal of a document that waits for summaries and is not excluded.
 
     Returns None if the collection has no such document. `number` is the id of the collection.
     `excluding` contains results of `version_of`.

@@ -1,9 +1,10 @@
 """Commits whole documents to PostgreSQL.
 
 Documents of one tenant that are written together are committed in one transaction. A document is
-visible completely or not at all, and its counters and its sequence change in the same commit. A
-document that is replaced gets a new ordinal. Writers of the same tenant wait for each other on the
-lock of the tenant's row; writers of different tenants do not.
+visible completely or not at all. The same commit changes the counters of the collection and the
+sequence number of the tenant. A document that is replaced gets a new ordinal. Each writer locks
+the row of its tenant, so writers of the same tenant wait for each other, and writers of different
+tenants do not.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -42,8 +43,8 @@ from hrag.engine.postgres.write.document_drafts import DocumentDraft, draft_of, 
 from hrag.engine.postgres.write.stored_text import read_text
 from hrag.engine.postgres.write.transaction import (
     TenantTransaction,
-    summaries_of,
     summary_collection,
+    summary_id_of,
 )
 from hrag.engine.postgres.write.unsummarised import next_unsummarised, ordinal_of
 from hrag.values.collections import Listing, SummaryUnit
@@ -60,7 +61,8 @@ from hrag.values.filters import Filter
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, StoreTotals
 
-# One transaction deletes at most this many documents, because other writers of the tenant wait.
+# One transaction deletes at most this many documents, because other writers of the tenant wait
+# until the transaction ends.
 _DELETED_TOGETHER = 64
 
 _ADMIT = """
@@ -136,9 +138,9 @@ class PostgresWriter(CollectionWriter):
     ) -> list[IngestResult | HragError]:
         """Puts several documents, in one commit for each tenant.
 
-        Returns each document's result or error. An error that concerns all documents of a tenant
-        is raised if nothing was committed before. After another tenant's commit, it becomes the
-        result of each document of the tenant.
+        Returns each document's result or error. If the commit of a tenant fails, the error is
+        raised if the tenant is the first one. After the commit of an earlier tenant, nothing is
+        raised: the error becomes the result of each document of the failed tenant.
 
         Implements `Writer.put_many`.
         """
@@ -303,7 +305,7 @@ class PostgresWriter(CollectionWriter):
             usage = usage_of(connection, tenant_id)
             summaries = None
             if collection.settings.summaries is not SummaryUnit.NONE:
-                summaries = state_of(connection, tenant_id, summaries_of(number))
+                summaries = state_of(connection, tenant_id, summary_id_of(number))
         return IndexStatus(
             committed_sequence=state.sequence,
             document_count=state.documents,
@@ -358,7 +360,10 @@ class PostgresWriter(CollectionWriter):
 
 
 def _sections(summaries: DocumentSummaries) -> tuple[range, ...]:
-    """Returns the leaves of each summary except the first, which summarises the whole document."""
+    """Returns, for each summary of a section, the range of the document's leaves in the section.
+
+    The first summary is left out, because it summarises the whole document.
+    """
     return tuple(summary.leaves for summary in summaries.summaries[1:])
 
 

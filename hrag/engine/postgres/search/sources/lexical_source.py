@@ -28,10 +28,11 @@ from hrag.text.bm25 import leaf_scores, length_norm, term_weights
 from hrag.values.deadline import Deadline
 from hrag_fast import forward_matches
 
-# About this many postings are unpacked and scored at a time; they take about 8 MB.
+# About this many postings are decoded and scored at a time; they take about 8 MB.
 _SLICE_POSTINGS = 1 << 17
-# At most this many unpacked postings, 20 MB, are cached between counting and scoring. If there are
-# more, they are unpacked twice.
+# A query first counts the leaves of each term, then scores. If there are at most this many
+# postings, 20 MB when decoded, they are cached between the two steps; otherwise they are decoded
+# twice.
 _MAX_CACHED_POSTINGS = 1 << 20
 
 MATCHES = """
@@ -46,8 +47,11 @@ UNION ALL
 SELECT 2, ordinal, 0, NULL, NULL FROM hrag.tombstones
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-"""Reads the rows that `_StoredMatches.of` decodes; rows of other kinds may follow."""
-# The kinds of rows are postings, term vectors and tombstones.
+"""The statement for the rows that `_StoredMatches.of` decodes.
+
+A larger statement may append rows of other kinds by UNION ALL.
+"""
+# The values of the column `kind`: 0 for postings, 1 for term vectors, 2 for tombstones.
 _KINDS = range(3)
 
 Row = tuple[int, int, int, bytes, float]
@@ -72,7 +76,7 @@ class TermMatches:
     def with_all(self, terms: int) -> Labels:
         """Returns the leaves that have all terms, in ascending order.
 
-        `terms` is the number of terms.
+        `terms` is the count of the terms that were looked up.
         """
         counts = np.bincount(self.rows, minlength=len(self.labels))
         labels: Labels = self.labels[counts == terms]
@@ -82,9 +86,9 @@ class TermMatches:
 class LexicalQuery:
     """The BM25 scores of all leaves of a collection for a query.
 
-    `terms` are in ascending order of their ids, and `rows` are the rows of MATCHES for them.
-    `weights`, `float32[q]`, are the shares of the terms in the largest possible score. Raises what
-    `Deadline.check` raises.
+    `terms` are in ascending order of their ids, and `rows` are the rows of MATCHES for these terms.
+    `weights`, `float32[q]`, has the share of each term in the largest possible score. Creating the
+    object computes the scores, and raises the errors of `Deadline.check`.
     """
 
     def __init__(
@@ -99,7 +103,8 @@ class LexicalQuery:
     ) -> None:
         """Scores about `slice_postings` postings at a time, so that memory stays bounded.
 
-        If there are more than `max_cached_postings`, they are unpacked twice instead of cached.
+        If there are more than `max_cached_postings` postings, they are decoded twice, once to count
+        and once to score, instead of cached.
         """
         stored = _StoredMatches.of(rows, np.array([term.id for term in terms], np.uint64))
         is_small = stored.postings.count <= max_cached_postings
@@ -123,7 +128,8 @@ class LexicalQuery:
     def best(self, eligible: EligibleLeaves, count: int) -> tuple[Labels, Scores, bool]:
         """Returns the `count` eligible leaves with the highest positive scores, ascending by label.
 
-        Returns their labels, their scores, and True if there are no other leaves of this kind.
+        Returns the labels of these leaves, their scores, and True if no other eligible leaf has a
+        positive score.
         """
         inside = (self._scores > 0) & eligible.contains(self._labels)
         labels, scores = self._labels[inside], self._scores[inside]
@@ -131,7 +137,8 @@ class LexicalQuery:
             return labels, scores, True
         lowest = np.partition(scores, len(scores) - count)[-count]
         best = scores > lowest
-        # These are in ascending order of labels, as all are.
+        # Among leaves with the same score, those with the lowest labels come first: `equal` is in
+        # ascending order of labels, because `labels` is.
         equal = np.flatnonzero(scores == lowest)
         best[equal[: count - np.count_nonzero(best)]] = True
         return labels[best], scores[best], False
@@ -147,7 +154,7 @@ class LexicalQuery:
 def leaves_with_all(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> Labels:
-    """Returns the living leaves that have all of the terms, in ascending order.
+    """Returns the labels of the living leaves that have all of the terms, in ascending order.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -176,7 +183,7 @@ def _read_matches(
 class _Matches(NamedTuple):
     """The label, term index, frequency and leaf length of each match.
 
-    The matches of each leaf are in order of terms.
+    A match is the occurrence of a term in a leaf. The matches of each leaf are in order of terms.
     """
 
     labels: Labels
@@ -211,7 +218,7 @@ class _Matches(NamedTuple):
         )
 
     def without(self, deleted: Labels) -> "_Matches":
-        """Returns the matches without those in deleted documents.
+        """Returns the matches without the matches in deleted documents.
 
         `deleted` are the ordinals of deleted documents, in ascending order.
         """
@@ -221,7 +228,7 @@ class _Matches(NamedTuple):
         return _Matches(*(column[is_living] for column in self))
 
     def by_leaf(self) -> TermMatches:
-        """Returns the matches in the same order, with a list of their leaves."""
+        """Returns the matches in the same order, with the ascending labels of all their leaves."""
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
         ordered = self.labels[order]
@@ -233,7 +240,7 @@ class _Matches(NamedTuple):
 
 
 class _StoredMatches(NamedTuple):
-    """Stored rows of MATCHES for terms with ascending ids."""
+    """The rows that the statement MATCHES returned for the terms `ids`, which are ascending."""
 
     ids: NDArray[np.uint64]
     postings: StoredPostings
@@ -255,8 +262,8 @@ class _StoredMatches(NamedTuple):
     ) -> Iterator[_Matches]:
         """Yields the matches of living leaves in slices of about `slice_postings` postings.
 
-        All matches of a document are in the same slice. Raises what `Deadline.check` raises,
-        before each slice.
+        All matches of a document are in the same slice. Checks the deadline before each slice, and
+        raises the errors of `Deadline.check`.
         """
         for postings in self.postings.slices(slice_postings):
             deadline.check("scoring words")
@@ -265,7 +272,7 @@ class _StoredMatches(NamedTuple):
         yield _Matches.from_term_vectors(self.ids, self.vectors).without(self.deleted)
 
     def whole(self) -> _Matches:
-        """Returns all matches of living leaves."""
+        """Returns the matches of all living leaves, without slices."""
         in_postings = _Matches.from_postings(self.ids, self.postings.whole())
         in_vectors = _Matches.from_term_vectors(self.ids, self.vectors)
         return _Matches.concatenated(in_postings, in_vectors).without(self.deleted)

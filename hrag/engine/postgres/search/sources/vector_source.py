@@ -1,14 +1,15 @@
 """The dense source: finds the leaves whose vectors are nearest to the query's vector, by cosine.
 
-The leaves of a collection without a home are scanned exactly. In a home, the HNSW index returns
-the nearest leaves and the tail is scanned. The index continues until enough leaves are eligible
-(pgvector's iterative scan in relaxed order). If only a few leaves are eligible, or if the index
-returns too few, all leaves are scanned exactly.
+A home is a pair of tables for the leaves of a large collection: one has an HNSW index, and the tail
+has the newest leaves. If a collection has no home, all its leaves are scanned exactly. In a home,
+the HNSW index returns the nearest leaves of its table, and the tail is scanned. The index continues
+until it has found enough eligible leaves (pgvector's iterative scan in relaxed order). If only a
+few leaves are eligible, or if the index returns too few leaves, all leaves are scanned exactly.
 
-The index returns too few leaves if most leaves near the query are not eligible: it stops at
-`hnsw.max_scan_tuples`, and the eligible leaves that it has reached by then may not be the nearest
-ones. Stored vectors and the query have 16 bits per dimension, so a cosine is exact to about
-0.0005.
+The index returns too few leaves if most leaves near the query are not eligible. In this case it
+stops at `hnsw.max_scan_tuples`, and the eligible leaves that it has reached may not be the nearest
+ones. Stored vectors and the query's vector have 16 bits per dimension, so a cosine is exact to
+about 0.0005.
 """
 
 import math
@@ -29,21 +30,21 @@ from hrag.engine.postgres.store.leaf_tables import rendered, tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
 from hrag.engine.postgres.store.vectors import QueryVector
 
-# Finding one row by the index costs as much as scanning this many rows.
+# Visiting one leaf in the HNSW index costs as much as scanning this many rows.
 _SEARCH_COST = 20
 # The maximum of `hnsw.ef_search` in pgvector.
 _MAX_EF = 1000
-# If at least this share of the leaves in the index is eligible, the filter is ignored in the
-# estimate, because setting `ef_search` takes a round trip.
+# If at least this share of the leaves in the index is eligible, the estimate of visited leaves
+# ignores the filter. So such a search does not set `ef_search`, which would take a round trip.
 _NEARLY_ALL = 0.9
-# With a filter, the index has to go past leaves that are not eligible, and its recall is lower. So
-# the search visits this many times as many leaves.
+# With a filter, the index also visits leaves that are not eligible, and its recall is lower. To
+# compensate, the search visits this many times as many leaves.
 _FILTER_FACTOR = 2
 
 _COLLECTION_CONDITION = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
 _DISTANCE = "embedding <#> %(vector)b::halfvec"
-# The addition of 0 prevents PostgreSQL from using the HNSW index instead of a scan. The index is
-# not exact and, with a filter, takes ten times as long.
+# `+ 0` prevents PostgreSQL from using the HNSW index for this statement, which must be exact. With
+# a filter, the index would also take ten times as long as the scan.
 _SCAN = f"""
 SELECT ordinal, leaf, above, ({_DISTANCE}) + 0 AS distance, false AS by_index
 FROM {{table}} WHERE {_COLLECTION_CONDITION} {{condition}} ORDER BY 4, 1, 2 LIMIT {{count}}
@@ -53,7 +54,7 @@ SELECT ordinal, leaf, above, {_DISTANCE} AS distance, true AS by_index
 FROM {{table}} WHERE true {{condition}} ORDER BY {_DISTANCE} LIMIT {{index_limit}}
 """
 BY_INDEX = "count(*) FILTER (WHERE by_index) OVER ()"
-"""An SQL expression: how many rows of `nearest_leaves` came from the index, before any LIMIT."""
+"""An SQL expression: the count of rows of `nearest_leaves`, before LIMIT, from the HNSW index."""
 _NEAREST = f"""
 WITH nearest AS MATERIALIZED ({{nearest}})
 SELECT ordinal << 20 | leaf, above, -distance, {BY_INDEX}
@@ -87,18 +88,18 @@ class VectorSource:
         self._has_vector = vector is not None
 
     def uses_graph(self, eligible: EligibleLeaves, count: int) -> bool:
-        """Returns True if a search of the index is expected to cost less than a scan.
+        """Returns True if a search of the HNSW index is expected to cost less than a scan.
 
-        `count` is the number of leaves to find.
+        `count` is how many leaves the search must find.
         """
         if self._collection.home is None:
             return False
         return self._visited_leaves(eligible, count) * _SEARCH_COST < eligible.count
 
     def _visited_leaves(self, eligible: EligibleLeaves, count: int) -> int:
-        """Returns how many leaves the index visits to find `count` eligible ones.
+        """Estimates how many leaves the HNSW index visits to find `count` eligible leaves.
 
-        The index also visits deleted leaves.
+        The index also visits leaves that are deleted or not eligible.
         """
         indexed = max(self._collection.leaves, self._collection.in_graph or 0)
         if eligible.count >= _NEARLY_ALL * indexed:
@@ -106,13 +107,13 @@ class VectorSource:
         return math.ceil(_FILTER_FACTOR * count * indexed / max(eligible.count, 1))
 
     def nearest(self, eligible: EligibleLeaves, count: int) -> tuple[CandidateLeaves, bool]:
-        """Returns the `count` nearest eligible leaves, or all if there are fewer.
+        """Returns the `count` nearest eligible leaves; all eligible leaves if there are fewer.
 
-        The second value is True if they are exactly the nearest ones.
+        The second value is True if it is certain that no other eligible leaf is nearer.
         """
         if self.uses_graph(eligible, count):
             rows = self._read_nearest(eligible, count, graph=True)
-            if rows and rows[0][-1] >= asked_of_index(eligible, count):
+            if rows and rows[0][-1] >= requested_from_index(eligible, count):
                 return self._table_of(rows), False
         return self._table_of(self._read_nearest(eligible, count, graph=False)), True
 
@@ -138,19 +139,21 @@ class VectorSource:
         are additional parameters of the statement.
         """
         ef_search = min(self._visited_leaves(eligible, max(count, EF_SEARCH)), _MAX_EF)
-        # One step of pgvector's scan finds at most `ef_search` rows.
+        # Each step of pgvector's iterative scan finds at most `ef_search` rows, so a search that
+        # needs more rows sets a larger value.
         if graph and ef_search > EF_SEARCH:
             literal = sql.Literal(ef_search)
             self._connection.execute(sql.SQL(_SET_EF_SEARCH).format(ef_search=literal))
         return self._connection.execute(
             statement,
             {**self._parameters, **eligible.parameters, **extra},
-            # A generic plan for arrays of any length would compare each row with all elements.
+            # Without a prepared statement, PostgreSQL plans for the actual length of the arrays. A
+            # generic plan would compare each row with all elements of an array.
             prepare=False if eligible.parameters else None,
         )
 
     def leaves(self, labels: Labels) -> CandidateLeaves:
-        """Returns the leaves with these labels, with their cosines if there is a query vector."""
+        """Returns the leaves with these labels; their cosines are NaN without a query vector."""
         if not len(labels):
             return CandidateLeaves.none(self._collection.settings)
         cosine = f"-({_DISTANCE})" if self._has_vector else "'NaN'::float8"
@@ -166,7 +169,7 @@ class VectorSource:
         return self._table_of(rows)
 
     def _table_of(self, rows: Sequence[tuple[Any, ...]]) -> CandidateLeaves:
-        """Returns rows as a table; their first columns are label, ancestors and cosine."""
+        """Returns a table of leaves; `rows` begin with the columns label, ancestors and cosine."""
         settings = self._collection.settings
         if not rows:
             return CandidateLeaves.none(settings)
@@ -174,12 +177,13 @@ class VectorSource:
         all_labels = np.array(labels, np.uint64)
         order = np.argsort(all_labels)
         ancestors = np.ascontiguousarray(np.array(above, np.uint32)[order].T)
-        # A stored vector is rounded to 16 bits, so its length may be greater than 1.
+        # A stored vector is rounded to 16 bits per dimension, so its length may be a little greater
+        # than 1. Therefore the cosines are limited to the range from -1 to 1.
         scores = np.clip(np.array(cosines, np.float32)[order], -1, 1)
         return CandidateLeaves(settings, all_labels[order], ancestors, scores)
 
 
-def asked_of_index(eligible: EligibleLeaves, count: int) -> int:
+def requested_from_index(eligible: EligibleLeaves, count: int) -> int:
     """Returns how many leaves `nearest_leaves` requests from the HNSW index to find `count` leaves.
 
     If the index returns fewer leaves than requested, the caller must scan all leaves instead.
@@ -193,11 +197,11 @@ def _index_limit(condition: str, count: int) -> int:
 
 @lru_cache(maxsize=1024)
 def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
-    """Returns the query for at least the `count` nearest leaves.
+    """Returns the query for at least the `count` nearest eligible leaves.
 
-    With `graph`, it uses the HNSW index, which may return fewer leaves; otherwise it scans all
-    leaves. Its columns are ordinal, leaf, above, distance, and by_index, which is true for a row
-    from the index. `condition` is `EligibleLeaves.condition`.
+    With `graph`, the query uses the HNSW index, which may return fewer leaves; otherwise the query
+    scans all leaves. Its columns are ordinal, leaf, above, distance, and by_index, which is true
+    for a row from the index. `condition` is `EligibleLeaves.condition`.
     """
     limits = {
         "count": sql.Literal(count),

@@ -1,19 +1,22 @@
--- Creates the tables of hrag. Their keys begin with the tenant. Statements on them bind tenant_id.
+-- Creates the tables of hrag. The keys of tables with tenants' data begin with tenant_id, and
+-- statements on these tables bind tenant_id.
 --
--- A collection's number is never used twice. An ordinal identifies one version of one document. It
--- is the tenant's sequence at the commit that stored the version, so no tenant uses it twice.
+-- A collection id is never used twice. An ordinal identifies one version of one document. It is the
+-- sequence number of the change that stored the version. The changes of a tenant have different
+-- sequence numbers, so a tenant uses each ordinal only once.
 
 CREATE SCHEMA hrag;
 
--- The migrations that have run.
+-- One row for each migration that has run. The highest version is the schema version.
 CREATE TABLE hrag.migrations (
     version integer PRIMARY KEY,
     name text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
--- A tenant's usage and the sequence of its last change. The row also serves as the lock of the
--- tenant's writers: every change updates it first. It is never deleted, so sequences never restart.
+-- A tenant's usage and the sequence number of its last change. The row is also the lock of the
+-- tenant's writers: every change updates the row first. The row is never deleted, so the tenant's
+-- sequence numbers never start again at 0.
 CREATE TABLE hrag.tenants (
     tenant_id text COLLATE "C" PRIMARY KEY,
     sequence bigint NOT NULL DEFAULT 0,
@@ -22,7 +25,7 @@ CREATE TABLE hrag.tenants (
     stored_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- Names and aliases of collections. They are in one table, so that no name is used twice.
+-- Names and aliases of collections. Both are in one table, so that a tenant uses no name twice.
 CREATE TABLE hrag.names (
     tenant_id text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -31,13 +34,15 @@ CREATE TABLE hrag.names (
     PRIMARY KEY (tenant_id, name)
 );
 
--- Numbers of collections. A collection's summary collection has the next number.
+-- The ids of collections and of homes. If a collection has the id n, its summary collection has the
+-- id n + 1.
 CREATE SEQUENCE hrag.collection_ids INCREMENT BY 2;
 CREATE SEQUENCE hrag.home_ids;
 
--- Collections and their running totals. `record` is JSON that was fixed at creation. With a
--- `home`, the leaves are in the tables leaves_<home> and tail_<home> of the schema hrag_homes,
--- otherwise in hrag.leaves. `terms` is the number of occurrences of terms in all living leaves.
+-- Collections and their running totals. `record` is JSON that is written when the collection is
+-- created and does not change. If `home` is not null, the leaves are in the tables leaves_<home>
+-- and tail_<home> of the schema hrag_homes, otherwise in hrag.leaves. `terms` is the count of
+-- occurrences of terms in all living leaves.
 CREATE TABLE hrag.collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -57,7 +62,8 @@ CREATE TABLE hrag.collections (
     PRIMARY KEY (tenant_id, collection_id)
 ) WITH (fillfactor = 50);
 
--- Deleted collections whose rows still exist.
+-- Deleted collections some of whose rows still exist in the other tables. Maintenance deletes the
+-- rows later.
 CREATE TABLE hrag.deleted_collections (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -65,11 +71,12 @@ CREATE TABLE hrag.deleted_collections (
     PRIMARY KEY (tenant_id, collection_id)
 );
 
--- Documents. `record` is JSON with title, source, metadata, sections and pages. `tree` is the
--- packed tree, 40 bytes a chunk. `term_count` is the document's share of the collection's `terms`.
--- `body` is the UTF-8 text. Its type is bytea because a text may contain NUL, which the type text
--- does not allow; parts of an uncompressed bytea are read without the rest. In a summary
--- collection, `summarised` says which parts of which document the leaves summarise.
+-- Documents. `record` is JSON with title, source, metadata, sections and pages. `tree` is the chunk
+-- tree, encoded with 40 bytes for each chunk. `term_count` is the document's share of the
+-- collection's `terms`. `body` is the UTF-8 text. Its type is bytea because a text may contain NUL,
+-- which the type text does not allow. `tree` and `body` are stored uncompressed, so that PostgreSQL
+-- reads a range of bytes without the rest. In a summary collection, `summarised` says which
+-- document, and which of its sections, the leaves summarise.
 CREATE TABLE hrag.documents (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -93,8 +100,9 @@ CREATE INDEX unsummarised ON hrag.documents (tenant_id, collection_id, ordinal)
     WHERE is_unsummarised;
 
 -- Leaves of collections without a home. `above` has the index of the leaf's ancestor at each
--- level; the first one is the leaf itself. `embedding` is null in a collection without vectors.
--- The storage is PLAIN because vectors that are stored out of line take six times as long to scan.
+-- level; its first element is the index of the leaf itself. `embedding` is null in a collection
+-- without vectors. The storage is PLAIN because scanning vectors that are stored out of line takes
+-- six times as long.
 CREATE TABLE hrag.leaves (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -107,7 +115,8 @@ CREATE TABLE hrag.leaves (
 ALTER TABLE hrag.leaves ALTER COLUMN above SET STORAGE PLAIN;
 ALTER TABLE hrag.leaves ALTER COLUMN embedding SET STORAGE PLAIN;
 
--- Filter terms: filters use them to find documents.
+-- Filter terms. A filter term encodes a metadata field and one of its values; filters find the
+-- ordinals of documents by their filter terms.
 CREATE TABLE hrag.terms (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -116,10 +125,10 @@ CREATE TABLE hrag.terms (
     PRIMARY KEY (tenant_id, collection_id, term, ordinal)
 );
 
--- The lexical index. At first, a document's leaves are in its term vector, which lists the terms
--- of each leaf with their frequencies. Maintenance later builds a part from the term vectors of
--- many documents. A part consists of postings, one row for each term. A deleted document whose
--- postings are still in a part has a tombstone.
+-- The lexical index. A commit writes a term vector for each document, which lists the terms of each
+-- leaf with their frequencies. Maintenance later builds a part of the index from the term vectors
+-- of many documents, and deletes these term vectors. A part has one row of postings for each term.
+-- A deleted document whose postings are still in a part has a tombstone.
 CREATE TABLE hrag.term_vectors (
     tenant_id text COLLATE "C" NOT NULL,
     collection_id bigint NOT NULL,
@@ -153,12 +162,13 @@ CREATE TABLE hrag.tombstones (
     PRIMARY KEY (tenant_id, collection_id, ordinal)
 );
 
--- The schema of the tables of homes, leaves_<n> and tail_<n>.
+-- The schema for the tables of homes, leaves_<n> and tail_<n>. A home has the leaves of one large
+-- collection and an HNSW index.
 CREATE SCHEMA hrag_homes;
 
--- Homes to drop. A home is dropped after the time `drop_after`, once no transaction that may use
--- it is running. The table lists homes that another home has replaced. It also lists each new home
--- until the home is in use, so that a home that was never completed is dropped.
+-- Homes to drop. A home is dropped after the time `drop_after`, as soon as no running transaction
+-- may use it. The table lists homes that another home has replaced. It also lists each new home
+-- until a collection uses it, so that a home whose build was interrupted is dropped.
 CREATE TABLE hrag.unused_homes (
     tenant_id text COLLATE "C" NOT NULL,
     home bigint PRIMARY KEY,

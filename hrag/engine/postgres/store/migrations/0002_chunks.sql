@@ -1,10 +1,11 @@
 -- Creates the view hrag.chunks for users of SQL, and the rules for which tenants they may read.
 --
--- A chunk's row is computed from its document's packed tree and text when it is read, so nothing
--- is stored twice. PostgreSQL does not inline functions that are STRICT: each of them runs once,
--- even if several columns use its result.
+-- A row of the view is computed, when it is read, from the tree and the text of the document, so
+-- chunks are not stored a second time. The functions are STRICT because PostgreSQL does not inline
+-- such functions: each one runs once, even if several columns use its result.
 
--- Returns the little-endian number at an offset. 0xFFFFFFFF, which means "no number", becomes -1.
+-- Returns the little-endian integer of 4 bytes at the offset `start`. The value 0xFFFFFFFF, which
+-- stands for "none", is returned as -1.
 CREATE FUNCTION hrag.u32(packed bytea, start integer) RETURNS integer
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN reverse(substring(packed FROM start + 1 FOR 4))::integer;
@@ -13,7 +14,8 @@ CREATE FUNCTION hrag.chunk_id(document_id text, level integer, index integer) RE
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN document_id || '#' || level::text || '.' || index::text;
 
--- Returns the levels of a packed tree: each one's number of chunks, and the byte where they begin.
+-- Returns the levels of a document's encoded tree. For each level, `chunks` is the count of chunks
+-- and `base` is the offset of the first chunk's first byte.
 CREATE FUNCTION hrag.tree_levels(tree bytea)
 RETURNS TABLE (level integer, chunks integer, base integer)
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 4
@@ -24,7 +26,7 @@ BEGIN ATOMIC
         LATERAL (SELECT hrag.u32(tree, 4 + 4 * number) AS count) AS counted;
 END;
 
--- Returns the packed chunks of one level, 40 bytes each. The level is read in one piece.
+-- Returns the encoded chunks of one level, 40 bytes each. All bytes of the level are read at once.
 CREATE FUNCTION hrag.level_chunks(tree bytea, base integer, chunks integer)
 RETURNS TABLE (index integer, chunk bytea)
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 100
@@ -46,18 +48,19 @@ RETURN convert_from(
             'hex')
     END, 'UTF8');
 
--- Returns the metadata in a document's record. NUL is escaped there; U+2400 replaces it here too.
+-- Returns the metadata in a document's record. JSON escapes NUL as \u0000, which jsonb does not
+-- allow, so the escape is replaced by U+2400, the symbol for NUL.
 CREATE FUNCTION hrag.metadata_of(record bytea) RETURNS jsonb
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN (
     CASE position('\u0000' IN convert_from(record, 'UTF8'))
         WHEN 0 THEN convert_from(record, 'UTF8')
-        -- An even number of backslashes before it are escaped backslashes.
+        -- Pairs of backslashes before \u0000 are escaped backslashes and stay as they are.
         ELSE regexp_replace(
             convert_from(record, 'UTF8'), '(?<!\\)((?:\\\\)*)\\u0000', '\1\\u2400', 'g')
     END::json -> 'metadata')::jsonb;
 
--- The chunks of all documents, except those of summary collections. `id` is unique in a
+-- The chunks of all documents, except documents of summary collections. `id` is unique in a
 -- collection. Columns that a query does not use are not computed. If a query has a condition on
 -- `level`, rows of other levels are not computed either. A query with conditions on tenant_id and
 -- document_id reads one document.
@@ -93,20 +96,20 @@ CREATE TABLE hrag.sql_tenants (
     PRIMARY KEY (role_name, tenant_id)
 );
 
--- Only the owner has rights, and roles to which rights are granted by name.
+-- Only the owner of the schema has rights, and the roles to which rights are granted by name.
 REVOKE ALL ON SCHEMA hrag, hrag_homes FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA hrag FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA hrag FROM PUBLIC;
 
--- Only tables that SQL readers may read have policies: a service that is not the owner could not
--- COPY into a table with policies.
+-- Only the tables that the role hrag_sql_reader may read have row-level security. PostgreSQL does
+-- not allow a service that is not the owner to COPY into a table with row-level security.
 ALTER TABLE hrag.collections ENABLE ROW LEVEL SECURITY;
 ALTER TABLE hrag.documents ENABLE ROW LEVEL SECURITY;
 ALTER TABLE hrag.sql_tenants ENABLE ROW LEVEL SECURITY;
 
--- Grants the roles hrag_service and hrag_sql_reader their rights. It skips a role that does not
--- exist. The owner may call it again at any time, and calls it after creating one of the roles. A
--- migration that adds tables or functions calls it at its end.
+-- Grants the roles hrag_service and hrag_sql_reader their rights; skips a role that does not exist.
+-- The owner may call the procedure again at any time, and must call it after creating one of the
+-- roles. A migration that adds tables or functions calls it at its end.
 CREATE PROCEDURE hrag.grant_roles() LANGUAGE plpgsql AS $$
 BEGIN
     IF to_regrole('hrag_service') IS NOT NULL THEN
@@ -144,8 +147,9 @@ END
 $$;
 REVOKE ALL ON PROCEDURE hrag.grant_roles FROM PUBLIC;
 
--- Roles belong to the whole server, so they may exist already because of a store in another
--- database. If the current role may not create roles, an administrator has to create them.
+-- Creates the two roles. Roles are shared by all databases of a server, so they may exist already
+-- because of a store in another database. If the current role may not create roles, an
+-- administrator has to create the two roles.
 DO $$
 DECLARE
     wanted text;

@@ -18,7 +18,7 @@ from hrag.engine.postgres.indexes.lexical_index import build_part, merge_parts
 from hrag.engine.postgres.maintenance.advisory_locks import try_lock_maintenance
 from hrag.engine.postgres.maintenance.worker import MaintenanceWorker
 from hrag.engine.postgres.store.failures import Conflict
-from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.write.transaction import TenantTransaction
 from hrag.errors import DocumentNotFound, StoreUnavailable
 from hrag.types import SummaryUnit
@@ -101,7 +101,7 @@ def wait_until_blocked(twins: Twins, task: Future[Any]) -> None:
 
 
 def opened(twins: Twins, connection: Any) -> OpenedCollection:
-    collection = open_by_number(connection, "t", twins.number())
+    collection = open_by_id(connection, "t", twins.number())
     assert collection is not None
     return collection
 

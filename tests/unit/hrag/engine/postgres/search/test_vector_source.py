@@ -13,7 +13,7 @@ from hrag.engine.postgres.search import snapshot
 from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.reader import PostgresReader
 from hrag.engine.postgres.search.sources.vector_source import VectorSource, nearest_leaves
-from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_number
+from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.filters import Match
 from hrag.types import Retrieval, SearchMode
 from tests.support.documents.fakes import (
@@ -37,7 +37,7 @@ def home(database, writer, collection) -> OpenedCollection:
     worker = MaintenanceWorker(database)
     worker.maintain("t", collection.collection_id, every_leaf=True)
     with database.read() as connection:
-        opened = open_by_number(connection, "t", collection.collection_id)
+        opened = open_by_id(connection, "t", collection.collection_id)
     assert opened is not None
     assert opened.home is not None
     return opened
