@@ -63,7 +63,7 @@ cdef extern from *:
         return place + (__builtin_ctzll(differing) >> 3);
     }
 
-    // Returns up to 8 of the bytes at a place as an integer, padded with zeros.
+    // Returns the first `size` bytes, but at most 8, as an integer, padded with zeros.
     static inline uint64_t hrag_padded(const uint8_t* at, size_t size) {
         return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
     }
@@ -96,8 +96,8 @@ cdef enum:
     LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
     PADDING = 24  # This many bytes may be read past the end of a text.
     CROWDED = 64  # A bucket with more ids than this is sorted by heap sort, not by insertion.
-    # After this many bytes of text, `leaf_terms` lets other threads have the GIL. They take about
-    # 3 ms.
+    # After each 256 KiB of text, which take about 3 ms, `leaf_terms` lets other threads have the
+    # GIL.
     TEXT_BYTES_A_TURN = 1 << 18
 
 MAX_FREQUENCY = FREQUENCY_LIMIT

@@ -421,7 +421,10 @@ cdef class PassageEncoder:
     cdef bint part_of_child(
         self, const Record* inside, Level leaves, size_t child, Record* part
     ) except -1:
-        """Writes the part of a child inside the span of `inside`. Returns False if it is empty."""
+        """Writes the part of a child inside the span of `inside`.
+
+        Returns False if this part is empty.
+        """
         cdef size_t row = self.children[child], leaf
         if row >= <size_t>self.labels.shape[0]:
             raise IndexError(

@@ -6,9 +6,9 @@ Each token's embedding is projected for three branches. A branch consists of two
 windows of 2, 3 or 5 consecutive tokens. Embeddings and results of the branches are standardised and
 added up over the tokens of the text. A dense network computes the vector from the sum.
 
-The weights are int8, as they were published. The numbers that are multiplied with them are rounded
-to int16, with one factor per text, so that a product is a sum of int32. All other numbers are
-float32.
+The weights are int8, as they were published. The numbers that are multiplied with the weights are
+rounded to int16, with one factor per text, so that a product is a sum of int32. All other numbers
+are float32.
 
 A long text is encoded in parts, whose sums are added, because a query of 32 KB may have 54,000
 tokens, which would need too much memory at once. The parts overlap by as many tokens as the windows

@@ -29,8 +29,8 @@ class SentenceContext:
     """A leaf and the sentences around it.
 
     `leaf_sentences` is the range of the sentences that the leaf touches, by index in `sentences`.
-    The first of them may begin before the leaf, and the last may end after it. `score` is the
-    leaf's score.
+    The first of these sentences may begin before the leaf, and the last one may end after the leaf.
+    `score` is the leaf's score.
     """
 
     chunk: Chunk
@@ -45,7 +45,7 @@ def surrounding_chars(margin: int) -> int:
 
 
 def sentence_context(leaf: SurroundedLeaf, margin: int) -> SentenceContext:
-    """Returns a leaf with the sentences that it touches and `margin` more on both sides.
+    """Returns a leaf with the sentences that it touches, and `margin` more sentences on both sides.
 
     `leaf.before` and `leaf.after` must have `surrounding_chars(margin)` characters each, or reach
     to the ends of the document. If sentences are very long, the first or the last sentence may be

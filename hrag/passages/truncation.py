@@ -5,10 +5,10 @@ tokens as the chunk. White space between two sentences is part of the token afte
 it is between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
-tokenizer gives the document's tokens only with some context on both sides. Before the span, the
-context starts at the end of the last run of letters or digits, where a token always ends. After the
-span, one character is added if the span ends in white space, because the tokenizer treats the last
-white space character before a word separately.
+tokens are the same as in the whole document only if some context on both sides is tokenized, too.
+Before the span, the context starts at the end of the last run of letters or digits, where a token
+always ends. After the span, one character is added if the span ends in white space, because the
+tokenizer treats the last white space character before a word separately.
 """
 
 import re
