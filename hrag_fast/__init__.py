@@ -1,4 +1,4 @@
-"""The compiled hot path: search, climbing, encoding passages, cutting, analysis, embedding.
+"""The compiled functions on the hot path of every search and every ingest.
 
 * `Graph` finds the nearest leaves in an HNSW index (`search`) or scans them exactly (`scores`). A
   `GraphSearch` can continue where it stopped. `inner_products` scans vectors that are in no index.
@@ -9,7 +9,7 @@
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON.
-* `boundary_ranks` ranks how well each offset of a text suits a cut (`CUT_...`).
+* `boundary_ranks` ranks how well a text can be cut at each of some offsets (`CUT_...`).
 * `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
 * `UnigramTokenizer` finds the tokens of a text for the built-in embedding model.
   `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.
@@ -19,7 +19,7 @@
 The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
 services. The `.pyi` files are the documentation. In the repository, `tests/twins` has a plain
 Python twin of most kernels, which defines the right answers. If the extension is not compiled, the
-import fails: nobody would notice a fallback that is only slow.
+import fails. There is no fallback in Python, because a fallback that is only slow stays unnoticed.
 """
 
 try:

@@ -1,7 +1,7 @@
-"""Types and documentation of the compiled `TermExtractor`, and of folding and hashing.
+"""Types and documentation of the compiled `TermExtractor`, `fold` and `term_id`.
 
-Arrays that are returned are new. The GIL is held, but `leaf_terms` lets other threads run after
-every 256 KB of text. An instance of a subclass of `str` raises TypeError.
+Arrays that are returned are new. All functions hold the GIL, but `leaf_terms` lets other threads
+run after every 256 KB of text. An instance of a subclass of `str` raises TypeError.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 MAX_FREQUENCY: Final = 255
 
 class LeafTerms(NamedTuple):
-    """The forward form of n leaves: the terms of each leaf with their frequencies.
+    """The forward form of n leaves: for each leaf, its terms with their frequencies.
 
     The entries of leaf i are `entries[starts[i]:starts[i + 1]]`.
     """
 
     starts: NDArray[np.int64]
-    """int64[n + 1], ascending from 0 to the number of entries."""
+    """int64[n + 1], ascending from 0 to the total count of entries."""
     entries: NDArray[np.uint64]
-    """uint64: `term_id << 8 | min(frequency, MAX_FREQUENCY)`. They ascend within a leaf, and a
-    leaf has each term once."""
+    """uint64: `term_id << 8 | min(frequency, MAX_FREQUENCY)`. The entries of a leaf ascend, and
+    each term has one entry."""
     lengths: NDArray[np.uint32]
-    """uint32[n]: the number of all occurrences of terms in each leaf."""
+    """uint32[n]: how many terms each leaf has, counted with repetitions."""
 
 class Matches(NamedTuple):
-    """The places of m occurrences of terms in a text, ordered by start, end and term.
+    """The spans of m occurrences of terms in a text, ordered by start, end and term.
 
-    Places overlap if a word lies in a joined run, and if CJK bigrams follow each other.
+    Spans overlap if a word lies in a joined run, and if CJK bigrams follow each other.
     """
 
     starts: NDArray[np.uint32]
@@ -40,7 +40,7 @@ class Matches(NamedTuple):
     """uint32[m]: the index of the term in the ids that `matches` was called with."""
 
 class Token(NamedTuple):
-    """A piece of text that is hashed to a term. A word is stemmed first."""
+    """A piece of text from which a term is made. A word is stemmed first."""
 
     text: str
     """The folded text."""
@@ -67,15 +67,16 @@ class TermExtractor:
     not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty, the
     term is the word itself.
 
-    Stems are cached. One cache has the stems of 32,768 words of up to 24 bytes, in 1 MB. It
-    consists of sets of four words, and a new word evicts the oldest word of its set. Another
-    cache has the stems of up to 8,192 longer words, in about 1 MB too. Cached words are compared
-    in full. Threads may share an extractor: the GIL protects it, even if `stem` releases the GIL.
+    Stems are cached in two caches of about 1 MB each. The first cache has the stems of up to
+    32,768 words of up to 24 bytes. It consists of sets of four words, and a new word evicts the
+    oldest word of its set. The second cache has the stems of up to 8,192 longer words. A look-up
+    compares whole words, not only their hashes. Threads may share an extractor: the GIL protects
+    the caches, even if `stem` releases the GIL.
     """
 
     def __init__(self, stem: Callable[[str], str] | None, *, ascii_only: bool = False) -> None: ...
     def terms(self, text: str) -> NDArray[np.uint64]:
-        """Returns the ids of all occurrences of terms, in order, uint64[n]."""
+        """Returns the ids of all terms of a text, in order, with repetitions, uint64[n]."""
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
         """Returns the distinct ids of words and CJK terms, ascending, uint64[n]."""
@@ -87,13 +88,13 @@ class TermExtractor:
         """Returns where terms with these ids occur in the original text, which is not folded.
 
         `ids` is uint64[k], C-contiguous, ascending. A match begins and ends with whole clusters
-        (see `fold`): both letters of ``ﬁ`` have the place of the ligature.
+        (see `fold`). So a term that begins or ends inside the ligature ``ﬁ`` gets all of it.
 
         Raises ValueError for another dtype, shape or order.
         """
 
     def tokens(self, text: str) -> list[Token]:
-        """Returns all occurrences of tokens, in the order of `terms`."""
+        """Returns all tokens of a text, with repetitions, in the order of the method `terms`."""
 
     def term(self, token: Token) -> str:
         """Returns the term of a token: the stem of a word, or the token's text."""
@@ -106,7 +107,7 @@ def term_id(term: str) -> int:
     """
 
 def fold(text: str, *, single_spaces: bool = False) -> str:
-    """Returns the folded text: in it, spellings that mean the same are equal.
+    """Returns the folded text, in which spellings that mean the same are equal.
 
     Folding is NFKC, then full case folding, then NFKC again. Before that, it drops characters
     that are invisible inside words: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and

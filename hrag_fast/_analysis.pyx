@@ -8,8 +8,8 @@ up the stems of words. `_analysis.pyi` is the documentation for callers;
 `tests/twins/analysis.py` has the plain twin, which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
-which happens if a stem, a page of characters or a cluster is not cached. So buffers belong to one
-call, pages never change once they are published, and no Python code runs while a set of stems is
+which happens if a stem, a page of characters or a cluster is not cached. So each call has separate
+buffers, pages never change once they are published, and no Python code runs while a set of stems is
 read or written.
 """
 
@@ -63,7 +63,7 @@ cdef extern from *:
         return place + (__builtin_ctzll(differing) >> 3);
     }
 
-    // Returns up to 8 of the bytes at a place as an integer, padded with zeros.
+    // Returns the first `size` bytes, but at most 8, as an integer, padded with zeros.
     static inline uint64_t hrag_padded(const uint8_t* at, size_t size) {
         return size >= 8 ? hrag_load(at) : hrag_load(at) & (((uint64_t)1 << 8 * size) - 1);
     }
@@ -85,17 +85,20 @@ assert (_characters.JOINER, _characters.SUFFIX) == (JOINER, SUFFIX)
 
 cdef enum:
     FREQUENCY_LIMIT = 255
-    STEMMED_CHARS = 64  # Longer words are data, not language.
+    STEMMED_CHARS = 64  # Longer words are not stemmed: they are data, not language.
     PAGES = 0x1100  # Pages of 256 characters cover all code points of Unicode.
     CLUSTERS = 8192  # The cache has at most this many clusters, about 200 bytes each.
+    # The first cache of stems has 8,192 sets of 4 words: 32,768 words of up to 24 bytes, in 1 MB
+    # for each language.
     STEM_SET_BITS = 13
-    # With 8,192 sets, the cache has the stems of 32,768 words: 1 MB for each language.
     STEM_WAYS = 4
     STEM_WORD_BYTES = 24
     LONG_STEMS = 8192  # The second cache has at most this many words, about 150 bytes each.
     PADDING = 24  # This many bytes may be read past the end of a text.
-    CROWDED = 64  # A bucket with more ids than this is not sorted by insertion.
-    TEXT_BYTES_A_TURN = 1 << 18  # This takes about 3 ms. Then other threads may have the GIL.
+    CROWDED = 64  # A bucket with more ids than this is sorted by heap sort, not by insertion.
+    # After each 256 KiB of text, which take about 3 ms, `leaf_terms` lets other threads have the
+    # GIL.
+    TEXT_BYTES_A_TURN = 1 << 18
 
 MAX_FREQUENCY = FREQUENCY_LIMIT
 cdef Py_ssize_t CLUSTER_LIMIT = _characters.MAX_CLUSTER
@@ -117,8 +120,8 @@ cdef struct Stem:
     uint64_t id
 
 cdef struct StemSet:
-    # The words that share a hash, in two cache lines, the latest first. A new word evicts the
-    # last one.
+    # The words that have the same bits of a hash, in two cache lines, the newest word first. A new
+    # word evicts the oldest one.
     Stem stems[STEM_WAYS]
 
 cdef struct Occurrence:
@@ -137,7 +140,8 @@ ctypedef fused Unit:
     uint16_t
     uint32_t
 
-# Pages are published one by one, and never changed or freed. A page has 2 KB; all have 9 MB.
+# Pages are published one by one, and never changed or freed. A page has 2 KB; all pages together
+# have 9 MB.
 cdef Character* pages[PAGES]
 cdef dict clusters = {}
 
@@ -218,7 +222,7 @@ cdef size_t larger(size_t capacity, size_t needed) noexcept nogil:
 
 
 cdef class Buffers:
-    """The memory of one call: a folded text and its terms. It is reused for each text."""
+    """The memory of one call: a folded text and its terms. Each text of the call reuses it."""
 
     cdef:
         uint8_t* bytes  # The folded text, and after it PADDING bytes of class OTHER.
@@ -297,7 +301,7 @@ cdef class Buffers:
         self.size = place + size
 
     cdef void collapse_spaces(self) noexcept:
-        """Replaces each run of white space in `bytes` by one space, and by none at the ends."""
+        """Replaces each run of white space in `bytes` by one space; at both ends, removes it."""
         cdef size_t i, size = 0
         cdef bint is_space, follows_space = True
         for i in range(self.size):
@@ -321,7 +325,10 @@ cdef class Buffers:
         return 0
 
     cdef int sort(self) except -1:
-        """Sorts the ids of occurrences into `ids`. Ids are hashes: their first bits are random."""
+        """Writes the sorted ids of occurrences to `ids`.
+
+        Ids are hashes, so their first bits distribute them evenly to buckets.
+        """
         cdef size_t n = self.occurrence_count
         cdef int bits = 4
         while (<size_t>1 << bits) < 2 * n and bits < 24:
@@ -335,10 +342,10 @@ cdef class Buffers:
         return 0
 
     cdef size_t match(self, const uint64_t* wanted, size_t n) except? 0:
-        """Fills `matches` with the sorted occurrences of wanted ids. Returns their number.
+        """Fills `matches` with the sorted occurrences of wanted ids. Returns their count.
 
-        Occurrences are almost sorted already: only a joined run comes after its words, and the
-        characters of one cluster have the same place. So insertion sort takes linear time.
+        Occurrences are almost sorted already: only joined runs come after their words, and all
+        characters of a cluster have the span of the cluster. So insertion sort takes linear time.
         """
         cdef size_t i, place, which, size = 0
         cdef Match match
@@ -402,7 +409,7 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
     cdef bytes classes = folded[1]
     cdef const uint8_t* data = <const uint8_t*><const char*>encoded
     cdef const uint8_t* classes_of = <const uint8_t*><const char*>classes
-    cdef uint8_t byte[4]  # `append` reads 4 bytes, but only the first one counts.
+    cdef uint8_t byte[4]  # `append` reads 4 bytes, but uses only the first one here.
     cdef size_t i, size = len(encoded)
     buffers.reserve(buffers.size + size)
     for i in range(size):
@@ -414,7 +421,11 @@ cdef int append_cluster(Buffers buffers, str text, Py_ssize_t start, Py_ssize_t 
 cdef void sort_hashes(
     const Occurrence* occurrences, size_t n, int bits, uint64_t* ids, uint32_t* offsets
 ) noexcept nogil:
-    """Sorts ids by buckets of their first `bits` of 56. `offsets` has an entry per bucket."""
+    """Writes the sorted ids of occurrences to `ids`.
+
+    The first `bits` of the 56 bits of an id are the index of its bucket. Ids are distributed to
+    buckets, then the buckets are sorted. `offsets` has space for one entry per bucket.
+    """
     cdef size_t i, bucket, buckets = <size_t>1 << bits
     cdef uint32_t largest = 0, count, start = 0, end = 0
     cdef int shift = 56 - bits
@@ -455,7 +466,7 @@ cdef inline void insertion_sort(uint64_t* ids, size_t n) noexcept nogil:
 
 
 cdef void heap_sort(uint64_t* ids, size_t n) noexcept nogil:
-    """Sorts a crowded bucket. Time is linear if all ids are equal, and never quadratic."""
+    """Sorts a bucket with many ids. Takes linear time if all ids are equal, and never quadratic."""
     cdef size_t i
     for i in range(n // 2, 0, -1):
         sift_down(ids, i - 1, n)
@@ -617,7 +628,10 @@ cdef class TermExtractor:
         return 0
 
     cdef size_t scan_run(self, Buffers buffers, size_t start, bint joined) except 0:
-        """Adds the words of a run and, if it is more than one word, the run. Returns its end."""
+        """Adds the words of a run, then the whole run if it has more than one word or a suffix.
+
+        The run itself is added only with `joined`. Returns the end of the run.
+        """
         cdef const uint8_t* classes = buffers.classes
         cdef const uint8_t* data = buffers.bytes
         cdef size_t end = hrag_word_end(classes, start), word = start, first_end = end
@@ -658,7 +672,8 @@ cdef class TermExtractor:
         return key.id
 
     cdef uint64_t long_word_term(self, const uint8_t* word, size_t size) except? 0:
-        if size > 4 * STEMMED_CHARS:  # In any script, the word is too long to be stemmed.
+        # A character has at most 4 bytes, so a word of more bytes is too long to be stemmed.
+        if size > 4 * STEMMED_CHARS:
             return hashed(word, size)
         cdef bytes key = word[:size]
         term = self.long_stems.get(key)
@@ -691,7 +706,7 @@ cdef inline bint is_same(const Stem* a, const Stem* b) noexcept nogil:
 
 
 cdef size_t scan_cjk(Buffers buffers, size_t place) except 0:
-    """Adds the characters and bigrams of a run of class CJK. Returns its end."""
+    """Adds the characters and bigrams of a run of class CJK. Returns the end of the run."""
     cdef const uint8_t* data = buffers.bytes
     cdef const uint8_t* classes = buffers.classes
     cdef size_t end = next_character(data, place), after
@@ -719,7 +734,7 @@ cdef bint is_word(const uint8_t* classes, size_t start, size_t end) noexcept nog
 
 
 cdef class Entries:
-    """A growing array of the entries of leaves."""
+    """A growing array of the entries of leaves: `LeafTerms.entries`."""
 
     cdef:
         uint64_t* values
@@ -730,12 +745,12 @@ cdef class Entries:
         PyMem_Free(self.values)
 
     cdef int extend(self, const uint64_t* ids, size_t n) except -1:
-        """Appends sorted ids, each once, with its frequency."""
+        """Appends one entry for each different id, with its frequency. `ids` must be sorted."""
         cdef size_t i, start = 0, last = self.size
         if self.size + n > self.capacity:
             self.capacity = larger(self.capacity, self.size + n)
             self.values = <uint64_t*>resized(self.values, self.capacity * sizeof(uint64_t))
-        for i in range(n):  # There is no branch: a CPU cannot predict if an id repeats.
+        for i in range(n):  # The loop has no branch: a CPU cannot predict if an id repeats.
             last += i > 0 and ids[i] != ids[i - 1]
             start = i if i == 0 or ids[i] != ids[i - 1] else start
             self.values[last] = ids[i] << 8 | min(i + 1 - start, <size_t>FREQUENCY_LIMIT)

@@ -2,8 +2,8 @@
 
 Array arguments are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape
 raises ValueError. None (where it is not allowed) or an object that is no array raises TypeError.
-Arrays that are returned are new. Methods raise MemoryError if memory is short, and may then be
-called again.
+Arrays that are returned are new. Methods raise MemoryError if there is not enough memory; the
+object stays valid, and the same call may be made again.
 
 The GIL is kept for work of up to about 10 us, and released for longer work.
 """
@@ -18,10 +18,10 @@ class Postings(PostingLists):
 
     A score is BM25 (Robertson and Zaragoza, 2009) divided by its largest possible value. It is the
     sum of `weight * frequency / (frequency + norm)` over the terms of the query that the row has,
-    where `norm` is `norm_base + norm_per_term * length`. `hrag/text/bm25.py` has the formula whole:
-    it computes the weights and the norm of a query. Scores are computed in float32, and added in
-    ascending order of term ids. So the same query gives the same bits in `best`, in `scores` and in
-    the function `leaf_scores` of that module.
+    where `norm` is `norm_base + norm_per_term * length`. `hrag/text/bm25.py` computes the weights
+    and the norm, and describes the whole formula. Scores are computed in float32, and added in
+    ascending order of term ids. So the methods `best` and `scores` and the function
+    `hrag.text.bm25.leaf_scores` return the same bits for the same query and row.
 
     Safe to use from several threads.
     """
@@ -51,8 +51,9 @@ class Postings(PostingLists):
 
         Takes time linear in the postings of the terms, and less time if few rows are allowed.
 
-        Raises ValueError for lengths that disagree, ids that do not ascend, and a weight or a part
-        of the norm that is out of range. Raises OverflowError for a negative count.
+        Raises ValueError for arrays whose lengths disagree, for ids that do not ascend, and for a
+        weight, `norm_base` or `norm_per_term` out of range. Raises OverflowError for a negative
+        count.
         """
 
     def scores(
@@ -69,7 +70,7 @@ class Postings(PostingLists):
         `rows` is uint32[m] in any order, with or without repetition. The other arguments are the
         same as in `best`. A row without any of the terms has the score 0.
 
-        Takes O(m log m) time and m look-ups for each term.
+        Takes O(m log m) time, and for each term the time of m look-ups in its list of postings.
 
         Raises ValueError for the same reasons as `best`, and IndexError for a row that is not
         below n.

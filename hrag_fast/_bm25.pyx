@@ -3,17 +3,18 @@
 # cython: cdivision=True
 """`Postings`: searches an inverted index by BM25.
 
-`hrag/text/bm25.py` has the formula and its constants; the kernel is called with numbers that are
-made from them. A search goes through windows of rows. In each window it goes through the terms and
-adds their shares to an array of sums that stays in the CPU's cache. Lucene's bulk scorer of
-disjunctions works in the same way.
+`hrag/text/bm25.py` has the formula and its constants, and computes the weights and the norm that
+the kernel is called with. A search goes through windows of 8,192 rows. In each window it goes
+through the terms of the query, and adds what each term contributes to the scores of the window's
+rows to an array of sums that stays in the CPU's cache. Lucene's bulk scorer of disjunctions works
+in the same way.
 
 The search does not prune. MaxScore (Turtle and Flood, "Query Evaluation: Strategies and
 Optimizations", Information Processing & Management 31(6), 1995) would skip long lists that cannot
-change the result. But the remaining rows must then be looked up in every list, in the order of
-terms, or their scores would differ in the last bit. Measurements showed that this saves a tenth of
-the time at best and costs as much in other cases: reading a posting takes a hundredth of the time
-of looking up a row.
+change the result. But then the remaining rows must be looked up in every list in the order of
+terms, because another order of additions would change the last bit of their scores. Measurements
+showed that MaxScore saves a tenth of the time at best, and costs as much in other cases: looking up
+a row takes many times as long as reading a posting.
 
 Arguments are checked, then one C loop runs without Python objects. `_bm25.pyi` is the
 documentation for callers; `tests/twins/postings.py` has the plain twin, which defines the right
@@ -53,7 +54,7 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
 
-    // GCC compiles these loops once for each kind of CPU; the loader picks the best one.
+    // GCC compiles these loops once for each kind of CPU; the loader picks the best version.
     #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
     #define HRAG_CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
     #else
@@ -101,7 +102,7 @@ cdef extern from *:
         }
     }
 
-    // Writes the rows whose sum is above the bound. Returns how many there are.
+    // Writes the rows whose sum is above the bound. Returns the count of these rows.
     HRAG_CPU_CLONES
     static size_t hrag_above(const float* sums, size_t count, float bound, uint16_t* rows) {
         size_t written = 0, i = 0;
@@ -109,7 +110,7 @@ cdef extern from *:
             int any = 0;
             for (size_t j = 0; j < HRAG_SCAN; j++) any |= sums[i + j] > bound;
             if (!any) continue;
-            for (size_t j = 0; j < HRAG_SCAN; j++) {  // No branch must be predicted.
+            for (size_t j = 0; j < HRAG_SCAN; j++) {  // The loop body has no branch to predict.
                 rows[written] = (uint16_t)(i + j);
                 written += sums[i + j] > bound;
             }
@@ -137,7 +138,8 @@ cdef extern from *:
 
 cdef enum:
     LOOK_UP_UNITS = 40  # Looking up one row takes as long as reading this many units.
-    SPARSE_UNITS = 256  # If a window has fewer units than this, its sums are not scanned.
+    # If a window has fewer units than this, its postings are read again; its sums are not scanned.
+    SPARSE_UNITS = 256
 
 
 cdef struct Query:
@@ -148,14 +150,14 @@ cdef struct Query:
 
 
 cdef cppclass Ranking:
-    """The best rows so far, as keys.
+    """The best rows so far, as keys that `rank_key` returns.
 
-    It has at least `count` keys, if there are as many rows, and fewer than twice as many. Rows may
-    be added in any order.
+    As soon as `count` rows were added, the ranking has from `count` to `2 * count - 1` keys. Rows
+    may be added in any order.
     """
 
     size_t count
-    uint64_t last  # A row is added only if its key is lower than this one.
+    uint64_t last  # A row is added only if its key is lower than this key.
     vector[uint64_t] keys
 
     void add(float score, uint64_t row) noexcept nogil:
@@ -177,10 +179,10 @@ cdef cppclass Window:
     size_t first
     size_t rows
     size_t units  # The number of units in all blocks.
-    vector[Block] blocks  # One block for each term that occurs, in the order of terms.
+    vector[Block] blocks  # One block for each term that occurs in the window, in order of terms.
     vector[float] weights  # One weight per block.
-    vector[float] sums  # One sum per row. All are zero between windows.
-    vector[uint16_t] chosen  # Space for rows, which are relative to the first.
+    vector[float] sums  # One sum per row. All sums are zero before a window is read.
+    vector[uint16_t] chosen  # Space for a list of rows, relative to `first`.
 
 
 cdef class Postings(PostingLists):
@@ -257,7 +259,7 @@ cdef Query checked_query(
     float norm_per_term,
     const uint32_t[::1] lengths,
 ) except *:
-    """Returns the query without its terms. Raises ValueError if an argument is not allowed."""
+    """Returns the arguments of a query, except the ids. Raises ValueError for a wrong argument."""
     cdef size_t i
     cdef Query query
     check_ascending(&ids[0], ids.shape[0])
@@ -281,7 +283,7 @@ cdef Query checked_query(
 
 
 cdef object ranked_arrays(const vector[uint64_t]& keys):
-    """Returns the rows and the scores of keys, as two arrays."""
+    """Returns the rows and the scores that keys contain, as two arrays."""
     rows, scores = np.empty(keys.size(), np.uint32), np.empty(keys.size(), np.float32)
     cdef uint32_t[::1] rows_out = rows
     cdef float[::1] scores_out = scores
@@ -320,7 +322,7 @@ cdef inline float share(
 
 
 cdef uint32_t lowest_window(vector[Cursor]& cursors) noexcept nogil:
-    """Returns the first window that any cursor has not passed; NO_WINDOW after all lists."""
+    """Returns the first window that has unread postings; NO_WINDOW if all lists are at the end."""
     cdef size_t i
     cdef uint32_t lowest = NO_WINDOW
     for i in range(cursors.size()):
@@ -377,7 +379,7 @@ cdef void take_blocks(
 cdef void rank_window(
     Window& window, const Query* query, const uint8_t* allowed, Ranking& ranking
 ) noexcept nogil:
-    """Adds the window's best rows to the ranking, in the way that reads the fewest units."""
+    """Adds the window's best rows to the ranking, in the way that takes the least time."""
     cdef size_t allowed_rows
     if allowed != NULL:
         allowed_rows = hrag_count_flags(allowed + window.first, window.rows)
@@ -394,7 +396,7 @@ cdef void rank_window(
 
 
 cdef size_t choose_allowed(Window& window, const uint8_t* allowed) noexcept nogil:
-    """Writes the allowed rows to `window.chosen`. Returns their number."""
+    """Writes the allowed rows to `window.chosen`. Returns the count of these rows."""
     cdef size_t row, count = 0
     for row in range(window.rows):
         if allowed[window.first + row]:
@@ -441,8 +443,8 @@ cdef void add_blocks(Window& window, const Query* query) noexcept nogil:
 cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
     """Ranks the rows by their sums, and sets the sums to zero."""
     cdef size_t i, row
-    # A row with the same score as the last one ranks after it, because rows of earlier windows are
-    # lower. So only higher sums matter.
+    # A row with the same score as the ranking's last row ranks after that row, because earlier
+    # windows have lower rows. So only rows with a higher sum are ranked.
     cdef size_t count = hrag_above(
         window.sums.data(), window.rows, score_in(ranking.last), window.chosen.data()
     )
@@ -454,7 +456,7 @@ cdef void rank_sums(Window& window, const uint8_t* allowed, Ranking& ranking) no
 
 
 cdef void rank_sparse(Window& window, const uint8_t* allowed, Ranking& ranking) noexcept nogil:
-    """Does the same as `rank_sums`, by reading the few postings again."""
+    """Does the same as `rank_sums`, but finds the rows by reading the window's postings again."""
     cdef size_t i, row
     cdef const uint16_t* next
     cdef Posting posting

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-# The ranks of places for a cut; higher is better.
+# The ranks of offsets at which a text may be cut. A higher rank is a better offset.
 CUT_FORBIDDEN: Final = 0
 CUT_CODE_POINT: Final = 1
 CUT_WORD: Final = 2
@@ -23,9 +23,9 @@ def boundary_ranks(text: bytes, ends: NDArray[np.uint32]) -> NDArray[np.uint8]:
     * CUT_FORBIDDEN: p is inside a code point or a CRLF.
     * CUT_PARAGRAPH: the white space just before p contains a form feed or two newlines
       (``\n``, ``\r\n`` or a lone ``\r``).
-    * CUT_SENTENCE: that white space contains one newline. Or, before that white space and any
-      closing quotes and brackets, there is a sentence end: a CJK one, or one of ``. ! ?`` if p
-      has white space on either side.
+    * CUT_SENTENCE: the white space just before p contains one newline. Or there is a sentence end
+      before p, perhaps followed by closing quotes or brackets and by white space. A sentence end
+      is a CJK one, or one of ``. ! ?`` if p has white space on either side.
     * CUT_WORD: p has white space or a CJK code point on either side.
     * CUT_CODE_POINT: anywhere else.
 

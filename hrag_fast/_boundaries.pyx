@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""`boundary_ranks`: ranks how well each offset of a text suits a cut. Every ingest uses it.
+"""`boundary_ranks`: ranks how well a text can be cut at each of some offsets. Ingests use it.
 
 It checks its arguments, then runs one C loop without Python objects. `_boundaries.pyi` is the
 documentation for callers; `tests/twins/boundaries.py` has the plain twin, which defines the right
@@ -24,7 +24,8 @@ cdef enum:
     # This many bytes of white space are read at most, so that the time stays linear for a text
     # that has only white space.
     BLANK_LOOK_BACK = 64
-    # Five CJK closing quotes or brackets fit into this many bytes. Sentences end with fewer.
+    # At most this many bytes of closing quotes and brackets are read. Five CJK ones fit into them,
+    # and sentences end with fewer.
     CLOSER_LOOK_BACK = 16
 
 
@@ -67,7 +68,7 @@ cdef uint8_t rank_cut(const uint8_t* text, size_t size, size_t end) noexcept nog
 
 
 cdef size_t before_blanks(const uint8_t* text, size_t end) noexcept nogil:
-    """Returns where the white space before `end` begins, within the look-back."""
+    """Returns where the white space before `end` begins; reads at most BLANK_LOOK_BACK bytes."""
     cdef size_t limit = end - BLANK_LOOK_BACK if end > BLANK_LOOK_BACK else 0
     cdef size_t start
     while end > limit:
@@ -93,7 +94,7 @@ cdef int count_newlines(const uint8_t* text, size_t start, size_t end) noexcept 
 
 
 cdef bint ends_sentence(const uint8_t* text, size_t end, bint next_to_blank) noexcept nogil:
-    """True if a sentence ends at `end`, perhaps with closing quotes or brackets."""
+    """Returns True if a sentence ends at `end`, perhaps with closing quotes or brackets."""
     cdef size_t limit = end - CLOSER_LOOK_BACK if end > CLOSER_LOOK_BACK else 0
     cdef size_t start
     cdef uint32_t last

@@ -4,8 +4,8 @@ Folding makes spellings that mean the same equal. It drops invisible characters,
 then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and the
 following characters that may combine with it or are invisible: marks and the inner letters of
 Hangul syllables. Nothing composes and nothing is reordered across the border of two clusters. So a
-folded text consists of its folded clusters in order, and each folded character has a place in the
-original text.
+folded text consists of its folded clusters in order, and each folded character comes from a known
+span of the original text.
 
 The compiled term extractor reads the tables that `character_page` returns, and calls `folded_bytes`
 for a cluster of several characters. So it follows the Unicode version of the running Python.
@@ -17,8 +17,9 @@ import sys
 import unicodedata
 from bisect import bisect_right
 
-# For streams, Unicode limits sequences of marks to 30 (UAX #15, Stream-Safe Text Format). Python
-# sorts marks in quadratic time, so every cluster is cut at this length.
+# A cluster has at most this many characters, and the rest begins a new cluster. The limit is needed
+# because Python sorts marks in quadratic time. For streams, Unicode limits sequences of marks to 30
+# (UAX #15, Stream-Safe Text Format).
 MAX_CLUSTER = 32
 
 OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
@@ -60,10 +61,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # is not among them, because it separates words where nobody sees a space.
 _INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 
-# A page has one entry for each of 256 characters.
+# A page is a table with one entry for each of 256 consecutive characters.
 PAGE_SIZE = 256
-# The fields of an entry: the class; 1 if `may_combine`; the number of UTF-8 bytes of the folded
-# form, or 0 if this form is not exactly one character; these bytes.
+# An entry has the character's class, then 1 if `may_combine` is true, then the length of the folded
+# form in UTF-8 bytes, then these bytes. The length is 0 if the folded form is not exactly one
+# character.
 ENTRY = struct.Struct("<BBBx4s")
 
 
@@ -98,33 +100,39 @@ def character_class(character: str) -> int:
     return WORD if character.isalnum() else OTHER
 
 
-def inside_word(folded: str, place: int) -> bool:
-    """Returns True if a place of a folded text lies inside a word.
+def inside_word(folded: str, offset: int) -> bool:
+    """Returns True if the characters before and after an offset of a folded text are in one word.
 
-    `place` is in characters, from 0 to the length of the text.
+    `offset` is in characters, from 0 to the length of the text.
     """
-    return _is_word(folded, place) and _is_word(folded, place - 1)
+    return _is_word(folded, offset) and _is_word(folded, offset - 1)
 
 
-def _is_word(folded: str, place: int) -> bool:
-    """Returns True if a character is part of a word. A mark is one if its base character is."""
-    if place == len(folded):
+def _is_word(folded: str, index: int) -> bool:
+    """Returns True if a character is part of a word.
+
+    A mark is part of a word if its base character is. Returns False after the end of the text.
+    """
+    if index == len(folded):
         return False
-    for before in range(place, max(place - MAX_CLUSTER, -1), -1):
+    for before in range(index, max(index - MAX_CLUSTER, -1), -1):
         kind = character_class(folded[before])
         if kind != MARK:
             return kind == WORD
-    return place >= MAX_CLUSTER  # There are too many marks to find their base character.
+    return index >= MAX_CLUSTER  # There are too many marks to find their base character.
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
-    """Returns True if a character lies in one of the ranges, which must ascend."""
+    """Returns True if a character lies in one of the ranges of code points, which must ascend."""
     before = bisect_right(ranges, (ord(character), sys.maxunicode)) - 1
     return before >= 0 and ord(character) <= ranges[before][1]
 
 
 def character_page(number: int) -> bytes:
-    """Returns the entries of characters `number * 256` to `number * 256 + 255`, 8 bytes each."""
+    """Returns one page of the table of characters, 8 bytes per character.
+
+    It has the entries of the code points `number * 256` to `number * 256 + 255`.
+    """
     first = number * PAGE_SIZE
     return b"".join(_entry(chr(first + i)) for i in range(PAGE_SIZE))
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Declares `sentence_of`, which finds the sentence to cite, for kernels that have the document."""
+"""Declares `sentence_of`, by which other kernels find the sentence to cite in a document."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -14,7 +14,7 @@ cdef struct TextRange:
 
 
 cdef inline size_t count_before(const uint32_t[::1] starts, uint64_t char) noexcept:
-    """Returns how many starts, which must ascend, are before a character."""
+    """Returns how many of `starts` are lower than the offset `char`. The starts must ascend."""
     cdef size_t middle, first = 0, end = starts.shape[0]
     while first < end:
         middle = (first + end) // 2

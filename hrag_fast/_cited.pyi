@@ -1,7 +1,8 @@
-"""Types and documentation of the compiled part of citations.
+"""Types and documentation of the compiled `matched_sentence` and `merged_spans`.
 
 Arrays are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape raises
-ValueError, a wrong type raises TypeError. The GIL is kept: a leaf takes some microseconds.
+ValueError, a wrong type raises TypeError. The GIL is kept, because a call takes only some
+microseconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +15,11 @@ from typing_extensions import Buffer
 from hrag_fast._analysis import Matches
 
 REACH: Final = 125
-"""This many characters around a leaf are read first, to complete a sentence. If they are too few,
-MAX_SENTENCE_CHARS are read."""
+"""First, this many characters before and after a leaf are read, to complete a sentence that the
+leaf's edge cuts. If they are too few, MAX_SENTENCE_CHARS characters are read."""
 MAX_SECTIONS_TRIED: Final = 16
-"""If several sections begin at one place, the headings of at most this many are looked for."""
+"""If several sections begin at the same character, only the first of them, up to this many, are
+searched for a heading."""
 
 def matched_sentence(
     text: Buffer,
@@ -29,22 +31,23 @@ def matched_sentence(
 ) -> tuple[int, int, int, int]:
     """Returns the sentence of a leaf whose terms have the highest sum of weights.
 
-    The result is its start and end in bytes, then its start and end in code points. The white
+    The result is the start and the end of the sentence in bytes, then in code points. The white
     space around the sentence is left out.
 
     * `text`: the document's whole text, UTF-8.
-    * `leaf`: the fields of hrag.values.tree.CHUNK; its section is an index, or NONE.
+    * `leaf`: the fields of hrag.values.tree.CHUNK. The last one is the index of the leaf's section,
+      or NONE.
     * `section_starts`: uint32, the code point at which each section begins, ascending.
     * `heading_end`: a function. It is called with a part of the text, an offset in this part, and
       the section that begins there. It returns the offset after the section's heading, or the same
-      offset if the section has no heading. If several sections begin at one place, it is called
-      for the first MAX_SECTIONS_TRIED of them.
+      offset if the section has no heading. If several sections begin at the same character, the
+      function is called for the first MAX_SECTIONS_TRIED of them.
     * `matches`: where terms occur in the leaf, in code points from its start.
-    * `weights`: float32, the weight of each of the terms that `matches` numbers.
+    * `weights`: float32, the weights of the terms; `matches.which` has the indexes into it.
 
     A term counts once in a sentence. A heading is a separate sentence. Of sentences with equal
-    sums, the first one is returned; but a heading is returned only if no sentence of its section
-    has the same sum.
+    sums, the first one is returned. But if this is a heading and another sentence of its section
+    has the same sum, the other sentence is returned.
 
     If no term with a weight occurs, the result is the first sentence that has a letter or digit,
     in the section that has most of the leaf. It is a heading only if there is no other sentence.
@@ -53,17 +56,18 @@ def matched_sentence(
     within MAX_SENTENCE_CHARS code points of the edge. So the result may begin before the leaf and
     end after it.
 
-    Raises ValueError for a leaf that is empty or outside the text, and for matches whose columns
+    Raises ValueError for a leaf that is empty or outside the text, and for matches whose arrays
     differ in length. Raises IndexError for a section or a term that does not exist.
     """
 
 def merged_spans(
     parts: Sequence[tuple[int, Matches]], first: int, end: int
 ) -> list[tuple[int, int]]:
-    """Returns the spans of matches between `first` and `end`, in order, in code points.
+    """Returns the spans of all matches between `first` and `end`, in order, in code points.
 
-    A part consists of a code point and of matches, whose places count from this code point. Spans
-    that overlap are joined.
+    Each of `parts` is an offset in code points and the matches in the text that begins there; the
+    spans of these matches count from this offset. In the result, spans count from 0, like `first`
+    and `end`, and spans that overlap are joined.
 
-    Raises ValueError for matches whose columns differ in length.
+    Raises ValueError for matches whose arrays differ in length.
     """

@@ -2,8 +2,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`matched_sentence`: finds the sentence that a citation points to. Every passage uses it.
 
-It cuts a leaf, with some of the text around it, into sentences and headings. It adds up the weights
-of the terms in each of them. `_cited.pyi` is the documentation for callers;
+The kernel cuts a leaf, with some of the text around it, into sentences and headings. Then it adds
+up the weights of the terms in each sentence. `_cited.pyi` is the documentation for callers;
 `tests/twins/cited_places.py` has the plain twin, which defines the right answer.
 """
 
@@ -27,13 +27,15 @@ cdef extern from *:
     """
     void hrag_sort_unique[T](vector[T]& values) except +
 
-# First, this many characters are read on either side of a leaf to complete a sentence. Only if
-# they are too few, MAX_SENTENCE_CHARS are read: most leaves begin and end with whole sentences.
+# First, this many characters are read on either side of a leaf to complete a sentence that the
+# leaf's edge cuts. This is nearly always enough, because most leaves begin and end with whole
+# sentences. If it is not enough, MAX_SENTENCE_CHARS characters are read.
 REACH = MAX_SENTENCE_CHARS // 8
 
-# At most this many sections that begin at one place are tried: a page to which thousands of
-# bookmarks lead must not be read thousands of times. The first sections are tried, because the
-# indexer places a bookmark whose title it cannot find at the place of the bookmark before it.
+# If several sections begin at the same character, at most this many of them are searched for a
+# heading: a page to which thousands of bookmarks lead must not be read thousands of times. The
+# first sections are searched, because a bookmark whose title the indexer cannot find gets the
+# position of the bookmark before it.
 MAX_SECTIONS_TRIED = 16
 
 cdef uint32_t NONE = 0xFFFFFFFF
@@ -74,7 +76,7 @@ cdef TextRange sentence_of(
     object matches,
     const float[::1] weights,
 ) except *:
-    """Returns the sentence of a leaf to cite; `matched_sentence` in `_cited.pyi` says which."""
+    """Returns the sentence of a leaf to cite; see `matched_sentence` in `_cited.pyi`."""
     if not (
         leaf.byte_start < leaf.byte_end <= <size_t>text.shape[0]
         and leaf.char_start < leaf.char_end
@@ -98,13 +100,14 @@ cdef TextRange sentence_of(
 
 
 cdef class Excerpt:
-    """A leaf with some more text on either side, and its sentences.
+    """A leaf with some of the text before and after it, cut into sentences.
 
     Sentence i is from `borders[i]` to `borders[i + 1]`, in code points of the document. The
-    sentences that touch the leaf are from `inside.first` to `inside.second`. `headings` has the
-    start and the end of the heading of each section that begins in the excerpt; both are equal if
-    the section has no heading. Borders from `known.first` to `known.second` are real borders of
-    sentences. Any other border exists only because the excerpt was cut there.
+    sentences that touch the leaf have the indexes `inside.first` to `inside.second - 1`. `headings`
+    has the start and the end of the heading of each section that begins in the excerpt; both are
+    equal if the section has no heading. The borders with the indexes `known.first` to
+    `known.second - 1` are real borders of sentences. Any other border exists only because the
+    excerpt begins or ends there.
     """
 
     cdef const uint8_t[::1] data
@@ -125,7 +128,7 @@ cdef class Excerpt:
         self.heading_end = heading_end
 
     cdef int read(self, const TextRange& leaf, size_t reach) except -1:
-        """Reads the leaf with up to `reach` more code points on either side."""
+        """Reads the leaf with up to `reach` code points before and after it."""
         cdef size_t before = self.extend_back(leaf.byte_start, reach)
         cdef size_t after = self.extend_forward(leaf.byte_end, reach)
         self.text = PyUnicode_DecodeUTF8(
@@ -158,7 +161,7 @@ cdef class Excerpt:
         return 0
 
     cdef size_t extend_back(self, size_t byte, size_t reach) noexcept:
-        """Sets the first byte. Returns how many code points lie between it and `byte`."""
+        """Sets `byte_start`. Returns how many code points lie between it and `byte`."""
         cdef size_t chars = 0
         while byte and chars < reach:
             byte -= 1
@@ -167,7 +170,7 @@ cdef class Excerpt:
         return chars
 
     cdef size_t extend_forward(self, size_t byte, size_t reach) noexcept:
-        """Sets the end in bytes. Returns how many code points lie between `byte` and it."""
+        """Sets `byte_end`. Returns how many code points lie between `byte` and `byte_end`."""
         cdef size_t chars = 0, size = self.data.shape[0]
         while byte < size and (chars < reach or self.data[byte] & 0xC0 == 0x80):
             chars += self.data[byte] & 0xC0 != 0x80
@@ -188,7 +191,7 @@ cdef class Excerpt:
     cdef int find_headings(self) except -1:
         cdef size_t section, end_char = self.char_start + len(self.text)
         cdef size_t first = count_before(self.section_starts, self.char_start)
-        cdef size_t tried = 0  # The number of sections at the same place that were tried.
+        cdef size_t tried = 0  # How many sections at the same start were searched for a heading.
         cdef uint32_t start, end
         self.headings.clear()
         for section in range(first, count_before(self.section_starts, end_char)):
@@ -206,11 +209,11 @@ cdef class Excerpt:
         return 0
 
     cdef int add_headings(self) except -1:
-        """Adds the borders of headings, and removes the borders inside of headings."""
+        """Adds the borders of headings, and removes borders inside a heading."""
         cdef vector[uint32_t] borders
         cdef uint32_t border
         cdef Range heading
-        cdef size_t before = 0  # The number of headings that begin before the border.
+        cdef size_t before = 0  # How many headings begin before the border.
         for border in self.borders:
             while before < self.headings.size() and self.headings[before].first < border:
                 before += 1
@@ -237,7 +240,7 @@ cdef class Excerpt:
         return self.is_known(sentence) and self.is_known(sentence + 1)
 
     cdef size_t best(self, const TextRange& leaf, matches, const float[::1] weights) except? 0:
-        """Returns the number of the sentence to cite."""
+        """Returns the index of the sentence to cite."""
         cdef vector[Weighed] weighed
         if matches is not None:
             self.weigh(leaf, matches.starts, matches.ends, matches.which, weights, weighed)
@@ -252,9 +255,10 @@ cdef class Excerpt:
         const float[::1] weights,
         vector[Weighed]& sums,
     ) except -1:
-        """Writes the sentences that have terms with a weight, in order, with their sums.
+        """Writes the sentences that have terms with a weight, in order, with the sums of weights.
 
-        Weights are added in the order of their terms, so that equal terms give equal sums.
+        Weights are added in the order of the terms' indexes. So sentences with the same terms have
+        exactly the same sum.
         """
         cdef vector[pair[size_t, uint32_t]] pairs
         cdef pair[size_t, uint32_t] item
@@ -287,9 +291,10 @@ cdef class Excerpt:
         return 0
 
     cdef size_t heaviest(self, vector[Weighed]& weighed) noexcept:
-        """Returns the first of the sentences with the highest weight.
+        """Returns the index of the first sentence that has the highest weight.
 
-        If that is a heading, a sentence of the same section with the same weight is preferred.
+        If this sentence is a heading, and another sentence of the same section has the same weight,
+        returns the index of the other sentence.
         """
         cdef Weighed candidate, best
         cdef size_t section
@@ -310,9 +315,10 @@ cdef class Excerpt:
         return best.sentence
 
     cdef size_t first(self, const TextRange& leaf) noexcept:
-        """Returns the first sentence, with a word, of the section that has most of the leaf.
+        """Returns the index of the sentence to cite if no sentence has a weighted term.
 
-        It is a heading only if there is no other sentence.
+        It is the first sentence with a word in the section that has most of the leaf. A heading is
+        returned only if there is no other sentence with a word.
         """
         cdef size_t sentence, start = self.inside.first, heading = self.borders.size()
         if leaf.section != NONE:
@@ -340,7 +346,10 @@ cdef class Excerpt:
         return False
 
     cdef TextRange span(self, const TextRange& leaf, size_t sentence) noexcept:
-        """Returns the span of a sentence. The leaf's edge replaces an end that is not known."""
+        """Returns the span of a sentence, without the white space around it.
+
+        If a border of the sentence is not known, the leaf's start or end replaces it.
+        """
         cdef TextRange result
         cdef size_t start = self.borders[sentence] if self.is_known(sentence) else leaf.char_start
         cdef size_t end = (
@@ -358,12 +367,12 @@ cdef class Excerpt:
         result.char_end = <uint32_t>(self.char_start + last)
         result.byte_start = self.bytes_of(self.byte_start, first)
         result.byte_end = self.bytes_of(result.byte_start, last - first)
-        # Before the first section, this is NONE.
+        # For a sentence before the first section, this is NONE.
         result.section = <uint32_t>self.sections_up_to(result.char_start) - 1
         return result
 
     cdef size_t bytes_of(self, size_t byte, size_t chars) noexcept:
-        """Returns the offset of the byte that is `chars` code points after another byte."""
+        """Returns the offset in bytes that is `chars` code points after the offset `byte`."""
         if <size_t>len(self.text) == self.byte_end - self.byte_start:
             return byte + chars
         while chars and byte < self.byte_end:

@@ -1,8 +1,8 @@
 """Types and documentation of the compiled `climb`.
 
 Array arguments are one-dimensional and C-contiguous, and may be read-only (a memory map, a buffer
-of LMDB). They must not change during a call. A wrong dtype or shape raises ValueError; None or an
-object that is no array raises TypeError. Arrays that are returned are new.
+of LMDB). Nobody may change them during a call. A wrong dtype or shape raises ValueError; None or
+an object that is no array raises TypeError. Arrays that are returned are new.
 
 The GIL is kept for up to 1,000 candidates (about 15 us), and released for more.
 """
@@ -19,19 +19,20 @@ MEAN: Final = 2
 COUNT: Final = 3
 
 class Groups(NamedTuple):
-    """g ancestors, best first, and their m children, which are the candidates that are alive.
+    """Candidates grouped by their ancestor: g groups, best first, with m children in total.
 
-    The children of group j are `children[starts[j]:starts[j + 1]]`.
+    A group is an ancestor; its children are the candidates below it whose rows are alive. The
+    children of group j are `children[starts[j]:starts[j + 1]]`.
     """
 
     keys: NDArray[np.uint64]
-    """uint64[g]: `document_ordinal << 20 | ancestor_index`."""
+    """uint64[g]: the ancestor of each group, `document_ordinal << 20 | ancestor_index`."""
     scores: NDArray[np.float32]
-    """float32[g]: aggregated scores, descending."""
+    """float32[g]: the aggregated score of each group, descending."""
     starts: NDArray[np.uint32]
-    """uint32[g + 1]: from 0 to m, ascending."""
+    """uint32[g + 1]: where the children of each group begin in `children`; the last entry is m."""
     children: NDArray[np.uint32]
-    """uint32[m]: rows, best first within each group."""
+    """uint32[m]: the rows of the children, best first within each group."""
     child_scores: NDArray[np.float32]
     """float32[m]: the scores of the children."""
 
@@ -60,6 +61,6 @@ def climb(
     key ascending. Children are ordered by score descending, then by label ascending. Takes time
     O(k log k), which does not depend on n.
 
-    Raises ValueError for lengths that disagree or an unknown aggregation, IndexError for a row
-    that is not below n, and MemoryError.
+    Raises ValueError for arrays whose lengths disagree or an unknown aggregation, IndexError for
+    a row that is not below n, and MemoryError.
     """

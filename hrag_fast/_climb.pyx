@@ -4,8 +4,8 @@
 It is a hash aggregation (open addressing with linear probing, Fibonacci hashing: Knuth, The Art of
 Computer Programming 3, 6.4) followed by merge sorts.
 
-It checks its arguments, then runs one C function without Python objects. It reads const views
-only, so memory maps and LMDB's buffers are used in place. It allocates all its memory at once.
+The kernel checks its arguments, then runs one C function without Python objects. It reads const
+views only, so memory maps and LMDB's buffers are used in place. It allocates all memory at once.
 `_climb.pyi` is the documentation for callers; `tests/twins/ancestor_groups.py` has the plain twin,
 which defines the right answer.
 """
@@ -29,7 +29,7 @@ COUNT = AGGREGATE_COUNT
 
 Groups = namedtuple("Groups", ("keys", "scores", "starts", "children", "child_scores"))
 
-cdef object new_tuple = tuple.__new__  # This takes half the time of calling the namedtuple.
+cdef object new_tuple = tuple.__new__  # It takes half the time of calling the namedtuple's class.
 cdef object empty = np.empty
 cdef object UINT32 = np.dtype(np.uint32)
 cdef object UINT64 = np.dtype(np.uint64)
@@ -38,15 +38,15 @@ cdef object FLOAT32 = np.dtype(np.float32)
 cdef enum:
     LEAF_INDEX_BITS = 20
     SHORT_RUN = 8  # Up to this length, insertion sort is faster than merge sort.
-    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
-    # get it back. Up to this many candidates, the work takes about 15 us. So keeping the GIL
-    # delays nobody.
+    # The GIL is kept for up to this many candidates. Grouping them takes about 15 us, so it delays
+    # nobody. A thread that releases the GIL may wait for another thread's whole switch interval,
+    # 5 ms, to get it back.
     GIL_KEPT_UP_TO = 1000
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
 
 
-cdef struct Candidates:  # The arguments of climb.
+cdef struct Candidates:  # The arrays that `climb` was called with.
     const uint32_t* rows
     const float* scores
     size_t count
@@ -68,7 +68,7 @@ cdef struct Group:  # An ancestor and the aggregates of its children.
     double sum
     float best
     uint32_t count
-    uint32_t next  # The place of its next child in the output.
+    uint32_t next  # The index in the output at which the group's next child is written.
 
 
 cdef struct Ranked:  # The sort key of a group or of a child.
@@ -78,18 +78,18 @@ cdef struct Ranked:  # The sort key of a group or of a child.
     uint32_t index
 
 
-# The parts of one allocation. Every part has space for one entry per candidate.
+# The arrays in one block of memory. Every array has space for at least one entry per candidate.
 cdef struct Work:
     Leaf* leaves
     Group* groups
     Ranked* ranked
     Ranked* scratch
-    uint64_t* keys  # This array and the next four are the result.
+    uint64_t* keys  # This array and the next four arrays are the result.
     float* scores
     uint32_t* starts
     uint32_t* children
     float* child_scores
-    uint32_t* slots  # A hash table from a key to the number of its group + 1; 0 is a free slot.
+    uint32_t* slots  # A hash table from a key to the index of its group + 1; 0 is a free slot.
     int slot_bits
     size_t group_count
     size_t child_count
@@ -142,7 +142,7 @@ cdef size_t first_outside(const uint32_t* rows, size_t count, size_t limit) noex
 
 
 cdef object run(const Candidates* candidates, int aggregation):
-    """Allocates memory, computes, and returns a copy of the result as arrays."""
+    """Allocates memory, groups the candidates, and returns a copy of the result as arrays."""
     cdef Work work
     cdef void* memory = allocate(&work, candidates.count)
     if memory == NULL:
@@ -171,7 +171,7 @@ cdef object groups_of(const Work* work):
 cdef object array_of(object dtype, const void* items, size_t count, size_t item_bytes):
     """Returns a new array with a copy of `items`.
 
-    Writing to a plain buffer takes half the time of writing to a typed view.
+    It is written through a plain buffer, which takes half the time of writing to a typed view.
     """
     cdef object array = empty(count, dtype)
     cdef Py_buffer buffer
@@ -182,7 +182,11 @@ cdef object array_of(object dtype, const void* items, size_t count, size_t item_
 
 
 cdef void* allocate(Work* work, size_t count) noexcept nogil:
-    """Returns the memory to free, or NULL. The widest types come first, so all are aligned."""
+    """Allocates the arrays of `work` in one block of memory, which the caller has to free.
+
+    Returns the block, or NULL if there is not enough memory. The arrays with the widest types come
+    first, so that all arrays are aligned.
+    """
     work.slot_bits = 1
     # The table is at most half full, which keeps probes short.
     while (<size_t>1 << work.slot_bits) < 2 * count:
@@ -218,10 +222,10 @@ cdef void run_climb(const Candidates* candidates, int aggregation, Work* work) n
 
 
 cdef size_t gather(const Candidates* candidates, Leaf* leaves) noexcept nogil:
-    """Reads the labels and ancestors of the candidates that are alive. Returns their number.
+    """Reads the labels and ancestors of the candidates that are alive. Returns their count.
 
-    These reads miss the CPU's cache, so they are in a separate loop. None of them depends on
-    another one, so the CPU can run many of them at the same time.
+    These reads miss the CPU's cache. They are in a separate loop, in which no read depends on
+    another one, so that the CPU can run many of them at the same time.
     """
     cdef size_t i, count = 0
     cdef uint32_t row
@@ -240,7 +244,7 @@ cdef size_t gather(const Candidates* candidates, Leaf* leaves) noexcept nogil:
 
 
 cdef size_t group_leaves(Work* work) noexcept nogil:
-    """Gives each leaf its group, in the order of candidates. Returns the number of groups."""
+    """Assigns each leaf to a group, in the order of candidates. Returns the count of groups."""
     cdef size_t i, group_count = 0
     cdef Leaf* leaf
     cdef Group* group
@@ -266,7 +270,7 @@ cdef size_t group_leaves(Work* work) noexcept nogil:
 
 
 cdef inline uint32_t* find_slot(const Work* work, uint64_t key) noexcept nogil:
-    """Returns the slot of the key's group, or the free slot where it belongs."""
+    """Returns the slot of the key's group; if there is no such group, the free slot for it."""
     cdef size_t mask = (<size_t>1 << work.slot_bits) - 1
     cdef size_t i = (key * GOLDEN) >> (64 - work.slot_bits)
     while work.slots[i] != 0 and work.groups[work.slots[i] - 1].key != key:
@@ -311,7 +315,7 @@ cdef void write_groups(Work* work) noexcept nogil:
 
 
 cdef void write_children(Work* work) noexcept nogil:
-    """Moves each leaf to its group's range, then sorts each range."""
+    """Writes each leaf to the range of its group in the output, then sorts each range."""
     cdef size_t i, start, end
     cdef Leaf* leaf
     cdef Group* group
@@ -343,7 +347,7 @@ cdef inline bint precedes(const Ranked* a, const Ranked* b) noexcept nogil:
 
 
 cdef void sort(Ranked* items, Ranked* scratch, size_t count) noexcept nogil:
-    """Sorts `items` by a stable merge sort. `scratch` has space for half of them."""
+    """Sorts `items` by a stable merge sort. `scratch` has space for half of the items."""
     if count <= SHORT_RUN:
         sort_short(items, count)
         return

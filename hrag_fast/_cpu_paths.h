@@ -1,4 +1,5 @@
-// The paths that a processor can run, for kernels that are compiled once for each kind of it.
+// Some loops are compiled several times, for different kinds of processors. Each of these versions
+// is called a path. This file names the paths, and says which of them this processor can run.
 
 #pragma once
 
@@ -18,7 +19,7 @@
 
 namespace hrag {
 
-// The caller chooses the path by which integers are multiplied, so that tests can run every path.
+// For products of integers, the caller chooses the path, so that tests can run every path.
 enum Path { PLAIN, AVX2, AVX512_VNNI };
 
 // Returns true if this processor has the instructions of a path.

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The paths by which kernels multiply integers: one for each kind of processor, slowest first."""
+"""The paths: versions of the products of integers, one for each kind of processor."""
 
 cdef extern from "_cpu_paths.h" namespace "hrag" nogil:
     bint has_path(int path)
@@ -15,7 +15,10 @@ cdef inline tuple available_paths():
 
 
 cdef inline int path_of(name) except -1:
-    """Returns the number of a path, or of the fastest one if `name` is None."""
+    """Returns the index of a path in `path_names()`; if `name` is None, of the fastest path.
+
+    Raises ValueError for a path that this processor cannot run.
+    """
     paths = available_paths()
     if name is None:
         name = paths[len(paths) - 1]

@@ -22,15 +22,14 @@
 
 namespace hrag {
 
-// The columns of a matrix are stored in panels of 16. A panel has rows of 16 codes. If a path
-// multiplies pairs of numbers, two rows are stored together, and both codes of a column are
-// neighbours.
+// A matrix is stored in panels of 16 columns. A panel has rows of 16 codes. If a path multiplies
+// pairs of numbers, two rows are stored together, so that the two codes of a column are neighbours.
 enum { PANEL = 16, COLUMN_STEP = 2 * PANEL };
 
 static size_t paired_rows(int path) { return path == PLAIN ? 1 : 2; }
 
-// A product of rows, which may be at any addresses, with a matrix. The result of a row and a column
-// is `out[row * columns + column]`.
+// A product of rows, which may be at any addresses, with a matrix. The inner product of a row and a
+// column is written to `out[row * columns + column]`.
 struct Product {
     const int16_t* const* rows;
     size_t row_count;
@@ -43,7 +42,7 @@ struct Product {
     const int8_t* panel(size_t column) const { return panels + column * depth; }
 };
 
-// Multiplies a block of ROWS rows with one panel. Codes are read and widened once for the block.
+// Multiplies a block of ROWS rows with one panel. Each code is read and widened once per block.
 template <int ROWS>
 struct PlainBlock {
     enum { WIDTH = PANEL };
@@ -64,8 +63,8 @@ struct PlainBlock {
     }
 };
 
-// Runs blocks of ROWS rows over all rows and columns, and smaller ones over the last rows.
-// A panel stays in the L1 cache while it is multiplied with all rows.
+// Multiplies all rows with one panel, in blocks of ROWS rows; the last rows are in smaller blocks.
+// The panel stays in the L1 cache while it is multiplied with all rows.
 template <template <int> class Block, int ROWS>
 struct Blocks {
     static void run(const Product& p, size_t row, size_t column) {
@@ -177,7 +176,8 @@ static inline float sum_of(const Lanes& lanes) {
     return sum;
 }
 
-// out = sums * scale + offset * lifts + biases
+// out = sums * scale + offset * lifts + biases. A quantised value is `code * scale + offset`, and
+// `lifts` are the sums of the columns of the matrix, with which the offset is multiplied.
 HRAG_CPU_CLONES
 static void affine(const int32_t* sums, size_t count, float scale, float offset,
                    const float* lifts, const float* biases, float* out) {
@@ -233,7 +233,7 @@ static void standardize(float* values, size_t count, float epsilon) {
     for (size_t i = 0; i < blocks; i++) lanes[i] *= factor;
 }
 
-// out = values * gains + biases * times
+// out = values * gains + biases * times. `times` is the count of vectors whose sum is `values`.
 HRAG_CPU_CLONES
 static void amplify(const float* values, size_t count, const float* gains, const float* biases,
                     float times, float* out) {
@@ -245,9 +245,9 @@ static void add(const float* values, size_t count, float* sums) {
     for (size_t i = 0; i < count; i++) sums[i] += values[i];
 }
 
-// Returns tanh(x) = 1 - 2 / (exp(2x) + 1). C libraries do not all give the same result, so it is
-// computed here. exp is the nearest power of two, times a Taylor series of the remaining exponent,
-// which is below 0.35; both are doubles.
+// Returns tanh(x) = 1 - 2 / (exp(2x) + 1). C libraries do not all give the same result, so tanh is
+// computed here. exp is computed in double precision, as the nearest power of two times a Taylor
+// series of the remaining exponent, whose magnitude is below 0.35.
 static double tanh_of(double x) {
     if (x > 20) return 1;
     if (x < -20) return -1;
@@ -258,7 +258,7 @@ static double tanh_of(double x) {
     return 1 - 2 / (std::ldexp(series, static_cast<int>(exponent)) + 1);
 }
 
-// Replaces the values by their tanh, scaled to a unit vector.
+// Replaces each value by its tanh, then scales the vector to the length 1.
 static void unit_tanh(float* values, size_t count) {
     double squares = 0;
     for (size_t i = 0; i < count; i++) {

@@ -17,7 +17,7 @@ def forward_matches(
     last: int,
     ids: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Finds where the terms of a query occur in rows from `first` up to, not including, `last`.
+    """Finds where the terms of a query occur in the rows `first` to `last - 1`.
 
     The rows are in the forward form: row i has the terms `entries[starts[i]:starts[i + 1]]`.
 
@@ -25,8 +25,9 @@ def forward_matches(
     * `entries`: uint64[e], `term_id << 8 | frequency`; the terms of a row ascend.
     * `ids`: uint64[q], ascending term ids.
 
-    Returns three arrays uint32[m], one entry for each match: rows relative to `first`,
-    positions in `ids`, and frequencies from 1 to 255. They ascend by row and then by term.
+    Returns three arrays uint32[m] with one entry for each match: its row relative to `first`, the
+    index of its term in `ids`, and its frequency from 1 to 255. Matches are in order of their
+    rows, and then of their terms.
 
     Raises ValueError for rows that do not exist, ids that do not ascend, or starts outside of the
     entries. Raises MemoryError.

@@ -2,10 +2,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`forward_matches`: finds a query's terms in rows that are in no postings yet.
 
-The forward form lists the terms of each row. A search scans all entries. A table marks the low bits
-of the query's term ids, which are hashes. One look-up in this table, which is in the L1 cache,
-rules out nearly every entry. There is only one branch for sixteen entries. The entries that remain
-are looked up by binary search.
+The forward form lists the terms of each row. A search scans all entries of the rows. For speed, a
+table in the L1 cache marks the low bits of the query's term ids, which are hashes. One look-up in
+this table rules out nearly every entry, with only one branch for sixteen entries. The terms of the
+remaining entries are looked up in the query by binary search.
 
 `_forward.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin, which
 defines the right answer.
@@ -25,7 +25,7 @@ cdef extern from *:
         return wanted[entry >> 8 & ((1 << HRAG_TABLE_BITS) - 1)];
     }
 
-    // Returns how many entries at the beginning have terms that the query cannot have.
+    // Returns how many of the first entries have terms that the query certainly does not have.
     static size_t hrag_skip(const uint64_t* entries, size_t count, const uint8_t* wanted) {
         size_t i = 0;
         for (; i + HRAG_RUN <= count; i += HRAG_RUN) {
@@ -44,9 +44,9 @@ cdef extern from *:
 cdef enum:
     FREQUENCY_BITS = 8  # An entry is `term_id << 8 | frequency`.
     MAX_FREQUENCY = 255
-    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
-    # get it back. Up to this many entries, the work takes about 10 us. So keeping the GIL delays
-    # nobody.
+    # The GIL is kept for up to this many entries. Scanning them takes about 10 us, so it delays
+    # nobody. A thread that releases the GIL may wait for another thread's whole switch interval,
+    # 5 ms, to get it back.
     GIL_KEPT_UP_TO = 8000
 
 
@@ -59,7 +59,7 @@ cdef struct Terms:  # The terms of the query.
 cdef struct Forward:  # The forward form of consecutive rows.
     const int64_t* starts
     const uint64_t* entries
-    size_t count  # The number of entries.
+    size_t count  # The count of entries.
 
 
 def forward_matches(
@@ -115,7 +115,7 @@ cdef void fill_table(Terms* terms) noexcept nogil:
 
 
 cdef size_t term_of(const Terms* terms, uint64_t id) noexcept nogil:
-    """Returns the position of a term in the query, or the number of the query's terms."""
+    """Returns the index of a term in the query; `terms.count` if the query does not have it."""
     cdef size_t low = 0, high = terms.count, middle
     while low < high:
         middle = (low + high) >> 1

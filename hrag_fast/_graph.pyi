@@ -2,7 +2,8 @@
 
 Searches release the GIL. Arrays are one-dimensional and C-contiguous, and may be read-only. A wrong
 dtype or shape raises ValueError; None or an object that is no array raises TypeError. Arrays that
-are returned are new. Methods raise MemoryError if memory is short, and may then be called again.
+are returned are new. Methods raise MemoryError if there is not enough memory; the object stays
+valid, and the same call may be made again.
 """
 
 import numpy as np
@@ -10,16 +11,17 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 class Graph:
-    """An HNSW index of inner products, as hnswlib 0.8 saves it, searched without a copy.
+    """An HNSW index of inner products in the file format of hnswlib 0.8, searched in place.
 
     HNSW is described in Malkov and Yashunin, "Efficient and robust approximate nearest neighbor
     search using Hierarchical Navigable Small World graphs", arXiv 1603.09320 (2016), IEEE TPAMI
     42(4), 2020.
 
-    `file` may be a memory map that several processes share. The graph keeps a reference to it, and
-    it must not change. Its n vectors have the item numbers 0 to n - 1, in any order.
+    `file` may be a memory map that several processes share. The graph keeps a reference to `file`,
+    whose content must not change. Its n vectors are called items, and have the item numbers 0 to
+    n - 1, in any order.
 
-    To follow links, a search compares codes of the vectors, which have 8 bits a number (scalar
+    To follow links, a search compares codes of the vectors, which have 8 bits per dimension (scalar
     quantisation). Then it scores the candidates with the vectors themselves. Results have the same
     bits on every processor.
 
@@ -27,7 +29,7 @@ class Graph:
     """
 
     def __init__(self, file: Buffer, path: str | None = None) -> None:
-        """Reads and checks every link, and rounds every vector to codes.
+        """Reads and checks every link, and rounds every vector to 8-bit codes.
 
         `path` is one of `supported_paths()`, by default the fastest one. All of them give the same
         results. The path "float32" compares the vectors themselves and makes no codes: its results
@@ -41,10 +43,10 @@ class Graph:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that is allocated in addition to the file.
+        """How many bytes of memory the graph has allocated, in addition to the file.
 
         A vector needs 16 bytes, and its codes need d bytes rounded up to a multiple of 64. The
-        memory of searches is not counted: each one that exists needs 2 n bytes.
+        memory of searches is not counted: each GraphSearch that exists needs 2 n bytes.
         """
 
     @property
@@ -57,9 +59,9 @@ class Graph:
     def search(self, query: NDArray[np.float32], ef: int) -> GraphSearch:
         """Begins an ANN search for the items with the largest inner product.
 
-        `query` is float32[d]. The search keeps a reference to it, and it must not change. `ef` is
-        the size of the list of candidates, all of which are scored. A search with a larger `ef` is
-        slower and finds more of the true nearest items.
+        `query` is float32[d]. The search keeps a reference to `query`, whose content must not
+        change. `ef` is the size of the list of candidates, all of which are scored. A search with a
+        larger `ef` is slower and finds more of the true nearest items.
 
         Raises ValueError for a query of another dimension.
         """
@@ -67,8 +69,8 @@ class Graph:
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
         """Returns the inner product of `query` with each item (an exact scan).
 
-        `query` is float32[d], `items` is uint32[m] in any order. The result is float32[m], in the
-        order of `items`. Computes m inner products of d numbers.
+        `query` is float32[d], `items` has item numbers, uint32[m], in any order. The result is
+        float32[m], in the order of `items`. Computes m inner products of d numbers.
 
         Raises ValueError for a query of another dimension, IndexError for an item that is not
         below n.
@@ -79,13 +81,14 @@ class Graph:
     ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Finds the `count` items with the largest inner product, best first (an exact scan).
 
-        `query` is float32[d], `items` is uint32[n] in any order. Returns positions in `items`,
-        uint32[m], and inner products, float32[m], with the same bits as in `scores`. m is `count`,
-        or n if that is smaller. In ties, items that come first in `items` come first.
+        `query` is float32[d], `items` has item numbers, uint32[n], in any order. Returns indexes
+        into `items`, uint32[m], and inner products, float32[m], with the same bits as in `scores`.
+        m is the smaller of `count` and n. Of items with the same inner product, the one that is
+        earlier in `items` comes first.
 
-        Computes n inner products of d codes. For most items, these show that the item cannot be
-        among the best, even with the largest rounding error. For the other items, which are a few
-        times `count`, it computes inner products of d numbers.
+        Computes n inner products of d codes. They show that most items cannot be among the best,
+        even with the largest rounding error. For the remaining items, which are a few times
+        `count`, it computes inner products of d numbers.
 
         Raises ValueError for a query of another dimension, IndexError for an item that is not
         below the number of vectors.
@@ -95,7 +98,7 @@ def inner_products(query: NDArray[np.float32], vectors: NDArray[np.float32]) -> 
     """Returns the inner product of `query`, float32[d], with each row of `vectors`, float32[n, d].
 
     The result is float32[n], with the same bits as in `Graph.scores` for the same vectors. So a
-    vector has the same score in an index and outside of one. Releases the GIL.
+    vector has the same score whether it is in an index or not. Releases the GIL.
 
     Raises ValueError for vectors of another dimension.
     """
@@ -109,14 +112,15 @@ class GraphSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Finds the `count` items with the largest inner product, best first.
 
-        If `ef` is less than 17/16 of `count` plus 1, it is raised to that number, for this call
-        and all later ones: by codes, the last of the best items may rank after other items. (On
-        the path "float32", `ef` is raised to `count`.) The result is the same as that of a new
-        search with this `ef`; earlier calls do not change it.
+        If `ef` is less than 17/16 of `count` plus 1, it is raised to this value, for this call
+        and all later calls. The additional candidates are needed because comparing codes may rank
+        the last of the best items after other items. On the path "float32", `ef` is raised only to
+        `count`. A new search with this `ef` would return the same result: earlier calls of this
+        search do not change it.
 
-        Returns item numbers uint32[m] and inner products float32[m]; for unit vectors, these are
-        cosine similarities from -1 to 1. Scores have the same bits as in `Graph.scores`. m is
-        `count`, or less if there are fewer vectors or the search reaches fewer.
+        Returns item numbers uint32[m] and inner products float32[m]; for unit vectors, inner
+        products are cosine similarities from -1 to 1. They have the same bits as in
+        `Graph.scores`. m is `count`, or less if the search reaches fewer vectors.
 
         Computes about ef * M * log(n) inner products of d codes, where M is the number of links
         per vector, except those that earlier calls have computed. Then it computes ef inner

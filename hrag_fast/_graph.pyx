@@ -6,20 +6,22 @@ The algorithm is described in Malkov and Yashunin, "Efficient and robust approxi
 neighbor search using Hierarchical Navigable Small World graphs" (arXiv 1603.09320, 2016; IEEE TPAMI
 42(4), 2020). It is implemented in the form of hnswlib 0.8.
 
-The file is checked once, when it is opened. From then on no link can lead out of it. A search
+The file is checked once, when it is opened. From then on no link can lead out of the file. A search
 checks its arguments and then runs one C loop without Python objects and without the GIL.
 `_graph.pyi` is the documentation for callers, `_graph_loops.h` has the innermost loops;
 `tests/twins/graph.py` has the plain twin, which defines the right answer.
 
 A search mostly waits for memory. So to follow links, it compares codes of the vectors, which are a
-quarter as long (scalar quantisation). The mean of many vectors is subtracted from each vector, then
-the numbers of the vector are rounded to 8 bits, with a separate scale for each vector. The mean
-adds the same value to all inner products with a query, so it does not change their order. But
-models often give all texts a few large numbers; without subtraction, 8 bits would leave little of
-the other numbers. At the end, candidates are scored with the vectors themselves.
+quarter as long (scalar quantisation). To make the codes, the mean of many vectors is subtracted
+from each vector; then the numbers of the vector are rounded to 8 bits, with a separate scale for
+each vector. The mean is subtracted because in the vectors of many models, the same few dimensions
+have large numbers for every text. Without subtraction, 8 bits would leave little of the other
+dimensions. Subtraction changes all inner products with a query by the same value, so it does not
+change their order. At the end, candidates are scored with the vectors themselves.
 
-An *item* is the number under which a vector was added (hnswlib's label); an *internal id* is its
-position in the file, which is the order of insertion.
+An *item* is the id under which a vector was added (hnswlib's label); an *internal id* is the
+vector's position in the file, which is the order of insertion. An *element* is the data that the
+file has for one internal id: links at level 0, vector and item.
 """
 
 import numpy as np
@@ -48,18 +50,19 @@ cdef extern from "_graph_loops.h" namespace "hrag" nogil:
     void prefetch_whole(const void* at, size_t size)
 
 ctypedef pair[float, uint32_t] Candidate
-ctypedef pair[float, uint32_t] Scored  # A negated score and a position.
+ctypedef pair[float, uint32_t] Scored  # A negated score and an index.
 
 cdef enum:
-    COUNT_MASK = 0xFFFF  # The word before a list of links has its length, and flags above it.
+    COUNT_MASK = 0xFFFF  # The word before a list of links has its length in the low 16 bits.
     MAX_LEVEL = 64  # Random levels of hnswlib are far below this.
-    PREFETCH_AHEAD = 8  # While a vector is read, the one that is this far ahead is prefetched.
+    PREFETCH_AHEAD = 8  # While a vector is read, the vector this many steps later is prefetched.
     IN_FRONTIER = 0x80000000  # A flag that is added to an internal id.
     MAX_ELEMENTS = 0x7FFFFFFF  # Internal ids have 31 bits.
-    FLOAT32 = -1  # The path that follows links by the vectors themselves.
+    FLOAT32 = -1  # The path that compares the vectors themselves to follow links.
     MEAN_OF = 1024  # The mean of this many vectors is near the mean of all vectors of a model.
     WANTED_A_SPARE = 16  # `nearest` adds one spare candidate for this many wanted items.
-    # Up to this many times the wanted items, all items are scored at once, without codes.
+    # An exact scan uses codes only if it has more than this many times as many items as are wanted.
+    # Otherwise it scores all items with their vectors at once.
     SCANNED_BY_CODES = 4
     MAX_INT16 = 32767
     MAX_INT32 = 0x7FFFFFFF
@@ -111,19 +114,19 @@ cdef class Graph:
     cdef const uint8_t[::1] file
     # An entry for each internal id: where its links above level 0 begin; 0 if it has none.
     cdef const uint64_t[::1] upper_offsets
-    cdef const uint32_t[::1] internal_ids  # An entry for each item.
+    cdef const uint32_t[::1] internal_ids  # The internal id of each item.
     cdef const uint8_t* elements
     cdef Header header
     cdef size_t vector_size
     cdef size_t level_bytes
     cdef int path
-    cdef object codes  # The array that `rows` points into.
+    cdef object codes  # The array that contains the codes, and that `rows` points into.
     cdef const float[::1] scales  # The scale of the codes of each internal id.
     cdef double mean_length  # The length of the mean that was subtracted from the vectors.
     cdef const uint8_t* rows  # The codes, or the vectors, that are compared to follow links.
     cdef size_t row_bytes
     cdef size_t row_step
-    cdef list spare_visited  # Arrays of visited elements that no search is using now.
+    cdef list spare_visited  # Arrays of tags (see `next_tag`) that no search is using now.
 
     def __cinit__(self, const uint8_t[::1] file not None, path=None):
         self.path = FLOAT32 if path == "float32" else path_of(path)
@@ -193,7 +196,7 @@ cdef class Graph:
         return offsets
 
     def _read_internal_ids(self):
-        """Returns the internal id of each item. Threads insert items in any order."""
+        """Returns the internal id of each item. Ids differ because threads insert in any order."""
         ids = np.full(self.header.count, self.header.count, np.uint32)
         cdef uint32_t[::1] out = ids
         cdef uint64_t item
@@ -213,7 +216,10 @@ cdef class Graph:
         return ids
 
     def _make_codes(self):
-        """Rounds all vectors, less their mean, to codes. Each vector has a separate scale."""
+        """Subtracts the mean from all vectors, and rounds the results to codes.
+
+        Each vector has a separate scale.
+        """
         cdef size_t count = self.header.count, i
         cdef size_t row_bytes = (self.vector_size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
         codes, scales = np.empty((count + 1) * row_bytes, np.uint8), np.empty(count, np.float32)
@@ -224,7 +230,7 @@ cdef class Graph:
         cdef vector[int16_t] wide
         mean.resize(self.vector_size)
         centred.resize(self.vector_size)
-        wide.resize(row_bytes)  # All are zeros, and the last ones pad the rows.
+        wide.resize(row_bytes)  # All values are zeros, and the last ones stay so to pad the rows.
         with nogil:
             self.write_mean(mean.data())
             self.mean_length = length_of(mean.data(), self.vector_size)
@@ -236,7 +242,10 @@ cdef class Graph:
         self.row_bytes = self.row_step = row_bytes
 
     cdef void write_mean(self, float* mean) noexcept nogil:
-        """Writes the mean of vectors at equal distances in the file. `mean` must be all zeros."""
+        """Writes the mean of up to MEAN_OF vectors, at equal distances in the file.
+
+        All values of `mean` must be zero before.
+        """
         cdef size_t count = min(self.header.count, <size_t>MEAN_OF)
         cdef size_t i
         for i in range(count):
@@ -270,7 +279,7 @@ cdef class Graph:
     cdef bint list_is_valid(
         self, const uint8_t* first, size_t max_count, size_t level
     ) noexcept nogil:
-        """True if each link of a list leads to an element that has this level."""
+        """Returns True if a list is not too long and each link leads to an element of `level`."""
         cdef const uint32_t* links = <const uint32_t*>first
         cdef size_t count = links[0] & COUNT_MASK
         cdef size_t i
@@ -361,10 +370,10 @@ cdef class Graph:
         return 0
 
     cdef float round_query(self, const float* query, vector[int16_t]& codes):
-        """Rounds a query to codes. Returns the value of the code 1.
+        """Rounds a query to codes. Returns the value that the code 1 stands for.
 
-        Codes have as many bits as possible without an overflow of sums in int32: 16 bits up to
-        516 dimensions.
+        The codes have as many bits as possible without an overflow of sums in int32. These are 16
+        bits for up to 516 dimensions.
         """
         codes.resize(self.row_bytes)
         return rounded(
@@ -382,10 +391,11 @@ cdef class Graph:
         size_t count,
         vector[Scored]& chosen,
     ) except -1 nogil:
-        """Writes the positions of all elements that may be among the `count` best, with score 0.
+        """Writes the indexes, in `internal_ids`, of all elements that may be among the best.
 
-        Codes give an inner product with an error, whose largest size is known. An element cannot
-        be among the best if `count` others are better even with the largest errors.
+        The `count` best are wanted; the scores are written as 0. An inner product of codes has an
+        error, but the largest possible error is known. An element cannot be among the best if
+        `count` other elements are better even with the largest errors.
         """
         cdef size_t i, size = internal_ids.size()
         cdef vector[float] least, most
@@ -404,7 +414,7 @@ cdef class Graph:
                 most[i] += error
             bound = largest_of(least, count)
             for i in range(size):
-                # Codes with the scale 0 say nothing about their vector.
+                # If the scale is 0, the codes say nothing about the vector, so it is chosen.
                 if not most[i] < bound or self.scales[internal_ids[i]] == 0:
                     chosen.push_back(Scored(0, <uint32_t>i))
         else:
@@ -413,7 +423,7 @@ cdef class Graph:
         return 0
 
     cdef float error_share(self, const float* query, float unit, float* least) noexcept nogil:
-        """Returns the largest error of an inner product by codes, per unit of a vector's scale.
+        """Returns the largest error of an inner product of codes, per unit of a vector's scale.
 
         A number of a vector is rounded by at most half of the vector's scale, a number of the
         query by at most half a unit. With the Cauchy-Schwarz inequality, this bounds the error of
@@ -463,7 +473,7 @@ cdef class Graph:
         return item
 
     cdef inline uint32_t upper_bytes(self, size_t internal_id) noexcept nogil:
-        """Returns the bytes of an element's links above level 0. It must have some."""
+        """Returns the size in bytes of an element's links above level 0, which must exist."""
         cdef uint32_t length
         cdef size_t at = self.upper_offsets[internal_id] - sizeof(uint32_t)
         memcpy(&length, &self.file[at], sizeof(uint32_t))
@@ -473,9 +483,10 @@ cdef class Graph:
         return self.rows + internal_id * self.row_step
 
     cdef inline float distance(self, const Query* query, size_t internal_id) noexcept nogil:
-        """Returns the negated inner product.
+        """Returns the negated inner product of an element with the query, by vectors or by codes.
 
-        By codes, it lacks a factor and a term that are the same for all elements.
+        By codes, the value is not the full inner product: a factor and a term are missing that are
+        the same for all elements.
         """
         if self.path == FLOAT32:
             return -inner_product(query.vector, self.vector(internal_id), self.vector_size)
@@ -504,10 +515,11 @@ cdef class Graph:
     cdef size_t visit_links(
         self, size_t internal_id, uint16_t* visited, uint16_t tag, uint32_t* unvisited
     ) noexcept nogil:
-        """Marks an element's links at level 0. Writes and counts those that were not visited.
+        """Marks the elements that an element's links at level 0 lead to as visited.
 
-        A graph search mostly waits for memory. So all data that is read next is prefetched here,
-        before any of it is used. `unvisited` has space for one more than all links.
+        Writes the elements that were not visited before to `unvisited`, which must have space for
+        one more than all links. Returns their count. A graph search mostly waits for memory. So all
+        data that is read next is prefetched here, before any of it is used.
         """
         cdef const uint32_t* links = <const uint32_t*>self.element(internal_id)
         cdef size_t links_count = links[0] & COUNT_MASK
@@ -569,7 +581,8 @@ cdef class GraphSearch:
     cdef uint16_t tag
     cdef vector[Candidate] nearest_heap  # The `ef` nearest elements, the farthest first.
     cdef vector[Candidate] frontier  # A heap, the nearest first, because distances are negated.
-    # All other elements, with the flag IN_FRONTIER if they are or were in the frontier.
+    # All other elements that were compared, with the flag IN_FRONTIER if they are or were in
+    # `frontier`.
     cdef vector[Candidate] farther
 
     def __cinit__(self, Graph graph not None, const float[::1] query not None, size_t ef):
@@ -600,10 +613,10 @@ cdef class GraphSearch:
         cdef uint32_t[::1] items_out = items
         cdef float[::1] scores_out = scores
         cdef size_t written
-        # Codes may rank the last of the wanted items after others, so a few more candidates are
-        # needed. A measurement had 2,000 vectors of 64 dimensions that are much alike, and ef 200.
-        # With one more candidate in 32, recall@200 was 0.001 less than by vectors. With one more
-        # in 16, it was more than by vectors.
+        # Codes may rank the last of the wanted items after other items, so a few spare candidates
+        # are needed. This was measured for 2,000 very similar vectors of 64 dimensions and ef 200.
+        # With one spare candidate per 32 wanted items, recall@200 was 0.001 lower than by vectors.
+        # With one per 16, it was higher than by vectors.
         cdef size_t spare = 0 if self.graph.path == FLOAT32 else 1 + count // WANTED_A_SPARE
         self.ef = max(self.ef, count + spare)
         try:
@@ -615,7 +628,7 @@ cdef class GraphSearch:
         return items[:written], scores[:written]
 
     cdef void start_over(self) noexcept:
-        """Clears all state: a search that got no memory may have stopped at any point."""
+        """Clears all state, because a search that got no memory may have stopped at any point."""
         self.tag = next_tag(self.tagged, self.graph.header.count)
         self.nearest_heap.clear()
         self.frontier.clear()
@@ -644,7 +657,10 @@ cdef class GraphSearch:
         return 0
 
     cdef int widen(self) except -1 nogil:
-        """Moves the nearest of `farther` to `nearest_heap`, up to `ef`, and to the frontier."""
+        """Moves the nearest elements of `farther` to `nearest_heap`, until it has `ef` elements.
+
+        Elements that were never in the frontier are also added to `frontier`.
+        """
         cdef size_t moved = min(self.ef - self.nearest_heap.size(), self.farther.size())
         cdef size_t i
         cdef Candidate candidate
@@ -693,7 +709,7 @@ cdef class GraphSearch:
     cdef size_t write_nearest(
         self, Graph graph, size_t count, uint32_t* items, float* scores
     ) except -1 nogil:
-        """Writes the `count` best elements of `nearest_heap`. Returns their number."""
+        """Writes the `count` best elements of `nearest_heap`. Returns how many were written."""
         cdef size_t nearest_count = self.nearest_heap.size()
         cdef size_t i
         cdef vector[uint32_t] internal_ids
@@ -742,10 +758,11 @@ cdef float largest_of(vector[float]& values, size_t count) noexcept nogil:
 
 
 cdef uint16_t next_tag(uint16_t* tagged, size_t count) noexcept nogil:
-    """Returns the tag of a new search, so that the tags of earlier searches need no clearing.
+    """Returns the tag with which a new search marks the elements that it visits.
 
-    None of the `count` elements has this tag yet. The first word stores the last tag. When it
-    overflows, all tags are cleared. hnswlib's VisitedList does the same.
+    None of the `count` elements has this tag yet, so the tags of earlier searches need not be
+    cleared. The first word of the array stores the last tag. When the tag overflows, all tags are
+    cleared. hnswlib's VisitedList does the same.
     """
     cdef uint16_t tag = tagged[0] + 1
     if tag == 0:

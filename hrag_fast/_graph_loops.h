@@ -21,7 +21,7 @@ typedef float Lanes __attribute__((vector_size(64), aligned(4), may_alias));
 
 HRAG_CPU_CLONES
 static float inner_product(const float* a, const float* b, size_t count) {
-    Lanes even = {0}, odd = {0};  // Two sums hide the latency of additions.
+    Lanes even = {0}, odd = {0};  // Two independent sums hide the latency of additions.
     size_t i = 0;
     for (; i + 32 <= count; i += 32) {
         even += *(const Lanes*)(a + i) * *(const Lanes*)(b + i);
@@ -84,8 +84,8 @@ static void narrow(const int16_t* values, size_t count, int8_t* out) {
 
 static inline void prefetch(const void* at) { __builtin_prefetch(at); }
 
-// Prefetches into the second-level cache, which can receive more lines at the same time than the
-// first-level cache.
+// Prefetches a whole vector into the second-level cache, which can receive more lines at the same
+// time than the first-level cache.
 static inline void prefetch_whole(const void* at, size_t size) {
     const char* line = static_cast<const char*>(at);
     for (size_t i = 0; i < size; i += CACHE_LINE) __builtin_prefetch(line + i, 0, 2);

@@ -2,7 +2,7 @@
 
 Arrays are one-dimensional and C-contiguous. Arrays and buffers may be read-only (LMDB's buffers)
 and must not change while they are in use. A wrong dtype or shape raises ValueError, a wrong type
-raises TypeError. The GIL is kept: a passage takes about 2 us.
+raises TypeError. The GIL is kept, because encoding a passage takes only about 2 us.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +15,9 @@ from hrag_fast._analysis import Matches
 from hrag_fast._climb import Groups
 
 class CitedDocument:
-    """The data that all passages of one document share. It is encoded once, for many searches.
+    """The data that all passages of one document share, encoded once for many searches.
 
-    It does not change, except for a cache of section paths.
+    The object does not change, except for its cache of section paths.
     """
 
     def __init__(
@@ -30,15 +30,16 @@ class CitedDocument:
         section_starts: Iterable[int] = (),
         heading_end: Callable[[str, int, int], int] | None = None,
     ) -> None:
-        """Keeps the parts. A section path is encoded when it is first needed.
+        """Stores the data. A section path is encoded when it is first needed.
 
         * `fields`: the encoded fields of hrag.v1.Chunk that describe the document.
         * `document_id`: the document's id in UTF-8.
-        * `section_path`: returns the titles above a section; it is called once for each section.
-        * `page_numbers`: the number of each page, in order.
+        * `section_path`: a function. It is called once with the index of each section that is
+          needed, and returns the titles from the outermost section down to this section.
+        * `page_numbers`: for each page, in order, the number by which a citation names it.
         * `page_starts`: the offset in characters at which each page begins, ascending.
         * `section_starts`, `heading_end`: the same as in `matched_sentence`. Without
-          `heading_end`, passages name no sentence to cite.
+          `heading_end`, passages have no sentence to cite.
 
         Raises ValueError if `page_numbers` and `page_starts` differ in length.
         """
@@ -60,18 +61,19 @@ class PassageEncoder:
         weights: NDArray[np.float32] | None = None,
         spans: bool = False,
     ) -> None:
-        """Keeps the arguments, without copies.
+        """Stores references to the arguments, without copies.
 
         * `labels`: uint64[n], the label of each row's leaf.
         * `groups`: the result of `climb`; its children are rows of `labels`.
         * `leaf_level`: the level of the leaves.
         * `lexical`, `dense`: each source's scores of the children, float32[children]; None if the
           source was not searched.
-        * `find`: returns where the query's terms occur in a text; None if the query has no terms.
+        * `find`: a function that returns where the query's terms occur in a text; None if the
+          query has no terms.
         * `weights`: float32[terms], the weight of each term in the choice of a sentence.
         * `spans`: True if passages have to say where terms occur.
 
-        Raises ValueError if the number of children differs from the number of any scores.
+        Raises ValueError if an array of scores and the array of children differ in length.
         """
 
     def passage(
@@ -89,25 +91,26 @@ class PassageEncoder:
     ) -> bytes:
         """Returns one encoded passage: a chunk with the score and the children of a group.
 
-        * `tree`: the document's tree, as hrag.values.tree packs it.
+        * `tree`: the document's tree, in the binary form of hrag.values.tree.
         * `text`: the document's whole text, UTF-8.
         * `level`, `index`: the level and the index of the chunk.
         * `group`: the index of its group.
         * `record`: the fields of hrag.values.tree.CHUNK to use in place of the chunk's fields in
           the tree, for a span that is cut or widened.
-        * `merged`: the level and the index of the chunks that it was joined from.
+        * `merged`: the level and the index of each chunk from which the passage was joined.
         * `max_bytes`: the size of the largest allowed passage; without it there is no limit.
         * `check`: called with the start and the end, in bytes, of the part of the text that is
           read, before it is read. It raises if this part is damaged. The end may be past the end
           of the text.
 
-        Children are cut to the passage's span; those outside of it are left out. The sentence to
-        cite comes from the first child inside (see `matched_sentence`), and its section is the
-        passage's section. Takes time linear in the bytes returned and the group's children.
+        Children are cut to the passage's span; children outside of the span are left out. The
+        sentence to cite comes from the first child inside the span (see `matched_sentence`), and
+        the section of this sentence becomes the passage's section. Takes time linear in the bytes
+        returned and the group's children.
 
         Raises IndexError for a level, chunk, group, child, row or leaf that does not exist. Raises
         ValueError for a malformed tree, a span outside the text, or a passage that has to cite a
         sentence but has no child. Raises OverflowError for a passage of more than `max_bytes`; if
-        the text alone is too long, this happens before any of it is read. Raises MemoryError, and
-        what `find` raises.
+        the text alone is too long, the error is raised before any text is read. Raises
+        MemoryError, and the errors that `find` raises.
         """

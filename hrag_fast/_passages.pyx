@@ -3,12 +3,13 @@
 
 It writes protobuf's wire format (https://protobuf.dev/programming-guides/encoding) with the field
 numbers of `protos/`. Each passage becomes a `hrag.v1.SearchResponse` with only this passage. The
-concatenation of these messages is one message with all passages. Content is copied from LMDB's
-pages into the message, and spans of leaves are copied from the packed tree. No Python value is made
-in between.
+concatenation of these messages is one message with all passages. The content of a passage is copied
+from LMDB's pages into the message, and spans of leaves are copied from the binary tree, without
+Python objects in between.
 
-Messages are written from their end to their beginning, as in protobuf's upb, so that a length is
-known when it is written. Fields that are 0 or empty are left out, as in protobuf.
+Messages are written from their end to their beginning, as in protobuf's upb, because the length of
+a field stands before its content and is known only afterwards. Fields that are 0 or empty are left
+out, as in protobuf.
 
 `_passages.pyi` is the documentation for callers. The right answer is what protobuf itself
 encodes for the same values; a property test compares the two.
@@ -70,14 +71,14 @@ cdef enum:  # Field numbers.
     CHILD_LEXICAL_SCORE = 4
     CHILD_DENSE_SCORE = 5
 
-# This many bytes around a leaf may be read to find the sentence to cite.
+# Up to this many bytes before and after a leaf may be read to find the sentence to cite.
 cdef size_t REACH_BYTES = 4 * MAX_SENTENCE_CHARS
 cdef uint32_t NONE = 0xFFFFFFFF  # The section of a chunk that is in no section.
 
 cdef enum:
     LEAF_INDEX_BITS = 20
     # Upper bounds of encoded lengths. All field numbers are below 16, so a tag takes one byte.
-    NUMBER_BYTES = 1 + 5  # A field with a number of 32 bits.
+    NUMBER_BYTES = 1 + 5  # A field with an integer of 32 bits.
     SPAN_BYTES = 2 + 4 * NUMBER_BYTES
     POSITION_BYTES = 2 * 11  # "#", a level, "." and an index.
     # A chunk without document id, section path, pages and content.
@@ -86,7 +87,7 @@ cdef enum:
     PAGE_BYTES = 3 * NUMBER_BYTES
     MERGED_BYTES = NUMBER_BYTES + POSITION_BYTES
     TERM_SPAN_BYTES = 2 + 2 * NUMBER_BYTES
-    # A lower bound: the first span may begin at 0, and a 0 is left out.
+    # This is a lower bound: the first span may begin at 0, and a field that is 0 is left out.
     LEAST_TERM_SPAN_BYTES = 2 + 2
     SENTENCE_BYTES = 3 * NUMBER_BYTES + SPAN_BYTES  # A sentence without its section path.
 
@@ -115,7 +116,7 @@ cdef class CitedDocument:
     cdef const uint32_t[::1] page_numbers
     cdef const uint32_t[::1] page_starts
     cdef const uint32_t[::1] section_starts
-    cdef object heading_end  # If it is None, passages name no sentence.
+    cdef object heading_end  # If it is None, passages have no sentence to cite.
 
     def __cinit__(
         self,
@@ -143,7 +144,10 @@ cdef class CitedDocument:
             )
 
     cdef bytes section_path(self, uint32_t section, bint of_sentence):
-        """Returns the encoded field of a section's path. Each field is encoded once."""
+        """Returns the encoded path of a section, as a field of a sentence or of a chunk.
+
+        Each path is encoded only once.
+        """
         cdef dict encoded = self.sentence_paths if of_sentence else self.section_paths
         cdef int field = SENTENCE_SECTION_PATH if of_sentence else CHUNK_SECTION_PATH
         path = encoded.get(section)
@@ -280,7 +284,7 @@ cdef class PassageEncoder:
         TextRange* sentence,
         size_t max_bytes,
     ):
-        """Writes the sentence to cite in the best leaf. Returns the spans of terms in all."""
+        """Writes the sentence to cite in the best leaf. Returns the term spans in all leaves."""
         cdef size_t i, span_bytes = 0
         cdef Record part
         cdef TextRange leaf
@@ -376,7 +380,7 @@ cdef class PassageEncoder:
             free(buffer)
 
     cdef void put_best(self, Writer* writer, size_t group) noexcept:
-        """Writes each source's score of the group's best leaf, which is its first child."""
+        """Writes the dense and the lexical score of the group's best leaf, its first child."""
         cdef size_t best = self.starts[group]
         if best < self.starts[group + 1]:
             if self.has_dense:
@@ -392,7 +396,10 @@ cdef class PassageEncoder:
         Level leaves,
         size_t group,
     ) except -1:
-        """Writes the group's leaves, cut to the span of `inside`, without leaves outside of it."""
+        """Writes the group's leaves, cut to the span of `inside`.
+
+        Leaves outside of this span are left out.
+        """
         cdef size_t i, leaf
         cdef Record part
         cdef const uint8_t* end_of_child
@@ -414,7 +421,10 @@ cdef class PassageEncoder:
     cdef bint part_of_child(
         self, const Record* inside, Level leaves, size_t child, Record* part
     ) except -1:
-        """Writes the part of a child inside the span of `inside`. Returns False if it is empty."""
+        """Writes the part of a child inside the span of `inside`.
+
+        Returns False if this part is empty.
+        """
         cdef size_t row = self.children[child], leaf
         if row >= <size_t>self.labels.shape[0]:
             raise IndexError(
@@ -455,10 +465,10 @@ cdef struct Level:  # The chunks of one level of a tree, which are read in place
 
 
 cdef Level level_of(const uint8_t[::1] tree, size_t level) except *:
-    """Finds a level in a tree, as hrag.values.tree packs it.
+    """Finds a level in a tree that is in the binary form of hrag.values.tree.
 
-    A packed tree consists of the number of levels, the number of chunks of each level, and the
-    chunks. Raises ValueError unless the tree has exactly the length that these numbers give.
+    Such a tree consists of the count of levels, the count of chunks of each level, and the chunks.
+    Raises ValueError if the tree does not have exactly the length that these counts require.
     """
     cdef Level result
     cdef uint32_t levels = 0, count
@@ -520,7 +530,7 @@ cdef inline void put_tag(Writer* writer, int field, int kind) noexcept:
 
 
 cdef inline void close(Writer* writer, int field, size_t count) noexcept:
-    """Writes a length and a tag before the last `count` bytes, which turns them into a field."""
+    """Turns the `count` bytes written last into a field: writes their length and a tag before."""
     put_varint(writer, count)
     put_tag(writer, field, BYTES)
 
@@ -567,7 +577,7 @@ cdef inline void put_span(Writer* writer, int field, const Record* record) noexc
 
 
 cdef size_t chunk_capacity(CitedDocument document, const Record* record) noexcept:
-    """Returns the most bytes that the fields of a chunk can take, without its section path."""
+    """Returns how many bytes the fields of a chunk can take at most, without its section path."""
     cdef size_t first = first_page_end(document, record)
     cdef size_t end = document.pages_before(record.char_end)
     return (
@@ -602,14 +612,20 @@ cdef void put_chunk(
 
 
 cdef inline size_t first_page_end(CitedDocument document, const Record* record) noexcept:
-    """Returns how many pages begin at or before a span's start; it begins on the last of them."""
+    """Returns how many pages begin at or before a span's start.
+
+    The span begins on the last of these pages.
+    """
     return document.pages_before(<uint64_t>record.char_start + 1)
 
 
 cdef inline void put_pages(
     Writer* writer, CitedDocument document, const Record* record
 ) noexcept:
-    """Writes the page fields of a span: the pages that begin in it, its last and first page."""
+    """Writes the page fields of a span: its first page, its last page, and the starts of pages.
+
+    These are the starts of the pages that begin inside the span, after its first page.
+    """
     cdef size_t first = first_page_end(document, record)
     cdef size_t end = document.pages_before(record.char_end)
     cdef size_t page = end

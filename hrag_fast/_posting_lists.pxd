@@ -1,4 +1,8 @@
-"""The layout of postings, and the functions that read a list, for all kernels of postings."""
+"""The layout of postings, and the functions that read a list of postings, for all kernels.
+
+A window is 8,192 consecutive rows; a block is one term's postings in one window. A unit is 16 bits:
+`_posting_lists.pyx` describes the layout.
+"""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libcpp.vector cimport vector
@@ -7,15 +11,15 @@ cdef enum:
     FORMAT_VERSION = 1
     WINDOW_BITS = 13
     WINDOW_ROWS = 1 << WINDOW_BITS
-    MAX_ROWS = WINDOW_ROWS << 16  # A window's number has 16 bits.
-    BLOCK_HEADER_UNITS = 2  # The window's number, and the number of units that follow.
+    MAX_ROWS = WINDOW_ROWS << 16  # The index of a window is stored in 16 bits.
+    BLOCK_HEADER_UNITS = 2  # The index of the window, and the count of the units that follow.
     FREQUENCY_BITS = 3
-    LONG_FREQUENCY = 7  # A frequency of 7 or more takes a second unit.
+    LONG_FREQUENCY = 7  # A frequency of 7 or more is stored in a second unit.
     MAX_FREQUENCY = 255
     NO_WINDOW = 1 << 16
-    # A thread that releases the GIL may wait for another thread's whole switch interval, 5 ms, to
-    # get it back. Up to this many units, the work takes about 10 us. So keeping the GIL delays
-    # nobody.
+    # The GIL is kept for lists of up to this many units in total. Reading them takes about 10 us,
+    # so it delays nobody. A thread that releases the GIL may wait for another thread's whole switch
+    # interval, 5 ms, to get it back.
     GIL_KEPT_UP_TO = 4000
 
 
@@ -31,7 +35,7 @@ cdef inline const char* magic() noexcept nogil:
     return b"hragbm25"
 
 
-cdef struct Index:  # The parts of a checked buffer.
+cdef struct Index:  # Where the parts of a checked buffer are.
     Header header
     const uint64_t* ids
     const uint64_t* offsets
@@ -40,7 +44,7 @@ cdef struct Index:  # The parts of a checked buffer.
 
 
 cdef struct Posting:
-    uint32_t row  # The row's position in its window.
+    uint32_t row  # The row, relative to the first row of its window.
     uint32_t frequency
 
 
@@ -49,14 +53,14 @@ cdef struct Block:  # A term's postings in one window.
     const uint16_t* end
 
 
-cdef struct Cursor:  # The position of a term of a query in its list.
+cdef struct Cursor:  # A reading position in the list of one term of a query.
     const uint16_t* next
     const uint16_t* end
-    size_t which  # The term's position in the query.
+    size_t which  # The index of the term in the query.
 
 
 cdef inline const uint16_t* read_posting(const uint16_t* units, Posting* posting) noexcept nogil:
-    """Reads the posting that begins at `units`. Returns where the next one begins."""
+    """Reads the posting that begins at `units`. Returns where the next posting begins."""
     posting.row = units[0] >> FREQUENCY_BITS
     posting.frequency = units[0] & LONG_FREQUENCY
     if posting.frequency != LONG_FREQUENCY:
@@ -66,7 +70,7 @@ cdef inline const uint16_t* read_posting(const uint16_t* units, Posting* posting
 
 
 cdef inline uint32_t window_of(const Cursor* cursor) noexcept nogil:
-    """Returns the window of a cursor's next block; NO_WINDOW at the end of its list."""
+    """Returns the window of a cursor's next block; NO_WINDOW at the end of the list."""
     return cursor.next[0] if cursor.next < cursor.end else <uint32_t>NO_WINDOW
 
 

@@ -2,16 +2,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`PostingLists`: an inverted index that is read in place from one buffer.
 
-The layout, little-endian; `_posting_lists.pxd` names its parts:
+The layout is little-endian; `_posting_lists.pxd` names its parts:
 
-* a header; term ids uint64[t], ascending; offsets uint64[t + 1] of each term's list in the units;
-  document frequencies uint32[t]; units uint16[...];
-* a list is a sequence of blocks, one for each window of 8,192 rows that has postings: the
-  window's number, the number of units that follow, the postings in order of rows;
-* a posting is the unit `row_in_window << 3 | frequency`. A frequency of 7 or more is written as
+* The buffer has a header, the term ids as ascending uint64[t], the offsets of the terms' lists in
+  the units as uint64[t + 1], the document frequencies as uint32[t], and the units as uint16.
+* The rows are divided into windows of 8,192 rows. A list consists of one block for each window in
+  which the term occurs. A block has the index of the window, the count of the units that follow,
+  and the postings in order of rows.
+* A posting is the unit `row_in_window << 3 | frequency`. A frequency of 7 or more is written as
   7, and the frequency follows in a second unit.
 
-The buffer is checked once, when it is opened. From then on no offset can lead out of it.
+The buffer is checked once, when it is opened. From then on no offset can lead out of the buffer.
 `_posting_lists.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain twin,
 which defines the right answer.
 """
@@ -37,9 +38,9 @@ cdef extern from *:
 
     enum { HRAG_LANES = 16, HRAG_LONG = 7 };  // A frequency of 7 or more is in a second unit.
 
-    // Returns how many units at the beginning are postings of one unit each, with ascending rows.
-    // The result is a multiple of 16. The last of these units is compared with the next one, which
-    // must exist.
+    // Returns how many of the first units are postings of one unit each, with ascending rows. The
+    // result is a multiple of 16. The last of these postings is compared with the unit after it,
+    // so this unit must exist.
     HRAG_CPU_CLONES
     static size_t hrag_plain_units(const uint16_t* units, size_t count) {
         size_t i = 0;
@@ -55,7 +56,7 @@ cdef extern from *:
         return i;
     }
 
-    // Counts the postings of a block whose rows have a flag.
+    // Counts the postings of a block whose rows have a flag other than 0.
     static size_t hrag_count_flagged(
         const uint16_t* units, const uint16_t* end, const uint8_t* flags
     ) {
@@ -84,7 +85,8 @@ cdef extern from *:
 
 cdef enum:
     SHORT_RUN = 16  # Up to this many units, reading all of them is faster than binary search.
-    # Frequencies are below 256. Other units below 256 occur only at the beginning of a block.
+    # A unit below 256 is a frequency or the posting of a low row. Postings of low rows occur only
+    # among the first units of a block, at most this many. After them, such a unit is a frequency.
     AMBIGUOUS_UNITS = 2 * (MAX_FREQUENCY + 1) >> FREQUENCY_BITS
 
 
@@ -173,7 +175,10 @@ cdef int check_ascending(const uint64_t* ids, size_t count) except -1:
 
 
 cdef Index index_of(const uint8_t* buffer, size_t size) except *:
-    """Returns where the parts of the buffer lie. Raises ValueError unless they fill it."""
+    """Returns where the parts of the buffer lie.
+
+    Raises ValueError if the header is wrong, or if the parts do not exactly fill the buffer.
+    """
     cdef size_t rest = size - sizeof(Header)
     cdef size_t term_bytes = 2 * sizeof(uint64_t) + sizeof(uint32_t)
     cdef Index index
@@ -215,8 +220,8 @@ cdef bint lists_are_valid(const Index* index) noexcept nogil:
 cdef bint list_is_valid(const Index* index, size_t term) noexcept nogil:
     """Returns True if a list of postings is valid.
 
-    Then its windows ascend, its blocks end where they must, and the number of postings is the
-    term's document frequency.
+    In a valid list, windows ascend, the last block ends where the list ends, and the count of
+    postings is the term's document frequency.
     """
     cdef const uint16_t* next = index.units + index.offsets[term]
     cdef const uint16_t* end = index.units + index.offsets[term + 1]
@@ -238,10 +243,10 @@ cdef bint list_is_valid(const Index* index, size_t term) noexcept nogil:
 
 
 cdef size_t rows_needed(const uint16_t* next, const uint16_t* end, size_t* count) noexcept nogil:
-    """Returns how many rows a window must have for a block; 0 if the block is damaged.
+    """Returns how many rows the window of a block must have; 0 if the block is damaged.
 
-    In a valid block, rows ascend, and frequencies are written as they must be. Adds the number of
-    postings to `count`.
+    This is the last row in the block, relative to the window, plus 1. In a valid block, rows
+    ascend, and frequencies are written as the layout says. Adds the count of postings to `count`.
     """
     cdef const uint16_t* stop
     cdef size_t rows = 0, plain
@@ -268,7 +273,7 @@ cdef size_t rows_needed(const uint16_t* next, const uint16_t* end, size_t* count
 
 
 cdef size_t term_of(const Index* index, uint64_t id) noexcept nogil:
-    """Returns the position of a term, or the number of terms if the index does not have it."""
+    """Returns the index of a term in `ids`; the count of all terms if the term does not exist."""
     cdef size_t low = 0, high = index.header.terms, middle
     while low < high:
         middle = (low + high) >> 1
@@ -290,7 +295,7 @@ cdef Cursor cursor_of(const Index* index, size_t term) noexcept nogil:
 cdef size_t find_terms(
     const Index* index, const uint64_t* ids, size_t count, vector[Cursor]& cursors
 ) except? -1:
-    """Adds cursors of the terms that have postings. Returns the number of their units."""
+    """Adds a cursor for each term that has postings. Returns the count of units in their lists."""
     cdef size_t i, term, units = 0
     for i in range(count):
         term = term_of(index, ids[i])
@@ -304,7 +309,7 @@ cdef size_t find_terms(
 cdef void count_alive(
     vector[Cursor]& cursors, const uint8_t* alive, uint32_t* counts
 ) noexcept nogil:
-    """Counts the postings of each term whose rows are alive."""
+    """Adds, for each term, how many of its postings have a row that is alive."""
     cdef size_t i, first
     cdef Block block
     for i in range(cursors.size()):
@@ -319,11 +324,12 @@ cdef void count_alive(
 cdef const uint16_t* seek(
     const uint16_t* first, const uint16_t* low, const uint16_t* end, uint32_t row
 ) noexcept nogil:
-    """Returns the first posting, from `low` on, of a row that is not below `row`; `end` if none.
+    """Returns the first posting, from `low` on, of a row that is not below `row`.
 
-    `low` is a posting, and `first` is the block's first posting. Binary search may hit a unit that
-    is a frequency. The unit before decides: a unit of 256 or more is a posting, and its lowest bits
-    say if a frequency follows. A unit below 256 is a frequency, except near the block's beginning.
+    Returns `end` if there is no such posting. `low` is a posting, and `first` is the block's first
+    posting. Binary search may hit a unit that is a frequency. The unit before the one that is hit
+    decides: if it is 256 or more, it is a posting, and its lowest bits say if a frequency follows.
+    If it is below 256, it is a frequency, except near the block's beginning.
     """
     cdef const uint16_t* high = end
     cdef const uint16_t* middle
@@ -346,7 +352,7 @@ cdef const uint16_t* seek(
 cdef void look_up(
     Cursor cursor, const uint32_t* rows, size_t count, uint32_t* frequencies
 ) noexcept nogil:
-    """Writes each row's frequency of the term, or 0. Rows must ascend, and may repeat."""
+    """Writes how often the term occurs in each of `rows`. Rows must ascend, and may repeat."""
     cdef size_t i
     cdef uint32_t row, window = NO_WINDOW
     cdef const uint16_t* at = NULL
@@ -370,7 +376,7 @@ cdef void look_up(
 
 
 cdef int append_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
-    """Adds all rows of a term."""
+    """Appends all rows in which the cursor's term occurs."""
     cdef size_t first
     cdef Block block
     cdef Posting posting
@@ -384,7 +390,7 @@ cdef int append_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
 
 
 cdef int keep_rows(vector[uint32_t]& rows, Cursor cursor) except -1 nogil:
-    """Removes the rows that a term does not have. Rows must ascend."""
+    """Removes the rows in which the cursor's term does not occur. Rows must ascend."""
     cdef vector[uint32_t] frequencies
     cdef size_t i, kept = 0
     frequencies.resize(rows.size())

@@ -1,7 +1,8 @@
 """Types and documentation of the compiled `postings_of` and `write_postings`.
 
-Both release the GIL. Array arguments are one-dimensional and C-contiguous, and may be read-only. A
-wrong dtype or shape raises ValueError; None or an object that is no array raises TypeError.
+Both functions release the GIL. Array arguments are one-dimensional and C-contiguous, and may be
+read-only. A wrong dtype or shape raises ValueError; None or an object that is no array raises
+TypeError.
 """
 
 from collections.abc import Iterable
@@ -20,8 +21,8 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
       frequencies are from 1 to 255.
     * `rows`: at most 2**29; a row may have no terms.
 
-    It needs about 40 bytes of memory per entry. It is meant for blocks of a few thousand rows,
-    which `write_postings` merges.
+    The function needs about 40 bytes of memory per entry. It is meant for blocks of a few thousand
+    rows, which `write_postings` merges.
 
     Raises ValueError if the arrays do not have this form, and MemoryError.
     """
@@ -31,16 +32,17 @@ def write_postings(
 ) -> None:
     """Merges postings into a new file at `path`, which `Postings` reads.
 
-    A source consists of postings and their remap, uint32[rows]: the new number of each row, or
-    0xFFFFFFFF for a row to drop. Together the remaps of all sources must have each number from 0
-    to n - 1 once, where n is the number of rows of the result. Terms of dropped rows alone are left
-    out. The result has the same bytes as the result of `postings_of` for the same rows.
+    Each of `sources` consists of postings and their remap, uint32[rows]: the new row number of each
+    row, or 0xFFFFFFFF for a row to drop. Together the remaps of all sources must have each row
+    number from 0 to n - 1 once, where n is the count of rows of the result. Terms that occur only
+    in dropped rows are left out. The result has the same bytes as the result of `postings_of` for
+    the same rows.
 
     The postings are streamed to the file. This needs 8 bytes of memory for each posting of the
-    longest list, and one byte per row. The file is overwritten, and its header is written last. It
-    is not synced.
+    longest list, and one byte per row. An existing file is overwritten. The file's header is
+    written last. The file is not synced to disk.
 
     Raises ValueError for invalid remaps and TypeError for None, before the file is opened. Raises
-    OSError if the file cannot be written, and MemoryError; then the unfinished file remains, and
-    `Postings` rejects it.
+    OSError if the file cannot be written, and MemoryError. After these two errors the unfinished
+    file remains, and `Postings` rejects it.
     """

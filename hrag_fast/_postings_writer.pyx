@@ -3,9 +3,9 @@
 """`postings_of` builds postings from rows; `write_postings` merges postings into a file.
 
 A merge goes through the terms of all sources in order of their ids (a k-way merge with a heap)
-and writes each list as soon as it is complete. The number of terms determines where the lists
-begin, so terms are counted first. A file of any length needs memory only for one list and for
-some small buffers.
+and writes each list as soon as it is complete. The count of terms determines where the lists
+begin in the file, so terms are counted first. A file of any length needs memory only for one list
+and for some small buffers.
 
 `_postings_writer.pyi` is the documentation for callers; `tests/twins/postings.py` has the plain
 twin, which defines the right answer; `_posting_lists.pyx` describes the layout.
@@ -52,7 +52,9 @@ cdef enum:
     ENTRY_BITS = 8  # An entry of the forward form is `term_id << 8 | frequency`.
     FIRST_SLOT_BITS = 12
     SINK_BYTES = 1 << 18
-    MOST_UNITS = BLOCK_HEADER_UNITS + 2  # A posting that is alone in its window takes the most.
+    # One posting takes at most this many units: the header of a block in which it is alone, and two
+    # units of its own.
+    MOST_UNITS = BLOCK_HEADER_UNITS + 2
 
 cdef enum:  # The parts of a file, in order.
     HEADER, IDS, OFFSETS, FREQUENCIES, UNITS, PARTS
@@ -61,25 +63,25 @@ cdef uint32_t DROPPED = 0xFFFFFFFF
 
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
 
-ctypedef pair[uint64_t, uint32_t] Term  # A term's id and its number.
-# The complements of the id of a source's next term, and of the source's number.
+ctypedef pair[uint64_t, uint32_t] Term  # A term's id and its index in order of first occurrence.
+# The complement of the id of a source's next term, and the complement of the source's index.
 ctypedef pair[uint64_t, size_t] Head
 
 
 cdef cppclass Lists:
-    """Postings by term. Terms are numbered in the order in which they come.
+    """Postings by term. Each term has an index, in order of first occurrence.
 
-    A hash table finds a term's number. It uses open addressing with linear probing, and Fibonacci
-    hashing (Knuth, The Art of Computer Programming 3, 6.4).
+    A hash table maps a term's id to its index. It uses open addressing with linear probing, and
+    Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
     """
 
-    vector[uint32_t] slots  # A slot has a term's number + 1; 0 is a free slot.
+    vector[uint32_t] slots  # A slot has a term's index + 1; 0 is a free slot.
     int slot_bits
     vector[Term] order
-    vector[uint32_t] counts  # The number of postings of each term, by its number.
-    vector[size_t] firsts  # Where the postings of each term begin, by its number.
-    vector[uint32_t] occurrences  # The term's number of each posting, in order of rows.
-    vector[uint64_t] postings  # `row << 8 | frequency` of each posting, by term.
+    vector[uint32_t] counts  # The count of postings of each term, by the term's index.
+    vector[size_t] firsts  # Where the postings of each term begin, by the term's index.
+    vector[uint32_t] occurrences  # The index of each posting's term, in order of rows.
+    vector[uint64_t] postings  # `row << 8 | frequency` of each posting, in order of term indexes.
 
     int count(uint64_t id) except -1 nogil:
         cdef size_t slot
@@ -95,7 +97,7 @@ cdef cppclass Lists:
         return 0
 
     size_t slot_of(uint64_t id) noexcept nogil:
-        """Returns the slot of a term, or the free slot where it belongs."""
+        """Returns the slot of a term; if the table does not have the term, the free slot for it."""
         cdef size_t slot = (id * GOLDEN) >> (64 - this.slot_bits)
         while this.slots[slot] and this.order[this.slots[slot] - 1].first != id:
             slot = (slot + 1) & (this.slots.size() - 1)
@@ -111,7 +113,10 @@ cdef cppclass Lists:
         return 0
 
     int sort_terms() except -1 nogil:
-        """Sorts terms by id, and computes where their postings begin, after the last `count`."""
+        """Sorts terms by id, and computes where their postings begin.
+
+        Call it after all postings were counted by `count`.
+        """
         cdef size_t i, first = 0
         sort(this.order.begin(), this.order.end())
         this.firsts.resize(this.order.size())
@@ -128,7 +133,7 @@ cdef struct Source:
     const uint16_t* units
     const uint32_t* remap
     size_t terms
-    size_t next  # The position of the term that is merged next.
+    size_t next  # The index of the term that is merged next.
     bint drops  # True if any row is dropped.
 
 
@@ -231,7 +236,7 @@ def postings_of(
 cdef size_t read_forward(
     const int64_t[::1] starts, const uint64_t[::1] entries, Lists& lists
 ) except -1 nogil:
-    """Counts each term's postings. Returns the first damaged row, or the number of rows."""
+    """Counts each term's postings. Returns the first damaged row, or else the count of rows."""
     cdef size_t row, rows = starts.shape[0] - 1
     cdef int64_t i
     for row in range(rows):
@@ -356,7 +361,10 @@ cdef size_t count_dropped(const uint32_t[::1] remap) noexcept nogil:
 
 
 cdef bint marked(const uint32_t[::1] remap, vector[uint8_t]& seen) noexcept nogil:
-    """Marks the kept rows. Returns False if a row is too high, or is marked already."""
+    """Marks the new rows of a remap as seen.
+
+    Returns False if a new row is too high, or is marked already. Dropped rows are skipped.
+    """
     cdef size_t i
     for i in range(<size_t>remap.shape[0]):
         if remap[i] != DROPPED:
@@ -380,7 +388,10 @@ cdef Source source_of(PostingLists postings, const uint32_t[::1] remap, bint dro
 
 
 cdef int write_merged(int file, vector[Source]& sources, size_t rows) except -1 nogil:
-    """Writes the file. Returns 0, or the number of the error. Raises MemoryError."""
+    """Writes the merged postings to the file. Returns 0, or the errno of a failed write.
+
+    Raises MemoryError.
+    """
     cdef size_t terms = count_terms(sources)
     cdef Sink[PARTS] sinks
     cdef vector[size_t] holders
@@ -413,7 +424,7 @@ cdef int write_merged(int file, vector[Source]& sources, size_t rows) except -1 
 
 
 cdef void open_sinks(Sink* sinks, int file, size_t terms) noexcept nogil:
-    """Makes each sink write where its part of the file begins."""
+    """Sets the offset of each sink to where its part of the file begins."""
     cdef size_t[PARTS] sizes
     cdef int64_t offset = 0
     cdef int part
@@ -430,7 +441,7 @@ cdef void open_sinks(Sink* sinks, int file, size_t terms) noexcept nogil:
 
 
 cdef void flush(Sink* sinks) noexcept nogil:
-    """Writes all buffers. The header comes last.
+    """Writes the buffers of all sinks to the file, the header last.
 
     So a file that was not finished has no header, and is not valid.
     """
@@ -451,10 +462,10 @@ cdef int first_error(const Sink* sinks) noexcept nogil:
 cdef int start_merge(
     vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
 ) except -1 nogil:
-    """Adds the first term of each source to the heads, and allocates what `next_term` needs.
+    """Adds the first term of each source to the queue, and allocates what `next_term` needs.
 
-    The lowest id is on top, and among equal ids the first source. Ids and numbers are complemented
-    because the queue has the largest on top.
+    The lowest id shall be on top of the queue, and among equal ids the first source. The queue has
+    its largest element on top, so the complements of ids and of the sources' indexes are added.
     """
     cdef size_t i
     holders.reserve(sources.size())
@@ -468,7 +479,11 @@ cdef int start_merge(
 cdef uint64_t next_term(
     vector[Source]& sources, priority_queue[Head]& heads, vector[size_t]& holders
 ) noexcept nogil:
-    """Removes the lowest term from the heads. Lists its sources, and advances them."""
+    """Removes the term with the lowest id from the queue. Returns its id.
+
+    Writes the indexes of the sources that have this term to `holders`, and advances these sources
+    to their next terms.
+    """
     cdef uint64_t key = heads.top().first
     cdef size_t i
     holders.clear()
@@ -483,7 +498,7 @@ cdef uint64_t next_term(
 
 
 cdef size_t count_terms(vector[Source]& sources) except -1 nogil:
-    """Returns the number of terms that a kept row has."""
+    """Returns how many terms occur in a row that is not dropped."""
     cdef priority_queue[Head] heads
     cdef vector[size_t] holders
     cdef size_t i, count = 0
@@ -498,7 +513,10 @@ cdef size_t count_terms(vector[Source]& sources) except -1 nogil:
 
 
 cdef bint keeps_any(const Source* source) noexcept nogil:
-    """Returns True if a kept row has the term before the source's next one."""
+    """Returns True if the source's current term occurs in a row that is not dropped.
+
+    The current term is the one before `source.next`.
+    """
     cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
     cdef const uint16_t* end = source.units + source.offsets[source.next]
     cdef const uint16_t* block_end
@@ -520,7 +538,7 @@ cdef bint keeps_any(const Source* source) noexcept nogil:
 cdef int gather(
     const vector[Source]& sources, const vector[size_t]& holders, vector[uint64_t]& postings
 ) except -1 nogil:
-    """Collects a term's postings from the sources that have it, in order of their new rows."""
+    """Collects the current term's postings from the sources `holders`, in order of new rows."""
     cdef size_t i
     cdef uint64_t least = 0
     cdef bint ascending = True
@@ -536,7 +554,10 @@ cdef int gather(
 
 
 cdef int append_remapped(const Source* source, vector[uint64_t]& postings) except -1 nogil:
-    """Appends `new_row << 8 | frequency` for each kept posting of the term before the next one."""
+    """Appends `new_row << 8 | frequency` for each posting of the source's current term.
+
+    The current term is the one before `source.next`. Postings of dropped rows are skipped.
+    """
     cdef const uint16_t* next = source.units + source.offsets[source.next - 1]
     cdef const uint16_t* end = source.units + source.offsets[source.next]
     cdef const uint16_t* block_end

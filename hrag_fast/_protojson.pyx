@@ -4,8 +4,8 @@
 
 It reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding) and writes
 ProtoJSON (https://protobuf.dev/programming-guides/json) in one pass, without a Python value for
-each field. Serialisers write the values of a repeated field one after another, and a singular field
-once. So the kernel keeps no values, and rejects other encodings.
+each field. Serialisers write the values of a repeated field directly after each other, and a
+singular field once. So the kernel writes each value at once, and rejects other encodings.
 
 `_protojson.pyi` is the documentation for callers. The right answer is what protobuf's own
 `json_format` reads as the same message; a property test compares the two.
@@ -22,7 +22,8 @@ from libc.string cimport memcpy
 from libcpp.string cimport string
 
 
-# Only the functions for integers are used: those for floats are too new for many machines.
+# Only the versions of `to_chars` for integers are used. The versions for floats are newer, and many
+# machines do not have them.
 cdef extern from "<charconv>" namespace "std" nogil:
     cdef struct to_chars_result:
         char *ptr
@@ -59,7 +60,8 @@ cdef dict WIRE_TYPES = {
 }
 
 cdef enum:
-    MAX_NUMBER = 63  # One word has a bit for each field that was read.
+    # The highest field number: a word of 64 bits has one bit for each field that was read.
+    MAX_NUMBER = 63
     MAX_DEPTH = 100  # The limit of protobuf's parsers.
     NUMBER_CHARS = 32
 
@@ -116,7 +118,8 @@ cdef class JsonSchema:
 cdef int write_message(JsonSchema schema, Input *source, string &out, int depth) except -1:
     """Writes a message as a JSON object. The whole source is the message."""
     cdef uint64_t tag, written = 0
-    cdef uint32_t number, in_array = 0  # The number of the array that is open; 0 if none is.
+    # `in_array` is the field number of the JSON array that is open; 0 if no array is open.
+    cdef uint32_t number, in_array = 0
     cdef Field field
     cdef size_t start
     cdef Input values
@@ -178,7 +181,7 @@ cdef int begin_field(Field field, uint64_t written, string &out) except -1:
 
 
 cdef int write_value(Field field, Input *source, string &out, int depth) except -1:
-    """Writes the next value. Returns 0 if it is the default of its kind, 1 otherwise."""
+    """Writes the next value. Returns 0 if the value is the default of its kind, 1 otherwise."""
     if field.wire_type == VARINT:
         return write_varint(field, varint(source), out)
     if field.kind == FLOAT:
@@ -210,7 +213,7 @@ cdef int write_varint(Field field, uint64_t value, string &out) except -1:
         out.append(digits, to_chars(digits, end, <int32_t> value).ptr - digits)
     elif field.kind == ENUM:
         write_bytes((<dict> field.inner).get(<int32_t> value) or b"%d" % <int32_t> value, out)
-    else:  # The number is quoted, because JavaScript would round it.
+    else:  # An integer of 64 bits is written in quotes, because JavaScript would round it.
         out.push_back(b'"')
         if field.kind == INT64:
             out.append(digits, to_chars(digits, end, <int64_t> value).ptr - digits)
@@ -344,7 +347,7 @@ cdef int take(Input *source, void *target, size_t size) except -1:
 
 
 cdef Input part(Input *source) except *:
-    """Reads a value that follows its length. Returns its bytes."""
+    """Reads a length and the value after it. Returns the bytes of the value."""
     cdef uint64_t size = varint(source)
     cdef Input value
     if size > <uint64_t> (source.end - source.at):

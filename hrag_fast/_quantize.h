@@ -11,7 +11,8 @@
 
 namespace hrag {
 
-// Returns the largest magnitude. Floats that are not negative have the same order as their bits.
+// Returns the largest magnitude of the values. Magnitudes are compared as integers, because the
+// bits of floats that are not negative have the same order as the floats.
 HRAG_CPU_CLONES
 static float largest(const float* values, size_t count) {
     int32_t most = 0;
@@ -41,9 +42,9 @@ static void quantize(const float* values, size_t count, float factor, int16_t* o
     }
 }
 
-// Rounds values to integers so that the largest magnitude becomes `most_code`. Returns the value of
-// the integer 1. All integers are zero if all values are below SMALLEST, or if one is above
-// LARGEST or not finite.
+// Rounds values to integers, scaled so that the largest magnitude becomes `most_code`. Returns the
+// value that the integer 1 stands for. All integers and the result are 0 if all magnitudes are
+// below SMALLEST, or if a magnitude is above LARGEST or not finite.
 static float rounded(const float* values, size_t count, int32_t most_code, int16_t* out) {
     const float SMALLEST = 1e-30f, LARGEST = 3e38f;
     float most = largest(values, count);

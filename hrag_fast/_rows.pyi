@@ -1,8 +1,9 @@
 """Types and documentation of the compiled `rows_of_documents`.
 
 Array arguments are one-dimensional and C-contiguous, and may be read-only. A wrong dtype or shape
-raises ValueError; None or an object that is no array raises TypeError. The GIL is kept if the time
-is linear (see below) and there are at most 16,000 labels (about 10 us). Otherwise it is released.
+raises ValueError; None or an object that is no array raises TypeError. The GIL is kept if the call
+takes linear time (see below) and has at most 16,000 labels, which takes about 10 us. Otherwise the
+GIL is released.
 """
 
 import numpy as np
@@ -15,11 +16,11 @@ def rows_of_documents(
 
     * `labels`: uint64[n], the label of each row's leaf, `document_ordinal << 20 | leaf_index`, in
       any order; n below 2**32.
-    * `ordinals`: uint64[m], the documents, ascending. If they do not ascend, the result lacks some
-      of their rows.
+    * `ordinals`: uint64[m], the ordinals of the documents, ascending. If they do not ascend, the
+      result lacks some rows of these documents.
 
-    Takes time O(n + m) if the range from the first to the last ordinal has at most 16 n numbers.
-    Otherwise it takes time O(n log m).
+    Takes time O(n + m) if the difference of the last and the first ordinal is below 16 n.
+    Otherwise takes time O(n log m).
 
     Raises ValueError for too many labels, and MemoryError.
     """

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`rows_of_documents`: finds the rows of the leaves of the documents that match a filter.
 
-It makes a bitmap of documents, then one pass over all labels. No branch depends on the data. If
-half of the documents match, a CPU mispredicts half of the branches that depend on them, and that
-takes longer than all other work.
+It makes a bitmap of documents, then one pass over all labels. No branch of this pass depends on the
+data. If half of the documents match, a CPU would mispredict half of such branches, which would take
+longer than all other work.
 
-`_rows.pyi` is the documentation for callers; `tests/twins/rows.py` has the plain twin, which defines
-the right answer.
+`_rows.pyi` is the documentation for callers; `tests/twins/rows.py` has the plain twin, which
+defines the right answer.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from libc.string cimport memcpy
 
 cdef enum:
     LEAF_INDEX_BITS = 20
-    # A bitmap has at most this many bytes per row. If documents are sparser, each row's document is
-    # searched by bisection.
+    # A bitmap may have at most this many bytes per row. If it would need more, because the ordinals
+    # are far apart, there is no bitmap: each row's ordinal is found by binary search.
     BYTES_A_ROW = 16
-    # A thread that releases the GIL may wait for another thread's whole switch interval to get it
-    # back. Up to this many rows, looking them up takes about 10 us. So keeping the GIL delays
-    # nobody.
+    # The GIL is kept for up to this many rows. Looking them up takes about 10 us, so it delays
+    # nobody. A thread that releases the GIL may wait for another thread's whole switch interval to
+    # get it back.
     GIL_KEPT_UP_TO = 16_000
 
 
@@ -35,7 +35,7 @@ def rows_of_documents(
         raise ValueError(f"labels has {count} entries; at most {0xFFFF_FFFF} are allowed")
     if not count or not document_count:
         return np.empty(0, np.uint32)
-    # This is huge if the ordinals do not ascend.
+    # If the ordinals do not ascend, this may wrap around to a huge number. Then no bitmap is made.
     cdef uint64_t last = ordinals[document_count - 1] - ordinals[0]
     cdef bint sparse = last >= BYTES_A_ROW * <uint64_t>count
     cdef uint32_t* rows = <uint32_t*>malloc(count * sizeof(uint32_t))
@@ -69,7 +69,7 @@ cdef size_t look_up(
     uint64_t last,
     uint32_t* rows,
 ) noexcept nogil:
-    """Writes the rows of the documents. Returns their number.
+    """Writes the rows of the documents. Returns the count of these rows.
 
     `bitmap` has `last + 1` bytes, one for each ordinal from the first on, and one more byte that
     stays 0.

@@ -2,8 +2,8 @@
 
 Array arguments are C-contiguous and may be read-only. A wrong dtype or a shape that is not
 documented raises ValueError; None or an object that is no array raises TypeError. Arrays that are
-returned are new. Computations raise MemoryError if memory is short, release the GIL, and may be
-called from several threads.
+returned are new. `products` and `encode` release the GIL, may be called from several threads, and
+raise MemoryError if there is not enough memory.
 """
 
 from collections.abc import Mapping
@@ -14,24 +14,25 @@ from numpy.typing import NDArray
 def supported_paths() -> tuple[str, ...]:
     """Returns the paths that this processor can run, slowest first.
 
-    A path is one way to multiply; all paths give the same results. `plain` is C++ for every
-    processor. `avx2` and `avx512_vnni` need the instructions in their names; the latter needs
-    AVX-512 F and BW too.
+    A path is an implementation of matrix products for one kind of processor; all paths give the
+    same results. `plain` is C++ for every processor. `avx2` and `avx512_vnni` need the instructions
+    in their names; `avx512_vnni` also needs AVX-512 F and BW.
     """
 
 class Int8Matrix:
-    """An immutable matrix of int8 codes, packed for products by one path.
+    """An immutable matrix of int8 codes, stored in the layout that one path multiplies.
 
-    The numbers of the matrix are `codes * scale`.
+    The values of the matrix are `codes * scale`.
     """
 
     def __init__(self, codes: NDArray[np.int8], scale: float, path: str | None = None) -> None:
-        """Packs `codes`, int8[k, n]. k must be even, and n a multiple of 32.
+        """Copies `codes`, int8[k, n], to the path's layout. k must be even, n a multiple of 32.
 
         * `scale`: a finite number.
         * `path`: one of `supported_paths()`, by default the fastest one.
 
-        The magnitudes of each column must add up to at most 65,535, so that no product overflows.
+        The magnitudes of the codes of each column must add up to at most 65,535, so that no product
+        overflows.
 
         Raises ValueError for another shape, larger sums or an unknown path.
         """
@@ -57,7 +58,7 @@ class SentenceEncoder:
         lowest: NDArray[np.float32],
         weights: Mapping[str, Int8Matrix | NDArray[np.float32]],
     ) -> None:
-        """Keeps all arrays, without copies.
+        """Stores references to all arrays, without copies.
 
         * `table`: uint8[v, 512]. The embedding of token i is `table[i] * scales[i % c] +
           lowest[i % c]`.
@@ -69,7 +70,7 @@ class SentenceEncoder:
           (1280, 512), `d0`, `p1` (512, 320), `d1` (320, 320), `d2`, `p3` (320, 512), `d3`
           (512, 512).
 
-        All numbers must be finite.
+        All values must be finite; this is not checked.
 
         Raises KeyError for missing weights, and ValueError for a wrong shape.
         """
@@ -78,10 +79,10 @@ class SentenceEncoder:
         """Returns a unit vector for each text, float32[n, 512].
 
         `ids` and `starts` are the result of `UnigramTokenizer.encode`. A text's vector has the same
-        bits in every call, together with any other texts, on every processor.
+        bits in every call, whichever other texts the call has, and on every processor.
 
-        Takes linear time, and 8 KB of memory for each token of the longest text, for up to 4,096
-        tokens: longer texts are encoded in parts.
+        Takes linear time. Needs 8 KB of memory for each token of the longest text, but for at most
+        4,096 tokens, because longer texts are encoded in parts.
 
         Raises ValueError for ids that are not in the table, and for texts without ids.
         """

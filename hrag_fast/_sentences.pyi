@@ -8,7 +8,7 @@ MAX_SENTENCE_CHARS: Final = 1000
 def sentence_ends(text: str) -> list[int]:
     """Returns the end of each sentence in characters, ascending; the last is the text's end.
 
-    The list is empty for an empty text. Takes time linear in the text and keeps the GIL: a leaf of
-    256 tokens takes some microseconds. A wrong type, or an instance of a subclass of `str`, raises
-    TypeError.
+    The list is empty for an empty text. Takes time linear in the text. The GIL is kept, because a
+    leaf of 256 tokens takes only some microseconds. A wrong type, or an instance of a subclass of
+    `str`, raises TypeError.
     """

@@ -3,7 +3,7 @@
 
 It makes one pass over the characters. `_sentences.pyi` is the documentation for callers.
 `tests/twins/sentences.py` has the plain twin, whose regular expressions define the right answer.
-Docstrings here refer to the names of the twin.
+`_ENDS` and `_is_end` in the docstrings of this module are names in the twin.
 """
 
 import re
@@ -16,12 +16,12 @@ cdef enum:
     ITEM_INDENT = 8
     ITEM_DIGITS = 3
     LONGEST_WORD = 6  # The longest abbreviation in lower case is `approx`.
-    LONGEST_NAME = 4  # The longest one with a capital letter is `Prof`.
-    ABBREVIATION_REACH = 16  # An abbreviation and the character before it fit into this many.
+    LONGEST_NAME = 4  # The longest abbreviation with a capital letter is `Prof`.
+    ABBREVIATION_REACH = 16  # An abbreviation with the character before it has at most this length.
 
 MAX_SENTENCE_CHARS = MAX_CHARS
 
-# Few full stops get as far as this expression: see `may_abbreviate`.
+# This expression is tried for few full stops, because `may_abbreviate` rules out most of them.
 cdef object ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
     r"vs|cf|al|ca|approx|resp|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|[A-Z](?:\.[A-Z])+)\.$"
@@ -47,7 +47,10 @@ def sentence_ends(str text not None):
 
 
 cdef int add(list ends, str text, Py_ssize_t start, Py_ssize_t end) except -1:
-    """Adds a sentence, in parts if it is long. A blank sentence is joined to the last one."""
+    """Adds the end of a sentence; cuts the sentence into parts if it is too long.
+
+    A blank sentence becomes part of the sentence before it.
+    """
     cdef Py_ssize_t cut
     while end - start > MAX_CHARS:
         cut = cut_of(text, start)
@@ -75,7 +78,10 @@ cdef int add_part(list ends, str text, Py_ssize_t start, Py_ssize_t end) except 
 
 
 cdef inline bint may_end(Py_UCS4 character) noexcept:
-    """Returns True if an end may begin with a character. For letters it returns at once."""
+    """Returns True if a match of `_ENDS` may begin with this character.
+
+    The first comparison rules out all letters.
+    """
     if u"?" < character < u"\u2026":
         return False
     return character in u".!?\n\f#" or is_wide_stop(character)
@@ -106,7 +112,7 @@ cdef Py_ssize_t after_closers(str text, Py_ssize_t at, Py_ssize_t size) except -
 
 
 cdef Py_ssize_t match_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
-    """Returns where a match of `_ENDS` that begins at a character ends; 0 if there is none."""
+    """Returns the end of the match of `_ENDS` that begins at `at`; 0 if no match begins there."""
     cdef Py_UCS4 first = text[at]
     cdef Py_ssize_t closed, end = at + 1
     if is_wide_stop(first):
@@ -157,7 +163,10 @@ cdef bint is_item(str text, Py_ssize_t at, Py_ssize_t size) except -1:
 
 
 cdef Py_ssize_t heading_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
-    """Returns the end of a heading that begins at a `#`, with white space; 0 if none begins."""
+    """Returns the end of a heading that begins at the `#` at `at`, with the white space after it.
+
+    Returns 0 if no heading begins there.
+    """
     cdef Py_ssize_t end = at
     if at and text[at - 1] != u"\n":
         return 0
@@ -171,7 +180,7 @@ cdef Py_ssize_t heading_end(str text, Py_ssize_t at, Py_ssize_t size) except -1:
 
 
 cdef bint is_end(str text, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -1:
-    """Returns True if a match of `_ENDS` ends a sentence, like `_is_end`."""
+    """Returns True if the match of `_ENDS` from `at` to `end` ends a sentence, like `_is_end`."""
     if text[at] != u"." or end == size:
         return True
     if has_blank_line(text, at, end):
@@ -189,7 +198,10 @@ cdef bint has_blank_line(str text, Py_ssize_t at, Py_ssize_t end) except -1:
 
 
 cdef bint may_abbreviate(str text, Py_ssize_t stop) except -1:
-    """Returns True if a full stop may end an ABBREVIATION. It is False for nearly all words."""
+    """Returns False if the full stop at `stop` certainly ends no abbreviation.
+
+    The result is False for the full stops after nearly all words.
+    """
     cdef Py_ssize_t at = stop
     while at and stop - at <= LONGEST_WORD and is_ascii_letter(text[at - 1]):
         at -= 1

@@ -34,8 +34,9 @@ cdef enum:
     BYTES = 2
     FIXED32 = 5
 
-    # A thread that releases the GIL may wait for another thread's whole switch interval to get it
-    # back. Up to this many bytes, the work takes about 20 us. So keeping the GIL delays nobody.
+    # The GIL is kept for texts of up to this many bytes in total. They take about 20 us, so it
+    # delays nobody. A thread that releases the GIL may wait for another thread's whole switch
+    # interval to get it back.
     GIL_KEPT_UP_TO = 200
 
     CODE_POINT_BITS = 21
@@ -44,7 +45,7 @@ cdef enum:
 
 cdef double UNKNOWN_PENALTY = 10
 cdef double LOWEST = -1e38
-# The bits of a unit of a double array; a label with the highest bit matches no byte.
+# Masks of the bits of a unit of a double array. A label that has the highest bit matches no byte.
 cdef uint32_t LABEL = 0x800000FF, ENDS_RULE = 0x100, VALUE = 0x7FFFFFFF
 cdef uint64_t FREE = <uint64_t>-1
 cdef uint64_t GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / phi distributes neighbouring keys.
@@ -57,17 +58,17 @@ cdef struct Span:
 
 cdef struct Field:
     uint64_t number
-    Span value  # Empty unless its kind is BYTES or FIXED32.
+    Span value  # It is empty if the field's kind is VARINT.
 
 
 cdef struct End:  # The best segmentation up to a position.
     double score
-    size_t start  # The start of its last piece.
+    size_t start  # The start of the last piece of this segmentation.
     int32_t id
 
 
 cdef struct Edge:  # An edge of a trie.
-    uint64_t key  # The parent's number and the character, or FREE.
+    uint64_t key  # The parent's index and the character, or FREE.
     uint32_t child
 
 
@@ -75,9 +76,9 @@ cdef Span SPACE = Span(<const uint8_t*>b"\xe2\x96\x81", 3)  # U+2581 represents 
 
 
 cdef cppclass Pieces:
-    """A trie of the pieces, by code points.
+    """A trie of the pieces of the vocabulary, by code points.
 
-    Nodes are numbered in the order in which they are added; 0 is the root. The hash table of edges
+    Nodes have indexes in the order in which they are added; 0 is the root. The hash table of edges
     uses open addressing with linear probing, and Fibonacci hashing (Knuth, The Art of Computer
     Programming 3, 6.4).
     """
@@ -110,11 +111,11 @@ cdef cppclass Pieces:
         return this.edges[slot].child
 
     uint32_t child(uint32_t node, uint32_t character) noexcept nogil:
-        """Returns a node's child, or 0 if it has none."""
+        """Returns the child of a node for a character; 0 if there is no such child."""
         return this.edges[this.slot_of(key_of(node, character))].child
 
     size_t slot_of(uint64_t key) noexcept nogil:
-        """Returns the slot of an edge, or the free slot where it belongs."""
+        """Returns the slot of an edge; if the edge does not exist, the free slot for it."""
         cdef size_t slot = (key * GOLDEN) >> (64 - this.slot_bits)
         while this.edges[slot].key != key and this.edges[slot].key != FREE:
             slot = (slot + 1) & (this.edges.size() - 1)
@@ -134,16 +135,21 @@ cdef cppclass Pieces:
 
 
 cdef cppclass Rules:
-    """The rules that replace characters.
+    """The rules by which the model replaces characters.
 
-    They consist of a double array of UTF-8, and of replacements that end with NUL.
+    `units` is a double array, which finds the rule for a text in UTF-8. `replacements` are the
+    texts that the rules insert; each ends with NUL.
     """
 
     vector[uint32_t] units
     string replacements
 
     Span prefix(Span text, size_t* at) noexcept nogil:
-        """Returns what the longest rule makes of the text at a position, and moves after it."""
+        """Normalises the beginning of the text after `at`, and moves `at` to the end of this part.
+
+        Returns the replacement of the longest rule that matches at `at`. If no rule matches,
+        returns the next character unchanged.
+        """
         cdef size_t node = 0, i = at[0], rule_end = i, begin = 0, end
         cdef uint32_t unit
         if not this.units.empty():
@@ -264,7 +270,7 @@ cdef class UnigramTokenizer:
         return 0
 
     cdef int append(self, Span text, vector[int32_t]& ids) except -1 nogil:
-        """Adds the ids of one text."""
+        """Appends the token ids of one text."""
         cdef vector[uint32_t] characters
         self.normalise(text, characters)
         ids.push_back(BEGIN)
@@ -276,9 +282,9 @@ cdef class UnigramTokenizer:
         return 0
 
     cdef int normalise(self, Span text, vector[uint32_t]& characters) except -1 nogil:
-        """Adds the code points of a normalised text, with one SPACE for each run of spaces.
+        """Normalises a text and appends its code points, with one SPACE for each run of spaces.
 
-        The result begins with SPACE. It never ends with SPACE, even if the text does.
+        The result begins with SPACE. It never ends with SPACE, even if the text ends with spaces.
         """
         cdef string out
         cdef Span part
@@ -309,7 +315,10 @@ cdef class UnigramTokenizer:
         return 0
 
     cdef int segment(self, vector[uint32_t]& characters, vector[int32_t]& ids) except -1 nogil:
-        """Adds the ids of the best segmentation. In ties, the one with the longest last piece."""
+        """Appends the ids of the segmentation with the highest sum of scores.
+
+        Of several with the same sum, the one with the longest last piece is chosen.
+        """
         cdef vector[End] ends  # For each position, the best segmentation up to it.
         cdef size_t i, j, first = ids.size()
         cdef uint32_t node
@@ -364,7 +373,7 @@ cdef inline size_t offset_of(uint32_t unit) noexcept nogil:
 
 
 cdef inline uint32_t next_code_point(Span text, size_t* at) noexcept nogil:
-    """Reads a character of UTF-8, and moves after it."""
+    """Reads the character at `at`, and moves `at` to the end of the character."""
     cdef uint32_t character = text.at[at[0]]
     at[0] += 1
     if character >= 0xC0:
@@ -376,7 +385,10 @@ cdef inline uint32_t next_code_point(Span text, size_t* at) noexcept nogil:
 
 
 cdef int next_field(Span message, size_t* at, Field* field) except -1 nogil:
-    """Reads a field of a protobuf message, and moves after it. Returns 0 at the end."""
+    """Reads the field of a protobuf message at `at`, and moves `at` to the end of the field.
+
+    Returns 0 at the end of the message, otherwise 1.
+    """
     cdef uint64_t tag, size = 0
     if at[0] == message.size:
         return 0

@@ -1,8 +1,10 @@
-"""AUTO_MERGE: chooses the chunk that represents each matched leaf.
+"""AUTO_MERGE: chooses, for each matched leaf, the chunk that is returned for it.
 
-The algorithm follows LlamaIndex's AutoMergingRetriever: level by level, a parent replaces its
-children if enough of them represent matched leaves. In addition, if a chunk lies inside a larger
-representative, the larger one represents its leaves, so no text is returned twice.
+This chunk is called the leaf's representative: the leaf itself or one of its ancestors. The
+algorithm follows LlamaIndex's AutoMergingRetriever: level by level, a parent replaces its children
+if enough of the children represent matched leaves. In addition, if a representative lies completely
+inside a larger one, the larger one also represents the leaves of the smaller one. So no text is
+returned twice.
 """
 
 from collections import Counter
@@ -12,24 +14,26 @@ from hrag.passages.tree_text import TreePosition
 from hrag.values.tree import Tree
 
 MERGED_LEAVES = 16
-"""The number of best leaves that decide what is merged.
+"""Only this many of a search's best leaves decide which parents replace their children.
 
-With all of 200 candidates nearly everything merges, and the passages are as large, and as often
-wrong, as those of SMALL_TO_BIG. With 16 leaves, searches found 2 to 10 points more of the gold text
-at equal token budgets. Values from 10 to 22 give similar results.
+If all of 200 candidates decide, nearly every parent replaces its children, and the passages are as
+large, and as often wrong, as those of SMALL_TO_BIG. With 16 leaves, searches with a small token
+budget found 2 to 10 percentage points more of the gold text than with 200. Values from 10 to 22
+give similar results.
 """
 
 
 def representatives(
     tree: Tree, leaves: Iterable[int], leaf_level: int, top_level: int, ratio: float
 ) -> dict[int, TreePosition]:
-    """Returns the chunk that represents each leaf, at `top_level` at most, by leaf index.
+    """Returns, for the index of each leaf, the position of its representative.
 
-    No representative lies inside another one. A parent represents the leaves of its children if two
-    conditions hold. First, at least `ratio` (above 0, at most 1) of its children represent leaves
-    themselves. Second, at least two children do, unless the parent has only one child. Without the
-    second condition, one half of a parent would always be enough, because chunk sizes double from
-    level to level.
+    A representative is at `top_level` or below, and no representative lies inside another one. A
+    parent represents the leaves of its children if two conditions hold. First, at least the share
+    `ratio` (above 0, at most 1) of its children represent leaves. Second, at least two of its
+    children represent leaves, or its only child does. The second condition is needed because chunk
+    sizes double from level to level: most parents have two children, so a single matched child
+    would already be the share 0.5.
     """
     ancestors = {leaf: leaf for leaf in leaves}  # Each leaf's ancestor at the current level.
     positions_by_leaf = {leaf: (leaf_level, leaf) for leaf in ancestors}
@@ -40,7 +44,7 @@ def representatives(
         merged_chunks = {
             parent
             for parent, count in matched_children.items()
-            if _merges(count, tree.record(level + 1, parent).child_count, ratio)
+            if _replaces_children(count, tree.record(level + 1, parent).child_count, ratio)
         }
         if not merged_chunks:
             break
@@ -50,17 +54,19 @@ def representatives(
         }
     positions = set(positions_by_leaf.values())
     if len(positions) < 2 or max(positions)[0] == leaf_level:
-        # All are leaves or there is only one, so none can lie inside another one.
+        # Either all representatives are leaves, or there is only one representative. So none of
+        # them can lie inside another one.
         return positions_by_leaf
-    holders = _holders(tree, sorted(positions))
-    return {leaf: holders[position] for leaf, position in positions_by_leaf.items()}
+    containers = _containing_chunks(tree, sorted(positions))
+    return {leaf: containers[position] for leaf, position in positions_by_leaf.items()}
 
 
 def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: int) -> range:
     """Returns the indexes of the leaves whose spans lie completely inside a chunk's span.
 
-    These are the leaves `below` it in the tree, and the neighbours of those leaves that lie in the
-    part where the chunk overlaps another one.
+    `below` are the indexes of the leaves that are the chunk's descendants in the tree; all of them
+    are inside. Leaves next to them are also inside if they lie in the text that the chunk shares
+    with the chunk before or after it.
     """
     chunk = tree.record(*position)
     start, end = below.start, below.stop
@@ -72,26 +78,29 @@ def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: 
     return range(start, end)
 
 
-def _merges(matched: int, children: int, ratio: float) -> bool:
-    """Returns True if a parent with `matched` matched children replaces them."""
-    return matched >= max(ratio * children, min(children, 2))
+def _replaces_children(matched_count: int, child_count: int, ratio: float) -> bool:
+    """Returns True if a parent replaces its children, `matched_count` of which represent leaves."""
+    return matched_count >= max(ratio * child_count, min(child_count, 2))
 
 
-def _holders(tree: Tree, positions: Sequence[TreePosition]) -> dict[TreePosition, TreePosition]:
-    """Returns, for each chunk, the chunk that completely contains it.
+def _containing_chunks(
+    tree: Tree, positions: Sequence[TreePosition]
+) -> dict[TreePosition, TreePosition]:
+    """Returns, for each chunk, the one of the given chunks that contains it completely.
 
-    That is the chunk itself, or a larger one whose overlap contains it.
+    In most cases this is the chunk itself. Otherwise it is a larger chunk that is not an ancestor:
+    its overlap with a neighbour contains the chunk.
     """
 
-    def extent(position: TreePosition) -> tuple[int, int]:
+    def start_then_longest(position: TreePosition) -> tuple[int, int]:
         record = tree.record(*position)
         return record.byte_start, -record.byte_end
 
-    holders: dict[TreePosition, TreePosition] = {}
-    holder, holder_end = None, -1
-    for position in sorted(positions, key=extent):
+    containers: dict[TreePosition, TreePosition] = {}
+    container, container_end = None, -1
+    for position in sorted(positions, key=start_then_longest):
         end = tree.record(*position).byte_end
-        if holder is None or end > holder_end:
-            holder, holder_end = position, end
-        holders[position] = holder
-    return holders
+        if container is None or end > container_end:
+            container, container_end = position, end
+        containers[position] = container
+    return containers

@@ -1,10 +1,12 @@
 """Chooses which drafts become passages, and with which span.
 
-Drafts are processed in the given order, best first, and a chosen draft is never removed again. So a
-larger token budget gives the same groups as a smaller one first, and then more text. Neighbouring
-chunks overlap; no text is returned twice, unless the request allows it.
+A draft is a chunk that may become a passage; it represents a group of matched leaves (see
+`hrag.passages.drafts`). Drafts are processed in the given order, best first, and a chosen draft is
+never removed again. So a larger token budget first chooses the same groups as a smaller budget, and
+then adds more text.
 
-No draft of a search lies inside another draft.
+Neighbouring chunks may overlap. But no text is returned twice, except if the request allows it.
+Callers guarantee that no draft of a search lies completely inside another draft.
 """
 
 import sys
@@ -31,9 +33,9 @@ class PassageLimits:
     `merge_adjacent` joins passages of one document that overlap or touch. The number of passages
     after joining is at most `limit`.
 
-    With `cut_last`, the first draft that does not fit the budget is cut to whole sentences and is
-    the last one. If it touches a passage, that passage is extended towards it. Without `cut_last`,
-    drafts that do not fit are skipped.
+    With `cut_last`, the first draft that does not fit the budget is cut to whole sentences, and no
+    further draft is chosen. If this draft touches a passage, the sentences next to the passage are
+    kept, and extend it. Without `cut_last`, drafts that do not fit are skipped.
 
     A draft that would give a document more than `max_per_document` passages is skipped; 0 means no
     limit. With `keep_overlap`, a passage that is not joined keeps the text that a better passage
@@ -51,10 +53,10 @@ class PassageLimits:
 class ChosenDrafts(NamedTuple):
     """The drafts that become passages, best first.
 
-    They were chosen from the first `considered` candidates. `left_out` is True if the limit or the
-    budget caused a candidate to be left out or cut. It stays False if a candidate was skipped
-    because its document already has `max_per_document` passages, or because better passages contain
-    its text.
+    `considered` is the count of candidates that were read to choose them. `left_out` is True if the
+    limit or the budget caused a candidate to be left out or cut. Candidates do not count as left
+    out if their document already has `max_per_document` passages, or if better passages contain
+    their text.
     """
 
     drafts: list[PassageDraft]
@@ -72,14 +74,14 @@ def fill_budget(
 ) -> ChosenDrafts:
     """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
 
-    `candidates` are the leaves in order of rank; no more of them are read than needed. Leaves that
-    overlap or touch become one passage, which has the rank of its best leaf, so no text is returned
-    twice.
+    `candidates` has one draft per leaf, best leaf first; only as many are read as needed. Leaves
+    that overlap or touch become one passage, which has the rank of its best leaf. So no text is
+    returned twice.
 
-    The last leaf is cut at the end of a sentence. The rest of the budget then stays unused. If
-    worse leaves filled it, a larger budget would return better leaves instead of them, so it would
-    not return all text of the smaller budget. If not even the first sentence of the first leaf
-    fits, its first words are returned.
+    The first leaf that does not fit is cut at the end of a sentence, and no further leaf is chosen.
+    The rest of the budget stays unused. If worse leaves filled this rest, a larger budget would
+    return better leaves in their place, and so would not return all text of the smaller budget. If
+    not even one sentence of the best leaf fits, the first words of this leaf are returned.
     """
     remaining = iter(candidates)
     best = next(remaining, None)
@@ -104,8 +106,8 @@ def choose_drafts_within_limits(
 ) -> ChosenDrafts:
     """Returns the drafts that become passages.
 
-    `candidates` has one draft per group, in order of the groups; no more of them are read than
-    needed.
+    `candidates` has one draft per group of matched leaves, best group first; only as many are read
+    as needed.
     """
     passages = _ChosenPassages(limits)
     left_tokens = limits.token_budget or sys.maxsize
@@ -140,21 +142,21 @@ def choose_drafts_within_limits(
 class _Passage:
     """Drafts of one document that overlap or touch each other, and the tokens that they cover."""
 
-    parts: list[PassageDraft]
+    members: list[PassageDraft]
     token_start: int
     token_end: int
 
     def absorb(self, other: "_Passage") -> None:
         """Adds the drafts of another passage to this one."""
-        self.parts += other.parts
+        self.members += other.members
         self.token_start = min(self.token_start, other.token_start)
         self.token_end = max(self.token_end, other.token_end)
 
     def draft(self) -> PassageDraft:
-        """Returns the whole passage as one draft, its parts ordered best first."""
-        if len(self.parts) == 1:
-            return self.parts[0]
-        best, *others = sorted(self.parts, key=_groups)
+        """Returns the whole passage as one draft, with chunks and groups ordered best first."""
+        if len(self.members) == 1:
+            return self.members[0]
+        best, *others = sorted(self.members, key=_groups)
         return best.joined(others)
 
 
@@ -166,13 +168,13 @@ _groups = attrgetter("groups")
 class _ChosenPassages:
     """The passages chosen so far, by document, in order of the text.
 
-    Unless overlap is kept, passages of one document share no token. So the passages that a draft
-    touches are consecutive, and bisection finds them.
+    Passages of one document share no token, except with `keep_overlap`. So the passages that a
+    draft touches are consecutive, and bisection finds them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
         self._limits = limits
-        self._of_document: defaultdict[str, list[_Passage]] = defaultdict(list)
+        self._by_document: defaultdict[str, list[_Passage]] = defaultdict(list)
         self._count = 0
 
     @property
@@ -181,16 +183,17 @@ class _ChosenPassages:
         return self._count >= self._limits.limit
 
     def is_document_full(self, document_id: str) -> bool:
-        """Returns True if the document already has as many passages as it may have."""
-        return 0 < self._limits.max_per_document <= len(self._of_document[document_id])
+        """Returns True if the document already has `max_per_document` passages."""
+        return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
         """Returns the draft, and the passages with which it will be joined, in order of the text.
 
-        If passages are not joined, the list is empty, and the returned draft does not contain the
-        text of the passages that it touches.
+        Without `merge_adjacent`, the list is empty, and the returned draft does not contain the
+        text of the passages that it touches. With `keep_overlap`, the draft is returned unchanged,
+        with an empty list.
         """
-        passages = self._of_document.get(draft.document_id)
+        passages = self._by_document.get(draft.document_id)
         if not passages or self._limits.keep_overlap:
             return draft, []
         touched = passages[self._touched(draft)]
@@ -200,16 +203,17 @@ class _ChosenPassages:
 
     def add(self, draft: PassageDraft) -> None:
         """Adds the draft as a passage, or joins it with the passages that it touches."""
-        passages = self._of_document[draft.document_id]
+        passages = self._by_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
         self._count += 1
         if not self._limits.merge_adjacent:
             insort(passages, new, key=_token_start)
             return
         touched = self._touched(draft)
-        # The passage with the most parts absorbs the others, so that each part is moved only a few
-        # times.
-        whole, *others = sorted([*passages[touched], new], key=lambda passage: -len(passage.parts))
+        # The passage with the most drafts absorbs the others, so that each draft is moved only a
+        # few times.
+        passages_to_join = [*passages[touched], new]
+        whole, *others = sorted(passages_to_join, key=lambda passage: -len(passage.members))
         for other in others:
             whole.absorb(other)
         passages[touched] = [whole]
@@ -217,15 +221,16 @@ class _ChosenPassages:
 
     def drafts(self) -> list[PassageDraft]:
         """Returns the passages, best first."""
-        drafts = (passage.draft() for passage in chain(*self._of_document.values()))
+        drafts = (passage.draft() for passage in chain(*self._by_document.values()))
         return sorted(drafts, key=_groups)
 
     def _touched(self, draft: PassageDraft) -> slice:
-        """Returns the slice of its document's passages that the draft touches.
+        """Returns which passages of the draft's document the draft touches, as a slice.
 
-        If it touches none, the slice is empty and starts where the draft must be inserted.
+        If the draft touches no passage, the slice is empty and starts where the draft must be
+        inserted.
         """
-        passages, record = self._of_document[draft.document_id], draft.record
+        passages, record = self._by_document[draft.document_id], draft.record
         first = bisect_left(passages, record.token_start, key=_token_end)
         return slice(first, bisect_right(passages, record.token_end, first, key=_token_start))
 
@@ -248,9 +253,10 @@ def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> Passa
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
-    """Returns the part of the draft's best leaf that lies in the draft.
+    """Returns the part of a matched leaf that lies in the draft's span.
 
-    Returns None if the draft has no text of any of its leaves.
+    The leaf is the best one that has such a part. Returns None if no matched leaf of the draft has
+    one, or if the draft is blank.
     """
     if draft.record.token_count <= 0 or draft.is_blank:
         return None
@@ -260,7 +266,7 @@ def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | No
 
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
-    """Returns the number of tokens that a draft adds to the passages that it touches."""
+    """Returns how many tokens a draft adds to the passages that it touches."""
     if not touching:
         return draft.record.token_count
     start = min([draft.record.token_start, *map(_token_start, touching)])
@@ -274,9 +280,9 @@ def _cut(
     """Returns the sentences of a draft that fit the token budget; None if none fits.
 
     If the draft touches passages, the sentences continue one of them: the passage before the draft
-    in the text, or the one after it if there is none before it. Otherwise the sentences begin at
-    the start of the draft. If they would then end before its best leaf, they begin with the
-    sentence in which that leaf begins.
+    in the text, or else the passage after it. If the draft touches no passage, the sentences begin
+    at the start of the draft. But if they would end before the draft's best leaf, they begin with
+    the sentence in which that leaf begins.
     """
     if touching:
         return _continuation(draft, touching, token_budget)

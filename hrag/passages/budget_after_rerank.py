@@ -1,7 +1,8 @@
 """Limits finished passages after a reranker has changed their order.
 
-The rules are the same as in `hrag.passages.budget`. That module works on drafts, before an engine
-reads the passages, so it can read the documents. This module knows only the finished passages.
+The rules are the same as in `hrag.passages.budget`. But `hrag.passages.budget` chooses before the
+text of the passages is read, and can read whole documents. This module has only the finished
+passages.
 """
 
 import sys
@@ -19,10 +20,11 @@ from hrag.values.search import MatchedChild, Passage
 def within_limits(
     passages: Sequence[Passage], limit: int, token_budget: int, *, cut_last: bool
 ) -> tuple[Passage, ...]:
-    """Returns the first `limit` passages that fit the budget, in order. A budget of 0 means none.
+    """Returns the first `limit` passages that fit the token budget, in order.
 
-    A passage that does not fit is left out. With `cut_last`, it is cut to the whole sentences
-    that fit instead, and it is the last passage.
+    If `token_budget` is 0, tokens are not limited. A passage that does not fit is left out. With
+    `cut_last`, the first passage that does not fit is instead cut to the whole sentences that fit,
+    and it is the last passage.
     """
     remaining = token_budget or sys.maxsize
     chosen: list[Passage] = []
@@ -41,30 +43,31 @@ def within_limits(
 def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
     """Returns the passage cut to the whole sentences that fit; None if no sentence fits.
 
-    The result begins where the passage begins. If it would then end before the best leaf, it
-    begins with the sentence in which this leaf begins.
+    The result begins where the passage begins. But if it would end before the passage's best leaf,
+    it begins with the sentence in which this leaf begins.
     """
     chunk = passage.chunk
     sentences = list(pairwise([0, *sentence_ends(chunk.content)]))
     sizes = [len(tokens.encode(chunk.content[start:end])) for start, end in sentences]
     best = passage.matched_children[0].span if passage.matched_children else chunk.span
     leaf_start = max(best.char_start - chunk.span.char_start, 0)
-    number = next(number for number, (_, end) in enumerate(sentences) if end > leaf_start)
+    keep = next(index for index, (_, end) in enumerate(sentences) if end > leaf_start)
     remaining = token_budget
-    while numbers := fitting(sizes, number, remaining):
-        part = _passage_part(passage, sentences[numbers[0]][0], sentences[numbers[-1]][1])
+    while kept_range := fitting(sizes, keep, remaining):
+        part = _passage_part(passage, sentences[kept_range[0]][0], sentences[kept_range[-1]][1])
         if part.chunk.token_count <= token_budget:
             return part
-        # Joined sentences may have a token more than the same sentences have one by one.
-        remaining = sum(sizes[numbers.start : numbers.stop]) - 1
+        # Joined sentences may have more tokens than the sum over the single sentences. Then the
+        # next attempt gets a smaller budget, so it keeps fewer sentences.
+        remaining = sum(sizes[kept_range.start : kept_range.stop]) - 1
     return None
 
 
 def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
-    """Returns the passages, each without the text that passages before it contain.
+    """Returns the passages, each without the text that earlier passages already contain.
 
-    A passage is left out if nothing of its matched leaves remains. No passage may be a part of
-    another one.
+    A passage is left out if nothing of its matched leaves remains. No passage may lie completely
+    inside another one.
     """
     shortened: list[Passage] = []
     for passage in passages:
@@ -88,14 +91,15 @@ def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def _passage_part(passage: Passage, start: int, end: int) -> Passage:
-    """Returns the part of a passage between two characters of its content.
+    """Returns the part of a passage between two offsets in characters of its content.
 
-    The part has no matched sentence if that sentence is wholly outside of it.
+    If the matched sentence lies completely outside of this part, the result has no matched
+    sentence.
     """
-    part = _part(passage.chunk, start, end)
-    children = (_inside(child, part.span) for child in passage.matched_children)
+    part = _chunk_part(passage.chunk, start, end)
+    children = (_child_inside(child, part.span) for child in passage.matched_children)
     sentence = passage.matched_sentence
-    if sentence and _common(sentence.span, part.span) is None:
+    if sentence and _shared_span(sentence.span, part.span) is None:
         sentence = None
     return replace(
         passage,
@@ -110,8 +114,8 @@ def _passage_part(passage: Passage, start: int, end: int) -> Passage:
     )
 
 
-def _part(chunk: Chunk, start: int, end: int) -> Chunk:
-    """Returns the part of a chunk between two characters of its content."""
+def _chunk_part(chunk: Chunk, start: int, end: int) -> Chunk:
+    """Returns the part of a chunk between two offsets in characters of its content."""
     content = chunk.content[start:end]
     whole = chunk.span
     byte_start = whole.byte_start + len(chunk.content[:start].encode())
@@ -135,13 +139,13 @@ def _part(chunk: Chunk, start: int, end: int) -> Chunk:
     )
 
 
-def _inside(child: MatchedChild, span: Span) -> MatchedChild | None:
+def _child_inside(child: MatchedChild, span: Span) -> MatchedChild | None:
     """Returns the part of a matched leaf inside `span`; None if no part is inside."""
-    inside = _common(child.span, span)
+    inside = _shared_span(child.span, span)
     return replace(child, span=inside) if inside else None
 
 
-def _common(first: Span, second: Span) -> Span | None:
+def _shared_span(first: Span, second: Span) -> Span | None:
     """Returns the span that two spans have in common; None if they do not overlap."""
     common = Span(
         max(first.byte_start, second.byte_start),

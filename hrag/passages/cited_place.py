@@ -1,8 +1,9 @@
 """The place to cite in a passage, and the positions of the query's terms in the passage.
 
 A leaf may touch several sections and pages, and a passage nearly always does. The section that
-contains most of a passage is often not the one that answers the query. So a citation names the
-section and the pages of one sentence: the sentence of the best leaf that matched best.
+contains most of a passage is often not the section that answers the query. So a citation names the
+section and the pages of one sentence: in the passage's best leaf, the sentence that matches the
+query best.
 """
 
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from hrag.text.analysis import Analyzer
 from hrag.values.tree import ChunkRecord
 from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
 
-# The number of bytes that are read on each side of a leaf to find its sentences. UTF-8 needs at
-# most 4 bytes per character.
+# This many bytes are read on each side of a leaf to find whole sentences: the length of the longest
+# sentence, because UTF-8 needs at most 4 bytes per character.
 _CONTEXT_BYTES = 4 * MAX_SENTENCE_CHARS
 
 
@@ -35,9 +36,9 @@ class CitedPlace(NamedTuple):
 class TermLocator:
     """Finds the terms of a query in the text of leaves.
 
-    `ids` are `uint64[q]`, ascending. `weights` are `float32[q]` and say how much each term counts
-    in the choice of a sentence. `find` returns where the terms occur in a text; it is None if there
-    is no analyzer or no id.
+    `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
+    much each term counts in the choice of a sentence. The attribute `find` is a function that
+    returns where the terms occur in a text; it is None if there is no analyzer or no id.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
@@ -56,7 +57,8 @@ class TermLocator:
         """Returns the place to cite in a passage.
 
         `leaves` are the passage's leaves at `level`, best first; at least one of them has a part
-        inside the passage. With `spans`, the result has the spans of the terms in all leaves.
+        inside the passage. With `spans`, the result also has the spans of the terms in all these
+        leaves; otherwise its `term_spans` are empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

@@ -1,7 +1,8 @@
 """Drafts of passages: chunks with their matched leaves, before their text is read.
 
-An engine groups the matched leaves by the chunk that represents them, best group first, and creates
-a draft of each group. `hrag.passages.budget` chooses which drafts become passages, and with which
+Depending on the mode of a search, a matched leaf is represented by itself or by an ancestor. An
+engine groups the matched leaves by the chunk that represents them, best group first, and creates a
+draft of each group. `hrag.passages.budget` chooses which drafts become passages, and with which
 span. `passage_of` converts a draft into a passage.
 """
 
@@ -15,11 +16,13 @@ from hrag.values.reply_limit import field_bytes
 from hrag.values.search import Passage, TermSpan
 from hrag.values.tree import ChunkRecord, covering
 
-_FIRST_BYTES = 64  # Most texts that are not blank have a visible character here.
+# `is_blank` first decodes only this many bytes, because nearly every text that is not blank has a
+# visible character in them.
+_FIRST_BYTES = 64
 
 
 class MatchedLeaves(Protocol):
-    """The matched leaves, in groups that are numbered from 0, best group first."""
+    """The matched leaves of a search, in groups. The index of the best group is 0."""
 
     @property
     def level(self) -> int:
@@ -36,8 +39,8 @@ class MatchedLeaves(Protocol):
 class PassageDraft:
     """A chunk that may become a passage, or several chunks that touch and were joined.
 
-    `record` is the span of all chunks. `groups` are the numbers of their groups of leaves, best
-    first. `positions` are the positions of the chunks, best first.
+    `record` is the span of all these chunks. `groups` are the indexes of the groups of leaves that
+    the chunks represent, best first. `positions` are the positions of the chunks, best first.
     """
 
     document: TreeText
@@ -47,7 +50,7 @@ class PassageDraft:
 
     @classmethod
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
-        """Returns the draft of one group's chunk."""
+        """Returns the draft of the chunk that represents one group of leaves."""
         return cls(document, document.tree.record(*position), (group,), (position,))
 
     def spanning(self, record: ChunkRecord) -> "PassageDraft":
@@ -66,7 +69,7 @@ class PassageDraft:
 
     @property
     def document_id(self) -> str:
-        """The id of the document."""
+        """The id of the draft's document."""
         return self.document.outline.document_id
 
     @property
@@ -85,9 +88,9 @@ class PassageDraft:
         return self.positions[0]
 
     def joined(self, others: "Sequence[PassageDraft]") -> "PassageDraft":
-        """Returns a draft that covers this one and `others`.
+        """Returns a draft that covers this draft and `others`.
 
-        The others must not score higher than this one.
+        None of `others` may have a higher score than this draft.
         """
         drafts = (self, *others)
         return replace(
@@ -105,7 +108,7 @@ class PassageDraft:
 
 
 def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -> Passage:
-    """Returns the passage with its text, scores, matched leaves and the place to cite."""
+    """Returns a draft as a passage, with text, scores, matched leaves and the sentence to cite."""
     document = draft.document
     leaves = matches.leaves(draft.groups)
     section = document.outline.section_at(place.sentence[2])

@@ -1,4 +1,4 @@
-"""Cuts a passage for a model whose input is short."""
+"""Cuts a passage for a model whose input is limited to few tokens."""
 
 from hrag.values.search import Passage
 
@@ -8,9 +8,11 @@ def cut_excerpt(passage: Passage, max_tokens: int) -> str:
 
     The excerpt is centred on the leaf, except where the passage begins or ends. If the leaf is
     longer than the excerpt, the excerpt is the beginning of the leaf. Returns the whole content if
-    it fits. The number of characters per token is estimated from the passage. An exact count is not
-    worth its cost: the model that reads the text has another tokenizer, and counting the tokens of
-    32 passages takes about 50 ms.
+    it fits.
+
+    How many characters make a token is estimated from the whole passage. An exact count is not
+    worth its cost: counting the tokens of 32 passages takes about 50 ms, and the model that reads
+    the text has a different tokenizer anyway.
     """
     chunk = passage.chunk
     content = chunk.content

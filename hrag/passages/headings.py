@@ -3,7 +3,8 @@
 import re
 
 _LINE_END = r"(?:\r\n?|\n|\Z)"
-# CommonMark has two kinds of headings. Possessive quantifiers make both patterns linear.
+# CommonMark has two kinds of headings: with number signs, and underlined. Possessive quantifiers
+# make both patterns match in linear time.
 _NUMBER_SIGNS = re.compile(rf" {{0,3}}#{{1,6}}(?:[ \t][^\r\n]*+)?{_LINE_END}")
 _UNDERLINED = re.compile(
     rf"(?:[ \t]*+\S[^\r\n]*+(?:\r\n?|\n)){{1,3}}? {{0,3}}(?:=++|-++)[ \t]*+{_LINE_END}"
@@ -16,8 +17,9 @@ _WORD = re.compile(r"\w+")
 def heading_end(text: str, start: int, title: str) -> int:
     """Returns the offset after the heading of a section that begins at `start`.
 
-    The heading includes its underline and its line end. Returns `start` if the text there has
-    neither number signs nor the title, for example where a bookmark leads only to a page.
+    The heading includes its underline and its line end. Returns `start` if the text at `start`
+    begins neither with number signs nor with the title. An example is a PDF bookmark that leads to
+    a page, and not to the heading on this page.
     """
     if match := _NUMBER_SIGNS.match(text, start):
         return match.end()

@@ -1,7 +1,7 @@
-"""The indexed text of a leaf: the text that both sources search.
+"""The indexed text of a leaf: the text in the lexical index and in the vector index.
 
-A leaf alone often does not say what it is about. The title of its document and the titles of the
-sections around it do.
+The text of a leaf alone often does not say what it is about. So the indexed text begins with the
+title of the document and the titles of the sections that contain the leaf.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from hrag.values.tree import Section, Tree, path_below, section_parents
 
-# About 60 tokens, so that the leaf's text outweighs the heading.
+# A longer heading is cut. 256 characters are about 60 tokens, few enough that the leaf's text
+# outweighs the heading.
 MAX_HEADING_CHARS = 256
 
 
@@ -24,12 +25,12 @@ class IndexedLeaf(NamedTuple):
 
     @property
     def embedded(self) -> str:
-        """The text that is embedded: heading and text."""
+        """The text from which the leaf's vector is computed: the heading, then the leaf's text."""
         return self.heading + self.text
 
     @property
     def lexical(self) -> str:
-        """The text in the lexical index. The heading occurs twice, so its words count twice."""
+        """The text for the lexical index. It has the heading twice, so its words count twice."""
         return 2 * self.heading + self.text
 
 
@@ -56,9 +57,10 @@ def indexed_leaves(
 
 
 def _heading(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
-    """Returns the heading of the leaves of one section; empty if it has no title at all.
+    """Returns the heading of the leaves of one section, with its line end.
 
-    `section` is the index of the section, or NONE for leaves in no section.
+    `section` is the index of the section, or NONE for leaves in no section. Returns "" if neither
+    the document nor the section has a title.
     """
     path = path_below(title, sections, parents, section)
     heading = " > ".join(filter(None, (title, *path)))[:MAX_HEADING_CHARS]

@@ -42,7 +42,7 @@ class Outline:
         sections: Sequence[Section],
         pages: Sequence[PageSpan],
     ) -> "Outline":
-        """Returns the outline. Sections and pages must be in order of the text."""
+        """Returns the outline of a document. Sections and pages must be in order of the text."""
         starts = tuple(page.char_start for page in pages)
         return cls(
             document_id=document_id,
@@ -58,7 +58,7 @@ class Outline:
 
     @cached_property
     def encoded_bytes(self) -> int:
-        """The encoded size of id, title, source and metadata in each chunk of the document."""
+        """The bytes that id, title, source and metadata take in each encoded chunk."""
         texts = text_bytes(self.document_id, self.title, self.source)
         return texts + (field_bytes(struct_bytes(self.metadata)) if self.metadata else 0)
 
@@ -72,11 +72,17 @@ class Outline:
         return before - 1 if before else NONE
 
     def heading_end(self, text: str, start: int, section: int) -> int:
-        """Returns the offset after the heading of a section that begins at `start` in `text`."""
+        """Returns the offset after the heading of a section that begins at `start` in `text`.
+
+        `section` is the index of the section. Returns `start` if the section has no heading.
+        """
         return heading_end(text, start, self.sections[section].title)
 
     def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """Returns the numbers of the first and last page of a span; (0, 0) without pages."""
+        """Returns the page numbers of the first and the last page of a span.
+
+        Returns (0, 0) if the document has no pages.
+        """
         if not self.page_starts:
             return 0, 0
         first = bisect_right(self.page_starts, char_start) - 1

@@ -29,8 +29,8 @@ class SentenceContext:
     """A leaf and the sentences around it.
 
     `leaf_sentences` is the range of the sentences that the leaf touches, by index in `sentences`.
-    The first of them may begin before the leaf, and the last may end after it. `score` is the
-    leaf's score.
+    The first of these sentences may begin before the leaf, and the last one may end after the leaf.
+    `score` is the leaf's score.
     """
 
     chunk: Chunk
@@ -40,26 +40,23 @@ class SentenceContext:
 
 
 def surrounding_chars(margin: int) -> int:
-    """Returns how much text on each side of a leaf `sentence_context` needs, in characters."""
+    """Returns how many characters on each side of a leaf `sentence_context` needs."""
     return (margin + 1) * MAX_SENTENCE_CHARS
 
 
 def sentence_context(leaf: SurroundedLeaf, margin: int) -> SentenceContext:
-    """Returns a leaf with the sentences that it touches and `margin` more on both sides.
+    """Returns a leaf with the sentences that it touches, and `margin` more sentences on both sides.
 
-    The leaf must have `surrounding_chars(margin)` characters on both sides. If sentences are very
-    long, the outermost one may be cut where this text begins or ends.
+    `leaf.before` and `leaf.after` must have `surrounding_chars(margin)` characters each, or reach
+    to the ends of the document. If sentences are very long, the first or the last sentence may be
+    cut at the outer end of these texts.
     """
     chunk, before = leaf.chunk, leaf.before
     text = before + chunk.content + leaf.after
     start, end = len(before), len(before) + len(chunk.content)
     spans = list(pairwise([0, *sentence_ends(text)]))
-    touched_numbers = [
-        number for number, (first, last) in enumerate(spans) if first < end and start < last
-    ]
-    window = range(
-        max(touched_numbers[0] - margin, 0), min(touched_numbers[-1] + margin + 1, len(spans))
-    )
+    touched = [index for index, (first, last) in enumerate(spans) if first < end and start < last]
+    window = range(max(touched[0] - margin, 0), min(touched[-1] + margin + 1, len(spans)))
     char = chunk.span.char_start - start
     byte = chunk.span.byte_start - len(before.encode()) + len(text[: spans[window[0]][0]].encode())
     sentences = []
@@ -67,9 +64,7 @@ def sentence_context(leaf: SurroundedLeaf, margin: int) -> SentenceContext:
         sentence = _sentence(leaf.outline, text[first:last], byte, char + first)
         sentences.append(sentence)
         byte = sentence.span.byte_end
-    leaf_sentences = range(
-        touched_numbers[0] - window.start, touched_numbers[-1] - window.start + 1
-    )
+    leaf_sentences = range(touched[0] - window.start, touched[-1] - window.start + 1)
     return SentenceContext(chunk, leaf.score, tuple(sentences), leaf_sentences)
 
 

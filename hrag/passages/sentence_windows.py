@@ -1,8 +1,8 @@
-"""SENTENCE_WINDOW: the best sentence of each leaf, with the sentences around it.
+"""SENTENCE_WINDOW: returns the best sentence of each leaf, with the sentences around it.
 
-The algorithm follows LlamaIndex's SentenceWindowNodeParser. It receives sentence contexts and the
-scores of their sentences, and returns passages. Windows of one document that overlap are joined, so
-no text is returned twice.
+These sentences together are called a window. The algorithm follows LlamaIndex's
+SentenceWindowNodeParser. It receives sentence contexts and the scores of their sentences, and
+returns passages. Windows of one document that overlap are joined, so no text is returned twice.
 """
 
 import sys
@@ -49,7 +49,7 @@ class Window:
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
         """Returns True if both windows share text.
 
-        With `or_touches`, also returns True if one begins where the other one ends.
+        With `or_touches`, also returns True if one window begins where the other window ends.
         """
         if self.chunk.document_id != other.chunk.document_id:
             return False
@@ -59,7 +59,7 @@ class Window:
         return gap < 0 or (or_touches and gap == 0)
 
     def joined(self, other: "Window") -> "Window":
-        """Returns both windows as one. They must share text or touch."""
+        """Returns both windows joined to one. The windows must share text or touch."""
         first, last = sorted((self, other), key=lambda window: window.span.char_start)
         more = (_part_after(sentence, first.span) for sentence in last.sentences)
         by_score = sorted(other.matched + self.matched, key=_score)
@@ -100,7 +100,7 @@ class Window:
         return Passage(chunk, self.score(aggregation), self.matched, merged)
 
     def _page_starts(self) -> tuple[PageStart, ...]:
-        """Returns the starts of the pages after the first one."""
+        """Returns the starts of the pages that begin inside the window, after its first page."""
         starts = list(self.sentences[0].page_starts)
         for previous, sentence in pairwise(self.sentences):
             if sentence.first_page != previous.last_page:
@@ -109,7 +109,7 @@ class Window:
         return tuple(starts)
 
     def cut(self, token_budget: int) -> "Window | None":
-        """Returns as many sentences as fit the budget, including the best matched sentence.
+        """Returns the window with as many sentences as fit, including the best matched sentence.
 
         Returns None if the best matched sentence alone does not fit.
         """
@@ -131,7 +131,7 @@ def _score(matched: MatchedChild) -> float:
 
 
 def _part_after(sentence: Sentence, span: Span) -> Sentence | None:
-    """Returns the part of a sentence after the span; None if no part is after it."""
+    """Returns the part of a sentence after the end of `span`; None if there is no such part."""
     overlap = max(span.char_end - sentence.span.char_start, 0)
     if overlap == 0:
         return sentence
@@ -142,23 +142,26 @@ def _part_after(sentence: Sentence, span: Span) -> Sentence | None:
 
 
 def candidate_sentences(context: SentenceContext) -> list[int]:
-    """Returns the numbers of the leaf's sentences that contain a word."""
-    return [n for n in context.leaf_sentences if has_word(context.sentences[n].content)]
+    """Returns the indexes, in `context.sentences`, of the leaf's sentences that contain a word."""
+    return [i for i in context.leaf_sentences if has_word(context.sentences[i].content)]
 
 
-def window(context: SentenceContext, number: int, score: float, margin: int) -> Window:
-    """Returns sentence `number` of a context as a window, with `margin` sentences on both sides."""
-    sentences = context.sentences[max(number - margin, 0) : number + margin + 1]
-    span = context.sentences[number].span
+def window(context: SentenceContext, index: int, score: float, margin: int) -> Window:
+    """Returns a sentence as a window, with up to `margin` more sentences on both sides.
+
+    `index` is the index of the sentence in `context.sentences`, `score` is its score.
+    """
+    sentences = context.sentences[max(index - margin, 0) : index + margin + 1]
+    span = context.sentences[index].span
     return Window(context.chunk, sentences, (MatchedChild(context.chunk.chunk_id, score, span),))
 
 
 class ChosenWindows:
     """The windows that become a query's passages, in order of their best leaves.
 
-    Windows of further leaves are added, best leaf first, until the limit or the token budget is
-    reached. A chosen window is never removed. So a larger limit or budget gives the same text, and
-    more.
+    Windows are added in the order of their leaves, best leaf first, until the limit or the token
+    budget is reached. A chosen window is never removed. So a larger limit or budget returns all
+    text of a smaller one, and more.
     """
 
     def __init__(self, query: SearchQuery, limit: int) -> None:
@@ -171,7 +174,7 @@ class ChosenWindows:
 
     @property
     def missing(self) -> int:
-        """The number of windows that the limit and the budget still allow."""
+        """How many more windows may be added; 0 after a window was cut at the token budget."""
         return 0 if self._is_cut else self._limit - len(self._all_windows) - self._skipped
 
     @property
@@ -220,7 +223,8 @@ class ChosenWindows:
     def _skip(self, met_indexes: Sequence[int]) -> None:
         """Records that a window is left out.
 
-        If it would have been a passage by itself, it also counts for the limit.
+        If the window meets no other window, it would have become a passage of its own. Then it also
+        counts towards the limit.
         """
         self._left_out = True
         self._skipped += not met_indexes
@@ -230,7 +234,7 @@ class ChosenWindows:
         return window.meets(other, or_touches=self._query.merge_adjacent)
 
     def _may_add_window_of(self, document_id: str) -> bool:
-        """Returns True if the document may have another window."""
+        """Returns True if the document has fewer than `max_per_document` windows (0: no limit)."""
         count = sum(window.chunk.document_id == document_id for window in self._all_windows)
         return not 0 < self._query.max_per_document <= count
 

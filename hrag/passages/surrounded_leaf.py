@@ -27,7 +27,7 @@ class SurroundedLeaf:
 def surrounded_leaf(
     document: TreeText, position: TreePosition, score: float, chars: int
 ) -> SurroundedLeaf:
-    """Returns a leaf with `chars` characters of text on both sides."""
+    """Returns a leaf with up to `chars` characters of text on both sides."""
     record = document.tree.record(*position)
     max_bytes = chars * _MAX_CHARACTER_BYTES
     before = document.part(max(record.byte_start - max_bytes, 0), record.byte_start)

@@ -31,9 +31,10 @@ TreePosition = tuple[int, int]
 
 
 class LeafMatch(NamedTuple):
-    """A matched leaf, by index, with its scores.
+    """The index of a matched leaf, with its scores.
 
-    `lexical` and `dense` are None if the source was not searched.
+    `lexical` and `dense` are the leaf's scores in the lexical and in the vector search; a score is
+    None if this search was not made.
     """
 
     leaf: int
@@ -46,8 +47,8 @@ class LeafMatch(NamedTuple):
 class TreeText:
     """The tree, the text and the outline of one document.
 
-    `text` is UTF-8; only the requested parts are decoded. If `check` is given, it is called with
-    the first and the last offset of every part of the text before the part is read. It raises an
+    `text` is UTF-8; only the requested parts are decoded. If `check` is given, it is called before
+    a part of the text is read, with the start and the end of this part in bytes. `check` raises an
     error if the part is damaged.
 
     Tree and text may be memory that a read transaction owns. Then this object must not outlive the
@@ -76,8 +77,9 @@ class TreeText:
     def chunk(
         self, position: TreePosition, record: ChunkRecord | None = None, *, content: bool = True
     ) -> Chunk:
-        """Returns a chunk. If `record` is given, the chunk has its span instead.
+        """Returns the chunk at a position in the tree.
 
+        If `record` is given, the chunk has the span of `record` instead of its span in the tree.
         Without `content`, the field `content` is empty.
         """
         record = record or self.tree.record(*position)
@@ -104,7 +106,7 @@ class TreeText:
     def matched_child(
         self, position: TreePosition, match: LeafMatch, passage: ChunkRecord
     ) -> MatchedChild | None:
-        """Returns the part of a leaf that lies inside a passage's span; None if no part does."""
+        """Returns the part of a leaf inside a passage's span; None if no part is inside."""
         part = self.tree.record(*position).within(passage)
         if part is None:
             return None
@@ -148,7 +150,8 @@ class TreeText:
     ) -> ChunkNode:
         """Returns a chunk with the ids of its parent and children.
 
-        Raises ReplyTooLarge before the chunk is created.
+        If the chunk would take more bytes than `reply` allows, raises ReplyTooLarge before the
+        chunk is created.
         """
         if reply is not UNLIMITED:
             reply.check(
@@ -170,8 +173,9 @@ class TreeText:
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, siblings and `depth` levels of descendants.
 
-        With `content`, the relatives have their text; the chunk itself always has it. Raises
-        ReplyTooLarge before any chunk is created.
+        The chunk itself always has its text; the other chunks have theirs only with `content`. If
+        all chunks together would take more bytes than `reply` allows, raises ReplyTooLarge before
+        any chunk is created.
         """
         ancestors = partial(_ancestors, self.tree, position)
         siblings = partial(_siblings, self.tree, position)
@@ -194,7 +198,7 @@ class TreeText:
         content: bool,
         reply: ReplyLimit,
     ) -> None:
-        """Raises ReplyTooLarge if the nodes take more bytes than `reply` allows."""
+        """Raises ReplyTooLarge if a chunk and its relatives take more bytes than `reply` allows."""
         size = self.outline.encoded_bytes + self._node_bytes(position, content=True)
         reply.check(size, CHUNK_ADVICE)
         for relative in relatives:
@@ -202,7 +206,10 @@ class TreeText:
             reply.check(size, HIERARCHY_ADVICE)
 
     def _node_bytes(self, position: TreePosition, content: bool) -> int:
-        """Returns the minimum encoded size of a node's content and ids, in bytes."""
+        """Returns the fewest bytes that the encoded content and ids of a chunk can take.
+
+        The ids are those of its parent and its children.
+        """
         record = self.tree.record(*position)
         ids = (1 + record.child_count) * field_bytes(
             len(self.outline.document_id) + _MIN_SUFFIX_BYTES

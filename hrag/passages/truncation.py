@@ -1,14 +1,14 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
-Tokens are the tokens of the document, as its tree counts them. So the parts of a chunk together
-cost as many tokens as the chunk. White space between sentences belongs to the token after it
-(` Next`), as it does where chunks are cut.
+Tokens are counted as the document's tree counts them. So the parts of a chunk together have as many
+tokens as the chunk. White space between two sentences is part of the token after it (` Next`), as
+it is between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
-tokenizer gives the document's tokens only with some context on both sides. Before the span, the
-context starts at the end of the last run of letters or digits, where a token always ends. After the
-span, one character is added if the span ends in white space, because the tokenizer treats the last
-white space character before a word separately.
+tokens are the same as in the whole document only if some context on both sides is tokenized, too.
+Before the span, the context starts at the end of the last run of letters or digits, where a token
+always ends. After the span, one character is added if the span ends in white space, because the
+tokenizer treats the last white space character before a word separately.
 """
 
 import re
@@ -23,10 +23,12 @@ from hrag.text.sentences import fitting, sentence_ends
 from hrag.values.tree import ChunkRecord, covering
 
 _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
-# Chinese, Japanese and other scripts without spaces between words have higher code points.
+# CJK characters have code points from here on. Chinese and Japanese have no spaces between words,
+# so a text may be cut between any two of these characters.
 _FIRST_CJK = "\u2e80"
 _MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
-# Longer runs without letters are ruled lines, whose tokens are the same from any start.
+# At most this many bytes before a span are searched for a letter or digit. A longer run of other
+# characters is a ruled line, whose tokens are the same wherever the tokenizer starts.
 _MAX_RUN_BYTES = 64
 
 
@@ -35,34 +37,41 @@ def truncated(
 ) -> ChunkRecord | None:
     """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
 
-    The sentence in which `keep` begins is among them. Returns None if it alone does not fit.
+    The result includes the sentence in which `keep` begins. Returns None if this sentence alone
+    does not fit.
     """
     sentences = _sentences(document, record)
-    number = next(
+    kept_index = next(
         index for index, sentence in enumerate(sentences) if sentence.char_end > keep.char_start
     )
-    return _fitting(document, sentences, number, token_budget)
+    return _fitting(document, sentences, kept_index, token_budget)
 
 
 def first_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the first whole sentences that fit, as a span; None if the first does not."""
+    """Returns the first whole sentences of a span that fit `token_budget` tokens, as a span.
+
+    Returns None if the first sentence alone does not fit.
+    """
     return _fitting(document, _sentences(document, record), 0, token_budget)
 
 
 def last_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the last whole sentences that fit, as a span; None if the last does not."""
+    """Returns the last whole sentences of a span that fit `token_budget` tokens, as a span.
+
+    Returns None if the last sentence alone does not fit.
+    """
     return _fitting(document, _sentences(document, record)[::-1], 0, token_budget)
 
 
 def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> ChunkRecord | None:
-    """Returns the first whole words that fit `token_budget` tokens, as a span.
+    """Returns the first whole words of a span that fit `token_budget` tokens, as a span.
 
-    If the first word does not fit, returns as many of its characters as fit. Returns None if no
-    text is left then.
+    If the first word does not fit, returns as many of its characters as fit. Returns None if not
+    even one visible character fits.
     """
     span = _EncodedSpan(document, record)
     character_offsets = [span.character_at(end) for end in span.token_ends[:token_budget]]
@@ -78,8 +87,9 @@ def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> C
 class _Cut(NamedTuple):
     """A position in a span, in characters, bytes and tokens from the span's start.
 
-    `token` tokens end at or before the position, and `next_token` tokens begin before it. The two
-    numbers differ, by one, only if the position lies inside a token.
+    `token` is how many tokens end at or before the position, and `next_token` is how many tokens
+    begin before it. If the position lies inside a token, `next_token` is `token` + 1; otherwise
+    both are equal.
     """
 
     char: int
@@ -105,9 +115,9 @@ class _EncodedSpan:
         self.token_ends = [end - first for end in ends if first < end < last] + [len(self.raw)]
 
     def cut(self, char: int, byte: int) -> _Cut:
-        """Returns the position, given in characters and bytes.
+        """Returns the position at an offset, which is given both in characters and in bytes.
 
-        If the position lies in the white space at the start of a token, returns the start of that
+        If the offset lies in the white space at the start of a token, returns the start of that
         token instead.
         """
         token = bisect_right(self.token_ends, byte)
@@ -118,13 +128,13 @@ class _EncodedSpan:
         return _Cut(char - len(prefix), token_start, token, token)
 
     def character_at(self, byte: int) -> int | None:
-        """Returns the number of characters before a byte; None if it is inside a character."""
-        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # A continuation byte.
+        """Returns how many characters end before a byte; None inside a character."""
+        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # This is a continuation byte.
             return None
         return len(self.raw[:byte].decode())
 
     def part(self, start: _Cut, end: _Cut) -> ChunkRecord:
-        """Returns the text between two positions, with every token that has a byte in it."""
+        """Returns the span between two positions, with every token that has a byte in it."""
         record = self.record
         return record._replace(
             byte_start=record.byte_start + start.byte,
@@ -137,10 +147,10 @@ class _EncodedSpan:
 
 
 def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the text from the last letter or digit before the span up to the span.
+    """Returns the text between the last letter or digit before the span and the span.
 
-    The letter or digit itself is not included. Returns "" if no letter or digit is found within
-    _MAX_RUN_BYTES before the span, unless the document begins there.
+    If the document has no letter or digit before the span, this is the text from its beginning.
+    Returns "" if the last letter or digit is more than _MAX_RUN_BYTES before the span.
     """
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
@@ -156,9 +166,10 @@ def _character_after(document: TreeText, record: ChunkRecord) -> str:
 
 
 def _is_inside_word(text: str, char: int) -> bool:
-    """Returns True if a letter or digit stands on both sides of a position.
+    """Returns True if there is a letter or digit on both sides of a position.
 
-    Letters of scripts without spaces between words do not count.
+    CJK characters do not count as letters here, because Chinese and Japanese have no spaces between
+    words.
     """
     sides = text[char - 1 : char + 1]
     return len(sides) == 2 and sides.isalnum() and max(sides) < _FIRST_CJK
@@ -179,9 +190,10 @@ def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
 def _fitting(
     document: TreeText, sentences: Sequence[ChunkRecord], keep: int, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns consecutive sentences that fit the budget, as a span, including number `keep`.
+    """Returns consecutive sentences that fit the budget, as a span.
 
-    Returns None if sentence `keep` alone does not fit, or if the sentences are blank.
+    `keep` is the index of a sentence that the result must include. Returns None if this sentence
+    alone does not fit, or if the sentences are blank.
     """
     kept_range = fitting([sentence.token_count for sentence in sentences], keep, token_budget)
     if kept_range is None:
@@ -190,5 +202,5 @@ def _fitting(
 
 
 def _unless_blank(document: TreeText, record: ChunkRecord) -> ChunkRecord | None:
-    """Returns the record, or None if its text is only white space."""
+    """Returns the span `record`, or None if its text is only white space."""
     return record if document.content(record).strip() else None

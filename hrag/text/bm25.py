@@ -1,4 +1,4 @@
-"""BM25: how well a leaf matches the terms of a query. Both engines score with this formula.
+"""BM25: scores how well a leaf matches the terms of a query. Both engines use this formula.
 
 It is BM25 of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond"
 (Foundations and Trends in Information Retrieval 3(4), 2009), with the inverse document frequency
@@ -7,18 +7,19 @@ of Lucene, which is never negative. The score of a leaf is the sum over the quer
     weight * f / (f + norm)
 
 * `f` is how often the leaf has the term, at most MAX_FREQUENCY.
-* `norm = K1 * (1 - B + B * length / mean_length)`, where a length is a number of terms, and the
-  mean is taken over the living leaves of the collection (`length_norm`).
+* `norm = K1 * (1 - B + B * length / mean_length)`. A length is a count of terms, and the mean is
+  taken over all leaves of the collection that are not deleted (`length_norm`).
 * `weight` is the inverse document frequency of the term, times a factor for the term's kind,
   divided by the sum of these products over all terms of the query (`term_weights`).
 
 The weights sum to at most 1, and `f / (f + norm)` is below 1, so each score lies in 0..1 for every
 query. BM25 as published multiplies by `K1 + 1`; here the division by the sum removes this constant.
 
-A share and a score are computed in float32, in the order that `leaf_scores` shows, and shares are
-added in ascending order of term ids. The compiled `hrag_fast.Postings` does the same for leaves
-that are in an inverted index, so a leaf has the same score in every place where it may be stored.
-The kernel knows neither K1 nor B: it is called with a `LengthNorm`.
+The share of a term in a score is `weight * f / (f + norm)`. Shares and scores are computed in
+float32, in the order that `leaf_scores` shows, and shares are added in ascending order of term ids.
+The compiled `hrag_fast.Postings` does the same for leaves that are in an inverted index. So a leaf
+has the same score whether it is in an inverted index or not. The compiled code knows neither K1 nor
+B: its arguments are the two fields of a `LengthNorm`.
 """
 
 from collections.abc import Sequence
@@ -31,29 +32,35 @@ from numpy.typing import NDArray
 from hrag.text.analysis import QueryTerm
 
 K1 = 1.2
-"""How slowly repetitions of a term stop adding to the score. Lucene uses the same value."""
+"""How much repetitions of a term add to a score: nothing with 0, more with a larger value.
+
+Lucene uses the same value.
+"""
 B = 0.75
-"""How much the length of a leaf counts: 0 is not at all, 1 is fully. Lucene uses the same value."""
+"""How much the length of a leaf influences its score: not at all with 0, fully with 1.
+
+Lucene uses the same value.
+"""
 
 
 class LengthNorm(NamedTuple):
-    """The part of the norm that is equal for all leaves, and the part for each term of a leaf.
-
-    The norm of a leaf with n terms is `base + per_term * n`.
-    """
+    """The length normalisation of BM25: a leaf with n terms has the norm `base + per_term * n`."""
 
     base: float
     per_term: float
 
 
 def length_norm(leaf_count: int, term_count: int) -> LengthNorm:
-    """Returns the norm for a collection of `leaf_count` leaves with `term_count` terms in all."""
+    """Returns the norm for a collection of `leaf_count` leaves with `term_count` terms in total."""
     mean_length = term_count / max(leaf_count, 1)
     return LengthNorm(K1 * (1 - B), K1 * B / max(mean_length, 1.0))
 
 
 def inverse_document_frequency(frequency: int, leaf_count: int) -> float:
-    """Returns the weight of a term that `frequency` of `leaf_count` leaves have, as in Lucene."""
+    """Returns the inverse document frequency of a term, by Lucene's formula.
+
+    The term occurs in `frequency` of `leaf_count` leaves.
+    """
     return log1p((leaf_count - frequency + 0.5) / (frequency + 0.5))
 
 
@@ -62,15 +69,16 @@ def term_weights(
 ) -> list[float]:
     """Returns the share of each term in the highest possible score.
 
-    `frequencies` are the numbers of leaves, out of `leaf_count`, that contain each term. The shares
+    `frequencies[i]` is the count of leaves, out of `leaf_count`, that contain term i. The shares
     sum to 1, or to 0 if all of them are 0.
 
-    Words that occur in no leaf have a share, so a query of which half is unknown gets low scores.
-    Bigrams and joined runs that occur in no leaf have a share of 0, because they may not be words
-    at all.
+    Words that occur in no leaf also have a share. So if half of the words of a query occur in no
+    leaf, all its scores are low. Bigrams and joined runs that occur in no leaf have a share of 0,
+    because they may not be words at all.
 
-    The factor of a term's kind is needed because one word of a language without spaces gives
-    several terms, and a joined run repeats the words in it. Without the factors, a code such as
+    Each term has a factor that depends on its kind (`QueryTerm.factor`). It is needed because one
+    word of a language without spaces becomes several terms, and because the words of a joined run
+    are terms, in addition to the run itself. Without the factors, a code such as
     `E-4711` would count little in a Chinese question. In a test with 293 documents, the right
     document came first for 99 to 99.7 % of the questions without the factors, and for 100 % with
     them.
@@ -93,10 +101,11 @@ def _is_bigram_or_run(term: QueryTerm) -> bool:
 def term_shares(
     weights: NDArray[np.float32], frequencies: NDArray[np.float32], norms: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Returns what terms add to the scores of leaves, `float32[m]`.
+    """Returns the shares of m terms in the scores of leaves, `float32[m]`.
 
-    Entry j belongs to a term with the weight `weights[j]` that occurs `frequencies[j]` times in a
-    leaf with the norm `norms[j]`. The product is computed before the quotient.
+    Share j is what a term with the weight `weights[j]` adds to the score of a leaf with the norm
+    `norms[j]`, in which it occurs `frequencies[j]` times. The product is computed before the
+    quotient.
     """
     return weights * frequencies / (frequencies + norms)
 
@@ -125,6 +134,7 @@ def leaf_scores(
     norms = np.float32(norm.base) + np.float32(norm.per_term) * lengths.astype(np.float32)
     shares = term_shares(weights[term_indices], frequencies.astype(np.float32), norms[rows])
     scores = np.zeros(len(lengths), np.float32)
-    # `np.add.at` adds in the order of matches. A sum over an axis would add pairwise.
+    # `np.add.at` adds in the order of matches, as the compiled code does. A sum over an axis would
+    # add pairwise, so the result could differ in the last bits.
     np.add.at(scores, rows, shares)
     return scores

@@ -11,13 +11,13 @@ Citable = Chunk | ChosenSection
 
 
 def name(cited: Citable) -> str:
-    """Returns the document's title; without one, the name of its source file, or its id."""
+    """Returns the document's title, or else the name of its source file, or else its id."""
     file_name = _file_name(cited.source) if isinstance(cited, Chunk) else ""
     return one_line(cited.title or file_name) or cited.document_id
 
 
 def _file_name(source: str) -> str:
-    """Returns the last part of a path; empty for a URL, whose last part may not be a name."""
+    """Returns the last part of a path; "" for a URL, whose last part may not be a name."""
     return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
 
 
@@ -28,12 +28,12 @@ def sections(cited: Citable) -> str:
 
 
 def heading(cited: Citable) -> str:
-    """Returns `title - section > subsection`, with the parts that exist."""
+    """Returns `title - section > subsection`, without the parts that the document does not have."""
     return " - ".join(filter(None, (name(cited), sections(cited))))
 
 
 def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
-    """Returns the first and the last page of a span of a chunk; 0 if there are no pages."""
+    """Returns the first and the last page number of a span of a chunk; (0, 0) without pages."""
     first = last = chunk.first_page
     for page in chunk.page_starts:
         if page.char_start <= span.char_start:
@@ -44,7 +44,7 @@ def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
 
 
 def pages(cited: Citable) -> str:
-    """Returns `page 3` or `pages 3-4`; empty if the document has no pages."""
+    """Returns `page 3` or `pages 3-4`; "" if the document has no pages."""
     first, last = cited.first_page, cited.last_page
     if not first:
         return ""

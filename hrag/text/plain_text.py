@@ -1,4 +1,4 @@
-"""Makes untrusted text plain, for terminals, for prompts and for the answers of models.
+"""Removes dangerous characters from untrusted text, for terminals, prompts and models' answers.
 
 Titles and texts come from documents, and answers come from models. Both may contain characters that
 move the cursor, end a line where none should end, or show text in another order. In `quoted_lines`,
@@ -10,8 +10,8 @@ import re
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _BLANKS = "\t\n"
 _CONTROLS = [code for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in _BLANKS]
-# Characters that reorder text (embeddings, overrides, isolates) and the invisible copy of ASCII
-# (tags).
+# The characters that reorder text (embeddings, overrides, isolates), and the tag characters, which
+# are an invisible copy of ASCII.
 _HIDING = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080)]
 _REMOVED = dict.fromkeys((*_CONTROLS, *_HIDING))
 _REPLACED = dict.fromkeys(_REMOVED, _REPLACEMENT) | {ord("\r"): " "}
@@ -34,9 +34,10 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns `text` with each of these characters replaced by one character.
+    """Returns `text` with a replacement character for each character that `plain` removes.
 
-    So offsets into the text stay valid.
+    A carriage return becomes a space. The length stays the same, so offsets into the text stay
+    valid.
     """
     return text.translate(_REPLACED)
 
@@ -49,12 +50,15 @@ def one_line(text: str) -> str:
 def quoted_lines(text: str) -> str:
     """Returns `text` plain, with `> ` before each line, as in Markdown and mail.
 
-    A new line begins after every character that Unicode defines as a line end. So no line of the
-    text can pose as a part of the surrounding text.
+    A new line begins after every character that Unicode defines as a line end. So a reader can
+    always distinguish the lines of `text` from the surrounding text.
     """
     return "\n".join(f"{_QUOTED}{plain(line)}".rstrip() for line in text.splitlines())
 
 
 def without_markers(text: str) -> str:
-    """Returns `text` with numbers such as [3] in full-width brackets, so that they cite nothing."""
+    """Returns `text` with full-width brackets around numbers such as [3].
+
+    So nobody takes these numbers for markers of citations.
+    """
     return _NUMBERS.sub(_FULL_WIDTH, text)

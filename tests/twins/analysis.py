@@ -1,4 +1,4 @@
-"""The twin of `_analysis.pyx`, with strings and regular expressions. It gives the same results.
+"""The twin of `_analysis.pyx`: it uses strings and regular expressions, and returns the same.
 
 It reads the same tables of characters as the kernel, from `hrag_fast/_characters.py`.
 """
@@ -27,6 +27,7 @@ from hrag_fast._characters import (
 )
 
 MAX_STEMMED_CHARS = 64
+# One letter for each class of characters, so that regular expressions can match classes.
 _LETTERS = {OTHER: " ", SPACE: " ", WORD: "w", CJK: "c", MARK: "m", JOINER: "j", SUFFIX: "s"}
 _WORDS_WITH_MARKS = re.compile("w[wm]*")
 _RUNS = re.compile("w+(?:[js]+w+)*s*|c+")
@@ -35,7 +36,7 @@ _MASK = (1 << 64) - 1
 
 
 class _Span(NamedTuple):
-    """A token's place in the folded text, and its kind: "word", "joined" or "cjk"."""
+    """The start and end of a token in the folded text, and its kind: "word", "joined" or "cjk"."""
 
     start: int
     end: int
@@ -49,12 +50,15 @@ def fold(text: str, *, single_spaces: bool = False) -> str:
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the start and end of each cluster, in characters, in order and without gaps."""
+    """Yields the start and end of each cluster, in characters, in order and without gaps.
+
+    A cluster is a character with the following characters that may combine with it.
+    """
     start = 0
-    for place in range(1, len(text)):
-        if place - start == MAX_CLUSTER or not may_combine(text[place]):
-            yield start, place
-            start = place
+    for index in range(1, len(text)):
+        if index - start == MAX_CLUSTER or not may_combine(text[index]):
+            yield start, index
+            start = index
     if text:
         yield start, len(text)
 
@@ -101,20 +105,20 @@ class TermExtractor:
         )
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
-        places = [
-            (place, piece)
-            for place in clusters(text)
-            for piece in fold_cluster(text[slice(*place)])
+        characters = [
+            (cluster, character)
+            for cluster in clusters(text)
+            for character in fold_cluster(text[slice(*cluster)])
         ]
-        folded = "".join(piece for _, piece in places)
+        folded = "".join(character for _, character in characters)
         sorted_ids = ids.tolist()
         occurrences = []
         for span in _spans(folded):
             term = self._id(folded, span)
             which = bisect_left(sorted_ids, term)
             if which < len(sorted_ids) and sorted_ids[which] == term:
-                (start, _), _ = places[span.start]
-                (_, end), _ = places[span.end - 1]
+                (start, _), _ = characters[span.start]
+                (_, end), _ = characters[span.end - 1]
                 occurrences.append((start, end, which))
         columns = np.array(sorted(occurrences), np.uint32).reshape(-1, 3).T
         return Matches(*(column.copy() for column in columns))
@@ -143,19 +147,21 @@ def _spans(folded: str) -> Iterator[_Span]:
     letters = _WORDS_WITH_MARKS.sub(lambda run: "w" * len(run[0]), letters)
     for run in _RUNS.finditer(letters):
         if run[0][0] == "c":
-            yield from _cjk(*run.span())
+            yield from _cjk_spans(*run.span())
         else:
-            yield from _joined(letters, *run.span())
+            yield from _word_spans(letters, *run.span())
 
 
-def _cjk(start: int, end: int) -> Iterator[_Span]:
-    for place in range(start, end):
-        yield _Span(place, place + 1, "cjk")
-        if place + 2 <= end:
-            yield _Span(place, place + 2, "cjk")
+def _cjk_spans(start: int, end: int) -> Iterator[_Span]:
+    """Yields the characters and bigrams of a run of CJK characters."""
+    for index in range(start, end):
+        yield _Span(index, index + 1, "cjk")
+        if index + 2 <= end:
+            yield _Span(index, index + 2, "cjk")
 
 
-def _joined(letters: str, start: int, end: int) -> Iterator[_Span]:
+def _word_spans(letters: str, start: int, end: int) -> Iterator[_Span]:
+    """Yields the words of a run, then the whole run if it is a joined run."""
     for word in _WORDS.finditer(letters, start, end):
         yield _Span(*word.span(), "word")
     if "j" in letters[start:end] or "s" in letters[start:end]:

@@ -1,4 +1,4 @@
-"""The twin of `_boundaries.pyx`, with decoded strings. It gives the same ranks."""
+"""The twin of `_boundaries.pyx`: it decodes the text to strings, and returns the same ranks."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +61,16 @@ def _ends_sentence(text: bytes, end: int, next_to_blank: bool) -> bool:
 
 
 def _trailing(alphabet: str, text: bytes, end: int, look_back: int) -> str:
-    """Returns the characters of `alphabet` just before `end`, at most `look_back` bytes."""
+    """Returns the run of characters of `alphabet` that ends at `end`.
+
+    At most `look_back` bytes before `end` are read.
+    """
     window = _code_points(text, end - look_back, end)
     return window[len(window.rstrip(alphabet)) :]
 
 
 def _code_points(text: bytes, start: int, end: int) -> str:
-    """Returns the code points that are wholly between two byte offsets."""
+    """Returns the code points that lie completely between two byte offsets."""
     return text[max(start, 0) : end].decode(errors="ignore")
 
 

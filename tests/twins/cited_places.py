@@ -1,4 +1,4 @@
-"""The twins of `_cited.pyx`, with slices of strings. They give the same spans."""
+"""The twins of `_cited.pyx`: they slice strings, and return the same spans."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -27,12 +27,13 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Excerpt:
-    """A leaf's text with some more on either side, and its sentences.
+    """A leaf with some of the text before and after it, cut into sentences.
 
-    Sentence i is from `borders[i]` to `borders[i + 1]`. `inside` are the sentences that touch the
-    leaf. `headings` maps the start of each heading to its end, and the start of a section without
-    a heading to itself. All are code points of the document. `known` is the range of borders that
-    are real borders of sentences. Any other border exists only because the excerpt was cut there.
+    Sentence i reaches from `borders[i]` to `borders[i + 1]`. `headings` maps the start of each
+    heading to its end, and the start of a section without a heading to itself. Borders and headings
+    are offsets in code points of the document. `inside` is the range of the indexes of the
+    sentences that touch the leaf. `known` is the range of the indexes of real borders. Any other
+    border exists only because the excerpt begins or ends there.
     """
 
     text: str
@@ -44,10 +45,10 @@ class _Excerpt:
     known: range
 
     @classmethod
-    def of(
+    def around(
         cls, text: bytes, leaf: _Leaf, starts: Sequence[int], heading_end: HeadingEnd, reach: int
     ) -> "_Excerpt":
-        """Returns the leaf with up to `reach` more characters on either side."""
+        """Returns the leaf with up to `reach` characters before and after it."""
         before = text[: leaf.byte_start].decode()[-reach:]
         after = text[leaf.byte_end :].decode()[:reach]
         excerpt = before + text[leaf.byte_start : leaf.byte_end].decode() + after
@@ -77,7 +78,10 @@ class _Excerpt:
         return self.text[start:end]
 
     def span(self, sentence: int, leaf: _Leaf) -> tuple[int, int, int, int]:
-        """Returns the span of a sentence. The leaf's edge replaces an end that is not known."""
+        """Returns the span of a sentence, without the white space around it.
+
+        If a border of the sentence is not known, the leaf's start or end replaces it.
+        """
         char_start, char_end = self.borders[sentence : sentence + 2]
         if sentence not in self.known:
             char_start = leaf.char_start
@@ -104,7 +108,7 @@ def matched_sentence(
     """The twin of `hrag_fast.matched_sentence`, which `_cited.pyi` documents."""
     chunk = _Leaf(leaf[0], leaf[1], leaf[2], leaf[3], section=leaf[-1])
     for reach in (REACH, MAX_SENTENCE_CHARS):
-        excerpt = _Excerpt.of(text, chunk, section_starts, heading_end, reach)
+        excerpt = _Excerpt.around(text, chunk, section_starts, heading_end, reach)
         best = _best(excerpt, chunk, matches, weights, section_starts)
         if excerpt.is_whole(best):
             break
@@ -131,10 +135,11 @@ def merged_spans(parts: Sequence[tuple[int, Any]], first: int, end: int) -> list
 def _headings(
     text: str, char_start: int, starts: Sequence[int], heading_end: HeadingEnd
 ) -> dict[int, int]:
-    """Returns the end of each heading in a text, by the heading's start, in order.
+    """Returns the end of the heading of each section that begins in a text, by its start.
 
-    For a section without a heading, the end is the start. If several sections begin at one place,
-    only the first MAX_SECTIONS_TRIED may have a heading.
+    The dict is in order of the text. If a section has no heading, the end equals the start. If
+    several sections begin at the same character, only the first MAX_SECTIONS_TRIED are searched for
+    a heading.
     """
     first = bisect_left(starts, char_start)
     last = bisect_left(starts, char_start + len(text), first)
@@ -149,7 +154,7 @@ def _headings(
 
 
 def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
-    """Returns the borders of sentences and headings, without borders inside of headings."""
+    """Returns the borders of sentences and of headings, without those inside a heading."""
     starts = list(headings)
     all_borders = {*starts, *headings.values()}
     for border in borders:
@@ -162,9 +167,10 @@ def _borders(borders: Sequence[int], headings: Mapping[int, int]) -> list[int]:
 def _weights(
     borders: Sequence[int], leaf: _Leaf, matches: Any, weights: Sequence[float]
 ) -> dict[int, float]:
-    """Returns the sum of weights of the distinct terms in each sentence that has any.
+    """Returns, for each sentence that has terms, the sum of the weights of its distinct terms.
 
-    Equal terms give equal sums, in any order of occurrence.
+    Weights are added in the order of the terms' indexes. So sentences with the same terms have
+    exactly the same sum.
     """
     terms: dict[int, set[int]] = {}
     for start, end, which in zip(
@@ -187,16 +193,17 @@ def _best(
     weights: Sequence[float],
     starts: Sequence[int],
 ) -> int:
-    """Returns the number of the sentence to cite."""
+    """Returns the index of the sentence to cite."""
     if matches is not None and (sums := _weights(excerpt.borders, leaf, matches, weights)):
         return _heaviest(excerpt, sums, starts)
     return _first(excerpt, leaf, starts)
 
 
 def _heaviest(excerpt: _Excerpt, weights: Mapping[int, float], starts: Sequence[int]) -> int:
-    """Returns the first of the sentences with the highest weight.
+    """Returns the index of the first sentence that has the highest weight.
 
-    If that is a heading, a sentence of the same section with the same weight is preferred.
+    If this sentence is a heading, and another sentence of the same section has the same weight,
+    returns the index of the other sentence.
     """
     highest = max(weights.values())
     first, *later = sorted(sentence for sentence, weight in weights.items() if weight == highest)
@@ -213,9 +220,10 @@ def _heaviest(excerpt: _Excerpt, weights: Mapping[int, float], starts: Sequence[
 
 
 def _first(excerpt: _Excerpt, leaf: _Leaf, starts: Sequence[int]) -> int:
-    """Returns the first sentence, with a word, of the section that has most of the leaf.
+    """Returns the index of the sentence to cite if no sentence has a weighted term.
 
-    It is a heading only if there is no other sentence.
+    It is the first sentence with a word in the section that has most of the leaf. A heading is
+    returned only if the section has no other sentence with a word.
     """
     start = 0 if leaf.section == _NONE else starts[leaf.section]
     in_section = [number for number in excerpt.inside if excerpt.borders[number] >= start]

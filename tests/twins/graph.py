@@ -1,4 +1,4 @@
-"""The twin of `_graph.pyx`, with lists of links and with numpy.
+"""The twin of `_graph.pyx`: it uses Python lists of links, and numpy.
 
 It follows the same links and returns the same items. Its scores are computed in float64, so they
 may differ from those of the kernel in the last bits.
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 # The header of a file of hnswlib; `_graph.pyx` names its fields.
 HEADER = struct.Struct("<6QiI3QdQ")
-# The constants of the codes that a search of a graph compares.
+# The constants of the 8-bit codes that a search compares instead of vectors; see `_graph.pyx`.
 MAX_CODE = 127
 MAX_INT16 = 32767
 MAX_INT32 = 0x7FFFFFFF
@@ -51,12 +51,12 @@ class Graph:
         self._by_codes = path != "float32"
         self._codes, self._scales = _rounded(vectors - _mean(vectors), MAX_CODE)
         words = elements[:, : 4 * (links0 + 1)].copy().view("<u4")
-        self._links = [[_list(row)] for row in words]
+        self._links = [[_links_in(row)] for row in words]
         at = HEADER.size + count * element_bytes
         for internal_id in range(count):
             (size,) = struct.unpack_from("<I", file, at)
             upper = np.frombuffer(file, "<u4", size // 4, at + 4).reshape(-1, links + 1)
-            self._links[internal_id] += [_list(row) for row in upper]
+            self._links[internal_id] += [_links_in(row) for row in upper]
             at += 4 + size
 
     def search(self, query: NDArray[np.float32], ef: int) -> "GraphSearch":
@@ -64,7 +64,10 @@ class Graph:
         return GraphSearch(self, query, ef)
 
     def ef_for(self, count: int) -> int:
-        """Returns the least ef for `count` items. Codes may put the last items in a wrong order."""
+        """Returns the lowest allowed ef for `count` items.
+
+        With codes, it is more than `count`, because codes may rank the last items wrongly.
+        """
         return count + 1 + count // WANTED_A_SPARE if self._by_codes else count
 
     def nearest(
@@ -86,12 +89,12 @@ class Graph:
         return items.astype(np.uint32), scores[best].astype(np.float32)
 
     def scores(self, query: NDArray[np.float32], items: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """Returns exact inner products; see `_graph.pyi`."""
+        """Returns the exact inner product of the query with each item; see `_graph.pyi`."""
         internal_ids = [int(np.flatnonzero(self._labels == item)[0]) for item in items]
         return (self._vectors[internal_ids] @ query.astype(np.float64)).astype(np.float32)
 
     def _distances(self, query: NDArray[np.float32]) -> list[float]:
-        """Returns every element's distance from the query, by codes or by vectors."""
+        """Returns the distance of every element from the query, computed by codes or by vectors."""
         if not self._by_codes:
             negated: list[float] = (-(self._vectors @ query.astype(np.float64))).tolist()
             return negated
@@ -101,7 +104,10 @@ class Graph:
         return distances
 
     def _search_layer(self, distances: list[float], start: int, ef: int) -> list[int]:
-        """Returns the `ef` nearest elements that `start` leads to, in order (SEARCH-LAYER)."""
+        """Returns the `ef` nearest elements that links from `start` lead to, nearest first.
+
+        This is the paper's algorithm SEARCH-LAYER.
+        """
         nearest, frontier, visited = [start], [start], {start}
         while frontier:
             current = min(frontier, key=lambda id_: (distances[id_], -id_))
@@ -123,7 +129,7 @@ class GraphSearch:
     """The twin of `hrag_fast.GraphSearch`. Each call starts a new search."""
 
     def __init__(self, graph: Graph, query: NDArray[np.float32], ef: int) -> None:
-        """Keeps the arguments. `Graph.search` calls it."""
+        """Stores the arguments. Only `Graph.search` calls this."""
         self._graph, self._query, self._ef = graph, query, ef
 
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
@@ -133,7 +139,7 @@ class GraphSearch:
 
 
 def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns the mean of at most MEAN_OF of the vectors, at about equal steps of their index.
+    """Returns the mean of at most MEAN_OF vectors, whose indexes are at about equal distances.
 
     Adds the vectors one by one, as the kernel does, so that the result is rounded in the same way.
     """
@@ -147,9 +153,10 @@ def _mean(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def _rounded(
     vectors: NDArray[np.float32], most_code: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Returns the codes of each vector, and their scale. The largest magnitude is `most_code`.
+    """Returns the integer codes of each vector, and for each vector the scale of its codes.
 
-    Codes and scale are zeros for a vector whose numbers are all tiny, or not all finite.
+    The largest magnitude of a vector's codes is `most_code`. For a vector whose numbers are all
+    tiny, or not all finite, the codes and the scale are 0.
     """
     largest = np.abs(vectors).max(axis=1)
     usable = (largest >= np.float32(SMALLEST)) & (largest <= np.float32(LARGEST))
@@ -159,10 +166,11 @@ def _rounded(
     return codes.astype(np.int64), scales.astype(np.float32)
 
 
-def _list(words: NDArray[np.uint32]) -> list[int]:
-    """Returns a list of links. The words after the first word are the links.
+def _links_in(words: NDArray[np.uint32]) -> list[int]:
+    """Returns the links of one element at one level.
 
-    The lower 16 bits of the first word are the count of the links.
+    The lower 16 bits of the first word are the count of the links. The words after it are the
+    links.
     """
     links: list[int] = words[1 : 1 + (int(words[0]) & 0xFFFF)].tolist()
     return links

@@ -1,4 +1,4 @@
-"""The twins of the kernels of lexical search, with dicts. They give the same bits.
+"""The twins of the kernels of lexical search: they use dicts, and return the same bits.
 
 The kernels are `_posting_lists.pyx`, `_bm25.pyx`, `_forward.pyx` and `_postings_writer.pyx`. The
 twins compute scores by `hrag.text.bm25`, which defines what a score is.
@@ -24,7 +24,7 @@ LONG_FREQUENCY = 7
 DROPPED = 0xFFFFFFFF
 
 Lists = dict[int, dict[int, int]]
-"""For each term id, the term's frequency in each row that has it."""
+"""Term frequencies, by term id and by row: `lists[term_id][row]`. Only rows with the term occur."""
 
 
 class Postings:
@@ -41,7 +41,7 @@ class Postings:
     def document_frequencies(
         self, ids: NDArray[np.uint64], alive: NDArray[np.uint8] | None
     ) -> NDArray[np.uint32]:
-        """Returns how many rows have each term; see `_posting_lists.pyi`."""
+        """Returns in how many rows each term occurs; see `_posting_lists.pyi`."""
         self._check_column("alive", alive)
         counts = [
             sum(alive is None or alive[row] != 0 for row in self.lists.get(term, ()))
@@ -76,7 +76,7 @@ class Postings:
         lengths: NDArray[np.uint32],
         rows: NDArray[np.uint32],
     ) -> NDArray[np.float32]:
-        """Returns the scores of rows; see `_bm25.pyi`."""
+        """Returns the BM25 score of each of `rows`; see `_bm25.pyi`."""
         scores = self._all_scores(ids, weights, norm_base, norm_per_term, lengths)
         for i, row in enumerate(rows.tolist()):
             if row >= self.rows:
@@ -136,7 +136,10 @@ def _check_ascending(ids: NDArray[np.uint64]) -> None:
 
 
 def _read(buffer: bytes) -> tuple[int, Lists]:
-    """Returns the number of rows and the lists. Raises ValueError for damaged postings."""
+    """Returns the count of rows, and the frequencies by term and row.
+
+    Raises ValueError for damaged postings.
+    """
     if len(buffer) < HEADER.size:
         raise ValueError(f"{len(buffer)} bytes are too few for postings")
     magic, version, rows, term_count, unit_count = HEADER.unpack_from(buffer)
@@ -152,9 +155,9 @@ def _read(buffer: bytes) -> tuple[int, Lists]:
     counts = np.frombuffer(buffer, "<u4", term_count, at).tolist()
     units = np.frombuffer(buffer, "<u2", unit_count, at + 4 * term_count).tolist()
     if [offsets[0], offsets[-1]] != [0, unit_count] or offsets != sorted(offsets):
-        raise ValueError("the offsets do not part the units")
+        raise ValueError("the offsets must ascend from 0 to the count of units")
     if ids != sorted(set(ids)):
-        raise ValueError("the term ids do not ascend")
+        raise ValueError("the term ids must ascend")
     lists = {
         term: _read_list(units[start:end], rows)
         for term, start, end in zip(ids, offsets[:-1], offsets[1:], strict=True)
@@ -165,7 +168,10 @@ def _read(buffer: bytes) -> tuple[int, Lists]:
 
 
 def _read_list(units: list[int], rows: int) -> dict[int, int]:
-    """Returns frequencies by row. Raises ValueError unless `_encoded` would write the units."""
+    """Returns the frequencies of one term by row, read from the units of its list.
+
+    Raises ValueError if `_encoded` would write other units for these frequencies.
+    """
     postings: dict[int, int] = {}
     at = 0
     try:
@@ -193,7 +199,10 @@ def _read_list(units: list[int], rows: int) -> dict[int, int]:
 
 
 def _encoded(postings: dict[int, int]) -> list[int]:
-    """Returns the units of a list, from its frequencies by row."""
+    """Returns the units of one term's list; `_posting_lists.pyx` describes the layout.
+
+    `postings` has the frequency of the term in each row that has it.
+    """
     blocks: dict[int, list[int]] = {}
     for row, frequency in sorted(postings.items()):
         window, place = divmod(row, WINDOW_ROWS)
@@ -206,7 +215,7 @@ def _encoded(postings: dict[int, int]) -> list[int]:
 
 
 def _packed(rows: int, lists: Lists) -> bytes:
-    """Returns postings as bytes."""
+    """Returns an inverted index of `rows` rows as bytes, which `Postings` can read."""
     terms = sorted(term for term, postings in lists.items() if postings)
     encoded = [_encoded(lists[term]) for term in terms]
     offsets = np.cumsum([0, *map(len, encoded)])
@@ -241,7 +250,10 @@ def postings_of(starts: NDArray[np.int64], entries: NDArray[np.uint64], rows: in
 def _forward_rows(
     starts: NDArray[np.int64], entries: NDArray[np.uint64], first: int, last: int
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yields the rows that have terms, with their pairs of term and frequency."""
+    """Yields each row from `first` to `last - 1` that has terms, with its terms.
+
+    Each term is a pair of its id and its frequency in the row.
+    """
     borders = starts[first : last + 1]
     bad = (borders < 0) | (borders > len(entries))
     bad[:-1] |= borders[:-1] > borders[1:]

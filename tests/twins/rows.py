@@ -1,4 +1,4 @@
-"""The twin of `_rows.pyx`, with a set of documents."""
+"""The twin of `_rows.pyx`: it looks up each row's document in a set."""
 
 import numpy as np
 from numpy.typing import NDArray

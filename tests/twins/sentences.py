@@ -1,4 +1,4 @@
-"""The twin of `_sentences.pyx`, with regular expressions. It gives the same ends."""
+"""The twin of `_sentences.pyx`: it uses regular expressions, and returns the same ends."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ _ENDS = re.compile(
     r"|\n(?=[ \t]{0,8}(?:[-*+•] |\d{1,3}[.)] |#{1,6} |\|))"  # A line before a list item.
     r"|(?:\A|(?<=\n))#{1,6} [^\n]*+\n\s*+"  # The end of a heading.
 )
-# The characters with which an end begins. A search for these characters first takes a tenth of the
-# time: with a character class alone, the regex engine skips all other characters; with
-# alternatives, it tries each of them at every character.
+# The characters with which a match of _ENDS can begin. Searching for them first takes a tenth of
+# the time of searching for _ENDS: for a single character class, the regex engine skips all other
+# characters, but it tries all alternatives of _ENDS at every character.
 _CANDIDATES = re.compile(r"[。！？；…．｡.!?\n\f#]")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Mt|No|Nos|Fig|Figs|Eq|Sec|Ch|Vol|pp?|"
@@ -48,7 +48,11 @@ def _possible_ends(text: str) -> Iterator["re.Match[str]"]:
 
 
 def _is_end(text: str, match: "re.Match[str]") -> bool:
-    """Returns True unless a full stop ends an abbreviation, or a lower case letter follows it."""
+    """Returns True if a match of `_ENDS` ends a sentence.
+
+    A full stop ends no sentence if a lower case letter follows, or if it ends an abbreviation and
+    more text follows. But before a blank line, a full stop always ends a sentence.
+    """
     if match[0][0] != ".":
         return True
     after = text[match.end() : match.end() + 1]
@@ -64,7 +68,11 @@ def _ends_abbreviation(text: str, stop: int) -> bool:
 
 
 def _cuts(text: str, start: int, end: int) -> list[int]:
-    """Returns `end`, preceded by the cuts that keep each part within MAX_SENTENCE_CHARS."""
+    """Returns where the parts of a sentence end; the last part ends at `end`.
+
+    There are several parts if the sentence is longer than MAX_SENTENCE_CHARS, and each part has at
+    most this length.
+    """
     cuts = []
     while end - start > MAX_SENTENCE_CHARS:
         window = text[start : start + MAX_SENTENCE_CHARS]
@@ -76,7 +84,7 @@ def _cuts(text: str, start: int, end: int) -> list[int]:
 
 
 def _without_blank(text: str, ends: list[int]) -> list[int]:
-    """Merges blank sentences into the previous ones."""
+    """Returns the ends without those of blank sentences, which become part of the one before."""
     merged: list[int] = []
     start = 0
     for end in ends:

@@ -2,7 +2,7 @@
 
 The same analyzer reads documents and queries. Its name consists of a language and a version, for
 example `english/1`. A collection stores the name of its analyzer, so that an index and its queries
-always agree. Knows nothing of collections, stores or services.
+always agree. The package knows nothing of collections, stores or services.
 """
 
 from hrag.text.analysis.analyzer import (

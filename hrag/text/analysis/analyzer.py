@@ -1,12 +1,13 @@
 """An analyzer turns text into terms, in one language and one version of the rules.
 
-Text is folded and cut into words, whole joined runs (`3.11.7`, `c++`, `well-known`) and, in scripts
-without spaces, single characters and bigrams. Words are stemmed by Snowball. A term is identified
-by its id, a hash of 56 bits. `hrag_fast.TermExtractor` does this work; this module has the names of
-analyzers and the rules for queries.
+Text is folded, so that spellings that mean the same become equal. Then it is cut into words, whole
+joined runs (`3.11.7`, `c++`, `well-known`) and, in scripts without spaces, single characters and
+bigrams. Words are stemmed by Snowball. A term is identified by its id, a hash of 56 bits.
+`hrag_fast.TermExtractor` does this work; this module has the names of analyzers and the rules for
+queries.
 
-An analyzer with one name always produces the same terms. A change of the rules is a new version,
-and old collections keep their version.
+An analyzer with a given name always produces the same terms. Changed rules get a new version, and
+existing collections keep the version with which they were created.
 """
 
 from collections.abc import Sequence
@@ -32,17 +33,18 @@ ASCII_LANGUAGES = frozenset({"english"})
 
 
 _JOINERS = frozenset("._-/@+#")
-# A joined run counts half, because the words in it count too.
+# A joined run has half the weight of a word, because the words in it are terms too.
 _JOINED_FACTOR = 0.5
-# A word of two CJK characters gives three or four terms, so each term counts a quarter.
+# A word of two CJK characters becomes three or four terms, so each of these terms has a quarter of
+# the weight of a word.
 _CJK_FACTOR = 0.25
 
 
 class QueryTerm(NamedTuple):
     """A term of a query.
 
-    `id` is the `term_id` of `text`, which is stemmed if the term is a word. `factor` is the weight
-    of the term's kind, relative to a word.
+    `id` is the `term_id` of `text`. If the term is a word, `text` is its stem. `factor` is the
+    weight of terms of this kind, relative to the weight of a word.
     """
 
     id: int
@@ -51,7 +53,7 @@ class QueryTerm(NamedTuple):
 
 
 class Analyzer:
-    """Turns text into terms. Thread-safe. The function `analyzer` creates it."""
+    """Turns text into terms. Use the function `analyzer` to create one. Thread-safe."""
 
     def __init__(
         self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()
@@ -64,23 +66,24 @@ class Analyzer:
         return f"Analyzer({self.name!r})"
 
     def terms(self, text: str) -> NDArray[np.uint64]:
-        """Returns the ids of all occurrences of terms, in order: `uint64[n]`."""
+        """Returns the ids of all terms of a text, in order, with repetitions: `uint64[n]`."""
         return self._extractor.terms(text)
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
         """Returns the distinct ids of words and CJK terms, ascending: `uint64[n]`.
 
-        Joined runs are left out. A text that contains a phrase contains all its words, but the
-        phrase may be a part of a longer joined run.
+        The ids serve to find texts that contain a phrase. Such a text contains all words of the
+        phrase. But it may not have the phrase's joined runs as terms, because each may be a part of
+        a longer joined run in the text. So joined runs are left out.
         """
         return self._extractor.word_ids(text)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
-        """Returns the terms and lengths of leaves, in their order, as a `LeafTerms`."""
+        """Returns the terms and the length of each text, in the order of `texts`."""
         return self._extractor.leaf_terms(texts)
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
-        """Returns where terms occur in a text, in code points of the text, as a `Matches`.
+        """Returns where the terms with these ids occur in a text, in code points of the text.
 
         `ids` are `uint64`, ascending. Raises ValueError for another dtype, shape or order.
         """
@@ -89,8 +92,8 @@ class Analyzer:
     def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
 
-        Stop words are left out, unless nothing else remains. Returns only the first MAX_QUERY_TERMS
-        terms.
+        Stop words are left out, except in a query that consists only of stop words. Returns at most
+        the first MAX_QUERY_TERMS terms.
         """
         tokens = self._extractor.tokens(text)
         content_tokens = [token for token in tokens if not self._is_stop_word(token)]
@@ -121,9 +124,9 @@ def analyzer_name(language: str) -> str:
 
 @cache
 def analyzer(name: str) -> Analyzer:
-    """Returns the analyzer with this name, always the same object.
+    """Returns the analyzer with this name. Calls with the same name return the same object.
 
-    Raises InvalidArgument if its language or version is unknown.
+    Raises InvalidArgument if the language or the version in the name is unknown.
     """
     language, _, version = name.partition("/")
     _check_language(language)
@@ -148,6 +151,6 @@ def _check_language(language: str) -> None:
 def _extractor(language: str) -> TermExtractor:
     if language == NO_STEMMER:
         return TermExtractor(None)
-    # A cache size of 0, because the extractor caches stems itself.
+    # The cache of the stemmer gets the size 0, because the extractor caches stems itself.
     stemmer = Stemmer.Stemmer(language, 0)
     return TermExtractor(stemmer.stemWord, ascii_only=language in ASCII_LANGUAGES)

@@ -1,7 +1,7 @@
 """The syntax of queries: quoted phrases and `+must` words are required parts.
 
-Required parts are compared with the text itself, not with terms. A result may come from any source,
-so the comparison knows nothing of indexes.
+Required parts are compared with the text of a result, not with its terms. So the comparison needs
+no index, and a result may come from the lexical or the vector search.
 """
 
 import re
@@ -14,10 +14,10 @@ from hrag_fast import fold, inside_word
 
 MAX_REQUIRED = 16
 
-# Typographic quotes are plain text, because Chinese questions put terms into them without requiring
-# these terms. No alternative scans past the next quote, so matching takes linear time. A straight
-# quote directly after a Latin letter or digit does not open a phrase: it is a closing quote, or it
-# means inches, as in `27" monitor`.
+# Typographic quotes do not mark phrases, because Chinese questions put terms into such quotes
+# without requiring these terms. No alternative of the pattern scans past the next quote, so
+# matching takes linear time. A straight quote directly after a Latin letter or digit does not open
+# a phrase: it is a closing quote, or it means inches, as in `27" monitor`.
 _REQUIRED = re.compile(
     r"(?:(?<!\S)\+)?"
     r'(?<![0-9A-Za-z])"(?P<phrase>[^"]*+)"'
@@ -39,9 +39,10 @@ def parse(text: str) -> ParsedQuery:
     """Splits a query into its text, for ranking and embedding, and its required parts.
 
     Required parts are phrases in straight double quotes and words after a plus sign. The plus sign
-    must stand at the start or after white space. The word ends at the next white space, and
-    punctuation at its end is not part of it. Signs without a partner, or with nothing to require,
-    are plain text. If there are no required parts, `text` is returned unchanged.
+    must be at the start or after white space. The word ends at the next white space, and
+    punctuation at its end is not part of it. A quote without a closing quote is plain text, and so
+    are quotes and plus signs with nothing to require. If there are no required parts, `text` is
+    returned unchanged.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
@@ -95,9 +96,10 @@ def _has(text: str, part: str) -> bool:
 def _occurrences(text: str, part: str) -> Iterator[int]:
     """Yields the positions where a text contains a part, ascending.
 
-    Takes time linear in both lengths. Two occurrences are at least the smallest period of the part
-    apart. In a run of overlapping occurrences, only the characters that the next one adds are
-    compared. Occurrences outside a run overlap by less than half.
+    Takes time linear in both lengths. Two occurrences are at least as far apart as the smallest
+    period of the part. If the next occurrence is exactly one period further, it overlaps the
+    current one, and only the characters that it adds are compared. In other cases, occurrences
+    overlap by less than half of the part.
     """
     start = text.find(part)
     while start >= 0:

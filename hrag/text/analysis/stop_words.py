@@ -1,7 +1,7 @@
 """Stop words, by language: words that say little about the subject of a query.
 
-They are removed from queries, never from the index, because a phrase may need them, and a query may
-consist only of them. They are compared with folded words before stemming.
+Stop words are removed from queries, never from the index, because a phrase may need them, and a
+query may consist only of stop words. They are compared with folded words that are not stemmed yet.
 """
 
 _ENGLISH = """
