@@ -260,7 +260,7 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    """Returns only some of the rows: those at the given indexes, or those with True in a mask."""
+    """Returns only the rows at `indexes`. If `indexes` is a mask, returns the rows with True in it."""
     return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 

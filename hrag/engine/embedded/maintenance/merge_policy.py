@@ -104,7 +104,7 @@ def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
 
 
 def _rebuild_first(is_due: Sequence[bool]) -> MergePlan | None:
-    """Returns a plan that rebuilds the first segment that is due, alone; None if none is due.
+    """Returns a plan that rebuilds only the first segment that is due, or None if none is due.
 
     `is_due` says for each segment, oldest first, whether it must be rebuilt.
     """

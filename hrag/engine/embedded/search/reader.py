@@ -64,7 +64,8 @@ class ReaderLimits:
     retry_damaged_s: float = 10.0
     """The thread tries to read a damaged segment again after this time.
 
-    Meanwhile the scrubber, which runs every second, has verified the segment.
+    Before that, the scrubber has usually verified it: each second, it verifies the segments that
+    readers have reported as damaged.
     """
 
 

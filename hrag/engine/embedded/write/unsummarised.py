@@ -95,7 +95,7 @@ class PendingSummaries:
         self._shared.add_to_counters(handle, unsummarised=1)
 
     def remove(self, handle: CollectionHandle, ordinal: int) -> bool:
-        """Notes that a document does not wait for summaries any more; returns True if it did."""
+        """Notes that a document no longer waits for summaries. Returns False if it did not wait."""
         is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
         self._shared.add_to_counters(handle, unsummarised=-is_waiting)
         return is_waiting
