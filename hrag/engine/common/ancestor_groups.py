@@ -260,7 +260,7 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    """Returns only the rows at `indexes`. If `indexes` is a mask, returns the rows with True in it."""
+    """Returns only the rows at `indexes`, which may also be a mask: True for each row to return."""
     return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 
