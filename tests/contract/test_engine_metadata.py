@@ -153,7 +153,7 @@ def test_a_changed_document_can_be_deleted(filled):
 def test_a_change_of_an_older_version_is_refused(filled):
     first = filled.writer.document(filled.collection, "d3").sequence
     change(filled)
-    with pytest.raises(DocumentChanged, match=f"'d3'.*sequence {first}") as caught:
+    with pytest.raises(DocumentChanged, match=f"'d3'.*sequence number {first}") as caught:
         filled.writer.put_metadata(filled.collection, "d3", first, {}, "")
     assert caught.value.field == "expected_sequence"
     assert filled.writer.document(filled.collection, "d3").metadata == NEW

@@ -1,1 +1,1 @@
-"""What do all engines share: the steps from candidates to passages, and stored values?"""
+"""What do all engines share: the steps from candidates to passages, and the stored records?"""

@@ -1,11 +1,11 @@
-"""Groups candidates by the chunk that represents them.
+"""Groups candidate leaves by the chunk that represents them in the result of a search.
 
-This chunk is the ancestor at the requested level. In AUTO_MERGE it is the chunk that
-`hrag.passages.auto_merge` chooses.
+This chunk is the leaf's ancestor at the requested level. In the mode AUTO_MERGE it is the chunk
+that `hrag.passages.auto_merge` chooses.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
-documents whose leaves it may merge. Groups of a later round are appended; groups of earlier rounds
-never change.
+documents whose leaves it may merge. A search may run several rounds. A later round appends groups;
+it does not change the groups of earlier rounds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +46,11 @@ _KERNEL_CODE = {
 
 
 class MergedChunk(NamedTuple):
-    """A chunk that AUTO_MERGE chose instead of leaves, and the labels of all leaves inside it."""
+    """A chunk that AUTO_MERGE returns in place of leaves.
+
+    `position` is the level and the index of the chunk. `labels` are the labels of all leaves that
+    lie inside the chunk.
+    """
 
     position: TreePosition
     labels: range
@@ -56,10 +60,13 @@ class MergedChunk(NamedTuple):
 class AncestorGroups:
     """Candidates that `hrag_fast.climb` grouped and ranked. Implements `MatchedLeaves`.
 
-    A group's key is a document's ordinal combined with the index of a chunk at `ancestor_level`. In
-    AUTO_MERGE, `ancestor_level` is the level of the leaves, and the key of a chunk in `merged`
-    contains the index of the chunk's first leaf. `lexical` and `dense` are the scores of
-    `groups.children` in each source, `float32[children]`; None if the source was not searched.
+    The key of a group has the form of a label: a document's ordinal combined with the index of a
+    chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the level of the leaves, and the
+    key of a chunk in `merged` contains the index of the chunk's first leaf.
+
+    `groups.children` are the row numbers of the grouped leaves. `lexical` and `dense` are the
+    scores of these leaves in the two sources: `float32[len(groups.children)]`. If a source was not
+    searched, its scores are None.
     """
 
     table: LeafTable
@@ -103,9 +110,9 @@ class AncestorGroups:
         )
 
     def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
-        """Returns the groups of both objects, first these and then `more`.
+        """Returns one object with the groups of this object, followed by the groups of `more`.
 
-        Both have the same table and level and share no key.
+        The two objects must have the same table and the same level, and no key in common.
         """
         first, second = self.groups, more.groups
         offset = np.uint32(len(first.children))
@@ -124,9 +131,9 @@ class AncestorGroups:
         )
 
     def in_table(self, table: LeafTable) -> "AncestorGroups":
-        """Returns the groups with the row numbers of another table.
+        """Returns the same groups with the row numbers that their leaves have in `table`.
 
-        The other table must contain all leaves of the groups.
+        `table` must contain all leaves of the groups, and its labels must be ascending.
         """
         if table is self.table:
             return self
@@ -147,11 +154,14 @@ class AncestorGroups:
         return self.ancestor_level, split_label(key)[1]
 
     def score(self, group: int) -> float:
-        """Returns the group's score."""
+        """Returns the score of the group with the index `group`. Index 0 is the best group."""
         return float(self.groups.scores[group])
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
-        """Returns the leaves of several groups of one document, best first."""
+        """Returns the leaves of some groups of one document, best leaf first.
+
+        `groups` are the indexes of the groups.
+        """
         order = self._best_first(groups)
         leaves = leaves_of(self.table.labels[self.groups.children[order]]).tolist()
         scores = self.groups.child_scores[order].tolist()
@@ -161,7 +171,11 @@ class AncestorGroups:
         return list(map(LeafMatch, leaves, scores, lexical, dense))
 
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
-        """Returns several groups as one group, with the key and the score of the first one."""
+        """Returns an object in which some groups are joined into a single group.
+
+        `groups` are the indexes of the groups, best group first. The joined group has the key and
+        the score of the best group.
+        """
         order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
         children = self.groups.children[order]
@@ -180,7 +194,10 @@ class AncestorGroups:
         )
 
     def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
-        """Returns the indexes of the groups' leaves in `groups.children`, best leaf first."""
+        """Returns the indexes of the groups' leaves in `self.groups.children`, best leaf first.
+
+        `groups` are the indexes of the groups.
+        """
         starts, scores = self.groups.starts, self.groups.child_scores
         # The kernel has already sorted the leaves of a single group.
         if len(groups) == 1:
@@ -190,12 +207,15 @@ class AncestorGroups:
 
 
 def _concatenated(scores: Scores | None, more_scores: Scores | None) -> Scores | None:
-    """Returns both arrays as one; None if the source was not searched."""
+    """Returns the scores of a source in two sets of groups as one array.
+
+    Returns None if the source was not searched.
+    """
     return None if scores is None or more_scores is None else np.concatenate([scores, more_scores])
 
 
 def grouped(scored: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
-    """Returns the rows of the first round, grouped as the request's mode requires."""
+    """Returns the groups of a search's first round, formed as the request's mode requires."""
     if request.mode is not SearchMode.AUTO_MERGE:
         groups = climb(scored, request.level, request.aggregation)
         return _with_source_scores(groups, scored)
@@ -211,11 +231,12 @@ def deepened(
     scored: ScoredRows,
     request: FindRequest,
 ) -> AncestorGroups:
-    """Returns the groups, followed by the groups of a further round.
+    """Returns the groups of the earlier rounds, followed by the groups of a further round.
 
-    A leaf is skipped if its label is in `considered`, or if it falls into one of the existing
-    groups. In AUTO_MERGE the remaining leaves are not merged. The table of the further round
-    contains all leaves of the existing groups.
+    `groups` are the groups of the earlier rounds, and `scored` are the rows of the further round. A
+    row of `scored` is skipped if its label is in `considered`, or if its leaf belongs to one of the
+    earlier groups. In AUTO_MERGE the remaining leaves are not merged. The table of `scored` must
+    contain all leaves of the earlier groups.
     """
     groups = groups.in_table(scored.table)
     new = ~is_in(scored.labels, np.sort(considered))
@@ -230,7 +251,7 @@ def deepened(
 
 
 def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
-    """Returns the key of each row's group: `uint64[n]`."""
+    """Returns the key of the group to which each row belongs at `level`: `uint64[n]`."""
     table, rows = scored.table, scored.rows
     labels = table.labels[rows]
     ancestors = table.ancestors[level - table.settings.tree.embedding_level][rows]
@@ -239,14 +260,14 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    """Returns only the rows at `indexes`, or those for which a mask is True."""
+    """Returns only the rows at `indexes`, which may also be a mask: True for each row to return."""
     return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 
 def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
-    """Returns the groups with the scores of each source."""
+    """Returns the groups with the scores that each source gave to their leaves."""
     kernel_groups = groups.groups
-    # With a single source, the children's scores are that source's scores.
+    # If only one source was searched, its scores are the scores of the children.
     if scored.scores is scored.dense or scored.scores is scored.lexical:
         lexical, dense = scored.lexical, scored.dense
         lexical = None if lexical is None else kernel_groups.child_scores
@@ -261,7 +282,7 @@ def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorG
 
 
 def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
-    """Returns a mask that is True for the labels of leaves in none of the chunks: `bool[n]`."""
+    """Returns a mask that is True for each label whose leaf lies in no chunk: `bool[n]`."""
     bounds = np.array([(chunk.labels.start, chunk.labels.stop) for chunk in merged], np.uint64)
     order = np.argsort(labels)
     starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T, sorter=order)
@@ -273,7 +294,7 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
 
 
 def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
-    """Returns the rows, grouped by their ancestor at `level`."""
+    """Returns the rows, grouped by the ancestor that their leaves have at `level`."""
     table = scored.table
     groups = hrag_fast.climb(
         scored.rows,
@@ -293,10 +314,11 @@ def auto_merge(
     aggregation: Aggregation,
     tree_of: TreeOf,
 ) -> AncestorGroups:
-    """Returns the rows, grouped by the chunk that represents them.
+    """Returns the rows, grouped by the chunk that represents their leaves in AUTO_MERGE.
 
-    `hrag.passages.auto_merge` chooses these chunks. `level` is the highest level of a chunk, and
-    `tree_of` returns a document's tree, given the document's ordinal.
+    `hrag.passages.auto_merge` chooses these chunks. `level` is the highest level that a chunk may
+    have. `ratio` is the share of a parent's children that must match before the parent replaces
+    them. `tree_of` returns a document's tree, given the document's ordinal.
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level

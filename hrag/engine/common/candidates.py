@@ -15,10 +15,11 @@ Scores = NDArray[np.float32]
 
 
 class LeafTable(Protocol):
-    """Leaves of one collection, numbered as rows. The leaves of a document are adjacent rows.
+    """A table with one row for each leaf. All leaves are of one collection.
 
-    An engine that has all leaves in memory has one table of all leaves. Another engine creates a
-    table of the leaves that it has read.
+    The leaves of a document are adjacent rows. An engine that has a whole collection in memory has
+    one table of all its leaves. An engine that reads leaves for each search creates a table of the
+    leaves that it has read.
     """
 
     @property
@@ -27,27 +28,31 @@ class LeafTable(Protocol):
 
     @property
     def labels(self) -> NDArray[np.uint64]:
-        """The label of each row: `uint64[n]`, where n is at least the number of rows."""
+        """The label of each row: `uint64[n]`. n may be greater than the count of rows."""
 
     @property
     def ancestors(self) -> NDArray[np.uint32]:
-        """The index of each row's ancestor at each level: `uint32[levels, n]`.
+        """The index of each leaf's ancestor at each level: `uint32[levels, n]`.
 
-        Row 0 of the array is the level of the leaves, row 1 the next level up, and so on.
+        `ancestors[0]` is for the level of the leaves, `ancestors[1]` for the next level up, and so
+        on.
         """
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """Is 1 where the document of a row exists, else 0: `uint8[n]`, with n as in `labels`."""
+        """1 for each row whose document exists, 0 for each row whose document was deleted.
+
+        The array is `uint8[n]`, with the same n as in `labels`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows of a table, `uint32[n]`, with their scores, `float32[n]`, in no order.
+    """The rows that a source returned for a query, with their scores, in no particular order.
 
-    No row occurs twice. `exact` is True if certainly no other eligible row has a higher score.
-    `complete` is True if the source has no further row, so a larger number of candidates would give
-    the same rows.
+    `rows` is `uint32[n]`, row numbers of a table without duplicates. `scores` is `float32[n]`.
+    `exact` is True if it is certain that no other eligible row has a higher score. `complete` is
+    True if the source has no further row, so requesting more candidates would give the same rows.
     """
 
     rows: RowNumbers
@@ -61,11 +66,12 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The candidates of all sources, in ascending order of their rows.
+    """The candidates of all sources, in ascending order of their row numbers.
 
-    `rows` is `uint32[n]` and `scores` is `float32[n]`; `scores` rank the rows. `lexical` and
-    `dense` are the scores of each source, None if the source was not searched. `exact` and
-    `complete` are True if they are True for each source.
+    `rows` is `uint32[n]`, row numbers of `table`. `scores` is `float32[n]`, the scores by which the
+    rows are ranked. `lexical` and `dense` are the scores of each source, `float32[n]`, or None if
+    the source was not searched. `exact` is True if the candidates of every source are exact.
+    `complete` is True if no source can return a further row.
     """
 
     table: LeafTable
@@ -85,17 +91,20 @@ class ScoredRows:
         return self.table.labels[self.rows]
 
     def best_first(self) -> NDArray[np.intp]:
-        """Returns the indexes of the rows by descending score. Equal scores are ordered by row."""
+        """Returns the indexes into `rows` that order the rows by descending score: `intp[n]`.
+
+        Rows with equal scores are ordered by row number.
+        """
         return np.lexsort((self.rows, -self.scores))
 
 
 def scores_of(
     rows: RowNumbers, candidates: Candidates, score: Callable[[RowNumbers], Scores]
 ) -> Scores:
-    """Returns a source's score of each of `rows`: `float32[n]`.
+    """Returns the score that a source gives to each of `rows`: `float32[n]`.
 
-    `rows` are ascending and include all `candidates`. `score` computes the scores of the other
-    rows, which it receives in ascending order.
+    `rows` are ascending and include the rows of `candidates`, whose scores are copied. For the rows
+    that are not among the candidates, `score` is called once, with these rows in ascending order.
     """
     scores = np.empty(len(rows), np.float32)
     missing = np.ones(len(rows), np.bool_)
@@ -109,9 +118,11 @@ _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, 
 
 
 def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
-    """Returns the `count` best candidates of several parts that have no row in common.
+    """Returns the `count` best of several sets of candidates.
 
-    Among candidates with the lowest score that is returned, those with lower rows are preferred.
+    The sets come from different segments or from the tail, so they have no row in common. If more
+    candidates share the lowest returned score than there is space for, those with the lower row
+    numbers are returned.
     """
     if not parts:
         return _NONE

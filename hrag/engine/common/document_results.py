@@ -8,10 +8,11 @@ from hrag.values.tree import ParsedText, Tree
 
 
 def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
-    """Returns the change of a tenant's usage when a document of `stored_bytes` bytes is stored.
+    """Returns by how much a tenant's usage grows when a document is stored.
 
-    The size of the version that it replaces, if any, is subtracted. The size of that version's
-    summaries is not subtracted, because the new version will have summaries too.
+    The new version of the document takes `stored_bytes` bytes. `old` is the record of the version
+    that is replaced, None if the document is new. The bytes of the old version are subtracted. The
+    bytes of its summaries are not subtracted, because the new version will have summaries too.
     """
     if old is None:
         return Usage(documents=1, stored_bytes=stored_bytes)
@@ -19,7 +20,10 @@ def growth(old: DocumentRecord | None, stored_bytes: int) -> Usage:
 
 
 def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentRecord:
-    """Returns the document's record. The caller must still set `sequence` and `stored_bytes`."""
+    """Returns the record to store for a document. `sequence` and `stored_bytes` are 0 in it.
+
+    The caller must set these two fields before it stores the record.
+    """
     tree = document.tree
     last = tree.record(tree.top_level, tree.counts[-1] - 1)
     return DocumentRecord(
@@ -46,7 +50,10 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
 def document_of(
     record: DocumentRecord, parsed: ParsedText, tree: Tree, vectors: Vectors
 ) -> PreparedDocument:
-    """Returns the document from which `record_of` created the record."""
+    """Returns the document from which `record_of` created `record`.
+
+    The text, tree and vectors are arguments, because a record does not contain them.
+    """
     return PreparedDocument(
         document_id=record.document_id,
         title=record.title,
@@ -61,14 +68,22 @@ def document_of(
 
 
 def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
-    """Returns the stored document's result if it has this hash, else None; "" equals no hash."""
+    """Returns the result UNCHANGED if a document is stored already with the same content hash.
+
+    `document` is the record of the stored document, None if there is none. Returns None if the
+    document must be stored: if there is no stored document, its content hash differs from
+    `content_hash`, or `content_hash` is empty.
+    """
     if document is None or not content_hash or document.content_hash != content_hash:
         return None
     return result_of(document, IngestOutcome.UNCHANGED)
 
 
 def result_of(document: DocumentRecord, outcome: IngestOutcome) -> IngestResult:
-    """Returns the result of ingesting the stored document."""
+    """Returns the result that a client receives for the ingestion of a document.
+
+    `document` is the record that is stored after the ingestion.
+    """
     return IngestResult(
         document_id=document.document_id,
         outcome=outcome,

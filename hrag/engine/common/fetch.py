@@ -1,4 +1,8 @@
-"""The last step of a search: reads the best groups in the form that the caller wants."""
+"""The last step of a search: reads the passages of the best groups, in the requested form.
+
+A group is a chunk with the matched leaves that it represents. A passage draft is a chunk that may
+become a passage and whose text has not been read yet; see `hrag.passages.drafts`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +25,9 @@ from hrag.values.search import Passage, Retrieval
 from hrag.values.tree import ChunkRecord
 from hrag_fast import CitedDocument, PassageEncoder
 
-# The deadline is checked once per 16 chunks, which take 0.3 ms.
+# The deadline is checked before every 16th chunk. Reading 16 chunks takes about 0.3 ms.
 _CHUNKS_PER_CHECK = 16
-# The encoded span of a term or of a matched leaf takes at least 4 bytes.
+# In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes.
 _MIN_SPAN_BYTES = 4
 
 
@@ -34,7 +38,10 @@ class DocumentReader(Protocol):
     """
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document. Repeated calls return the same object."""
+        """Returns the tree and the text of the document with this ordinal.
+
+        Repeated calls with the same ordinal return the same object.
+        """
 
     def encoded(
         self,
@@ -47,19 +54,22 @@ class DocumentReader(Protocol):
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage.
+        """Returns the chunk of a group as an encoded passage.
 
-        If `record` is not None, the passage has its span instead of the chunk's span. Raises
-        OverflowError if the passage takes more than `max_bytes`.
+        `ordinal` and `position` identify the chunk, and `group` is the index of its group in
+        `encoder`. The passage contains the text of the span in `record`, or of the whole chunk if
+        `record` is None. `merged` are the positions of the chunks that were joined into the
+        passage; it is empty if the passage is a single chunk. Raises OverflowError if the passage
+        takes more than `max_bytes`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads the passages of one request in one snapshot, in one form.
+    """Reads the passages of one request from one snapshot, in the form `form`.
 
-    The size of the reply is counted while passages are read: each passage is counted before its
-    text is copied.
+    The size of the reply is added up while passages are read. The size of a passage is added before
+    the text of the passage is copied, so a reply that is too large does not fill the memory.
     """
 
     documents: DocumentReader
@@ -69,9 +79,10 @@ class Fetch:
     deadline: Deadline
 
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
-        """Returns the best groups in the requested form, and whether groups were left out.
+        """Reads the best groups. Returns what the search returns for them, in the requested form.
 
-        Raises ReplyTooLarge.
+        The RoundOutcome says whether groups were left out. Raises ReplyTooLarge, DeadlineExceeded
+        or Cancelled.
         """
         match self.form:
             case Encoded(fields=fields):
@@ -82,7 +93,7 @@ class Fetch:
                 return self._read_passages(groups)
 
     def _read_passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], RoundOutcome]:
-        """Returns the best groups as passages."""
+        """Returns the best groups as passages (`Passage` values), best first."""
         drafts, outcome = self._choose_drafts(groups)
         reply = self.request.reply
         passages = []
@@ -132,11 +143,12 @@ class Fetch:
     def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
     ) -> list[ChunkRecord | None] | None:
-        """Returns the span of each passage if each of the groups with `keys` becomes one passage.
+        """Returns the span of each passage, if each of the groups with `keys` becomes one passage.
 
-        A passage does not repeat text of a better one. Only chunks of the same document share text.
-        So the result has, for each key, the span without that text, or None if the chunk is whole.
-        Returns None instead of a list if passages may be joined, cut or left out.
+        A passage does not repeat text that a better passage contains. Chunks share text only with
+        chunks of the same document. So the list has, for each key, the span that remains without
+        the repeated text, or None if the passage has the chunk's whole text. Returns None in place
+        of a list if passages may be joined, cut or left out.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -159,10 +171,11 @@ class Fetch:
     def _encode_within_limit(
         self, encoders: Iterable[Callable[[int], bytes]], drafts: Iterable[PassageDraft]
     ) -> tuple[bytes, ...]:
-        """Encodes passages one after the other.
+        """Calls `encoders` one after the other, and returns the encoded passages.
 
-        `drafts` are the drafts of the same passages; their sizes are added up for the error. Raises
-        ReplyTooLarge at the first passage that does not fit into the reply.
+        Each encoder gets the count of bytes that are left in the reply. Raises ReplyTooLarge at the
+        first passage that does not fit into the reply. `drafts` are the drafts of the same
+        passages. Only this error uses them, to state the size of the whole reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
@@ -192,25 +205,28 @@ class Fetch:
         return tuple(leaves), RoundOutcome.of_groups(len(groups), limit)
 
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], RoundOutcome]:
-        """Returns the drafts that become passages, and whether groups were left out."""
+        """Returns the passage drafts that become passages.
+
+        The RoundOutcome says whether groups were left out.
+        """
         chosen = choose_drafts(self.request, self._drafts(groups), groups)
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
-        """Yields a draft for each group, best group first."""
+        """Yields a passage draft for each group, best group first."""
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
                 self.deadline.check("reading chunks")
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
-        """Returns the draft of one group."""
+        """Returns the passage draft of the group with the key `key` and the index `group`."""
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)
 
     @property
     def _has_term_spans(self) -> bool:
-        """True if passages report where the query's terms are."""
+        """True if passages report where they contain the terms of the query."""
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
@@ -234,9 +250,10 @@ class Fetch:
         fields: PassageFields,
         max_bytes: int,
     ) -> bytes:
-        """Returns a draft as an encoded passage.
+        """Returns a passage draft as an encoded passage.
 
-        `encoder` encodes single groups. A draft that joins several groups gets another encoder.
+        `encoder` can encode only single groups of `groups`. For a draft that joins several groups,
+        a new encoder is created. Raises OverflowError if the passage takes more than `max_bytes`.
         """
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]
@@ -255,7 +272,10 @@ class Fetch:
 
 
 def cited_document(outline: Outline, fields: PassageFields) -> CitedDocument:
-    """Returns the part of encoded passages that all passages of a document share."""
+    """Returns the fields of a document that are equal in all its passages, encoded once.
+
+    `outline` is the outline of the document.
+    """
     return CitedDocument(
         fields.document(outline.document_id, outline.title, outline.source, outline.metadata),
         outline.document_id.encode(),

@@ -1,10 +1,10 @@
 """Filter terms: the keys by which filters find documents, one for each value of a field.
 
-A term consists of a field's name, the value's type and the value. Terms of one type sort bytewise;
-numbers and times sort in their natural order. A field name or a text that is too long for a key is
-replaced by its BLAKE2b digest of 256 bits, which has a separate type. Engines store the terms of
-each document and find documents by them. Each engine decides which prefix it puts before a term in
-a key.
+A term consists of the name of a field, the type of a value and the value. Terms of one type sort
+bytewise, which is the natural order of numbers and times. If a field name or a text is too long for
+a key, the term contains its BLAKE2b digest of 256 bits in its place. A digest is marked as such, so
+it never equals a short name or text. Engines store the terms of each document and find documents by
+these terms. Each engine decides which prefix it puts before a term in a key.
 """
 
 import hashlib
@@ -17,10 +17,14 @@ from typing import Any
 from hrag.engine.common.records import DocumentRecord
 from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_utc, timestamp_of
 
-_LONGEST_FIELD = 200  # LMDB keys have at most 511 bytes.
+# Field names and texts of more than this many bytes of UTF-8 are replaced by their digests, because
+# an LMDB key has at most 511 bytes.
+_LONGEST_FIELD = 200
 _LONGEST_TEXT = 200
 _DIGEST_BYTES = 32
-_HASHED_FIELD = 255  # Stands in place of the length of a field's name.
+# A term begins with the length of the field's name. This value in place of a length means that the
+# digest of the name follows.
+_HASHED_FIELD = 255
 
 _FLOAT = struct.Struct(">d")
 _U64 = struct.Struct(">Q")
@@ -29,8 +33,11 @@ _ALL_BITS = (1 << 64) - 1
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_NEXT = b"\0"  # A number's term with it sorts right after the term itself.
+# The term of a number or a time, followed by this byte, sorts directly after the term.
+_NEXT = b"\0"
+# These bytes sort after the 8 bytes of every number and of every time.
 _ABOVE_NUMBERS = b"\xff" * 9
+# This byte sorts after the code of every type.
 _ABOVE_TYPES = b"\xff"
 
 
@@ -44,7 +51,10 @@ class _Type(IntEnum):
 
 
 def field_prefix(field: str) -> bytes:
-    """Returns the prefix of all terms of a field."""
+    """Returns the bytes with which all terms of a field begin.
+
+    `field` is the field's path, as `hrag.values.filters` writes it.
+    """
     name = field.encode()
     if len(name) > _LONGEST_FIELD:
         return bytes([_HASHED_FIELD]) + _digest(name)
@@ -57,12 +67,19 @@ def term(prefix: bytes, value: FilterValue) -> bytes:
 
 
 def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
-    """Returns the half-open range of all terms of a field."""
+    """Returns the range that contains all terms of the field that `prefix` identifies.
+
+    The range includes its first element, start, and excludes its second element, end.
+    """
     return prefix, prefix + _ABOVE_TYPES
 
 
 def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
-    """Returns the half-open range of the terms within `bounds`."""
+    """Returns the range that contains the terms of all values within `bounds`.
+
+    `prefix` identifies the field. The range includes its first element, start, and excludes its
+    second element, end.
+    """
     lower = bounds.above if bounds.at_least is None else bounds.at_least
     upper = bounds.below if bounds.at_most is None else bounds.at_most
     any_bound = upper if lower is None else lower
@@ -126,7 +143,10 @@ def _typed(value: FilterValue) -> bytes:
 
 
 def _ordered(number: float) -> int:
-    """Returns the bits of a number, changed so that they sort like the numbers; -0.0 equals 0.0."""
+    """Returns a number as an unsigned integer of 64 bits that sorts like the number.
+
+    It is made from the bits of the number as a float64. -0.0 and 0.0 give the same integer.
+    """
     bits: int = _U64.unpack(_FLOAT.pack(number + 0.0))[0]
     return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)
 

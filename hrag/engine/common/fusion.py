@@ -2,8 +2,8 @@
 
 Implements a convex combination of normalised scores (Bruch, Gai, Ingber: An Analysis of Fusion
 Functions for Hybrid Retrieval, 2023) and reciprocal rank fusion (Cormack, Clarke, Büttcher, 2009).
-For a convex combination, each source scores every candidate, so a row's score does not depend on
-the other candidates.
+For a convex combination, each source computes the score of every candidate, even of candidates that
+only the other source returned. So the score of a row does not depend on the other candidates.
 """
 
 from dataclasses import replace
@@ -21,11 +21,15 @@ from hrag.engine.common.candidates import (
 from hrag.engine.find import Fusion
 from hrag.values.search import FusionMethod
 
-_RRF_K = 60  # The value that Cormack, Clarke and Büttcher recommend.
+# The constant k of reciprocal rank fusion; Cormack, Clarke and Büttcher recommend this value.
+_RRF_K = 60
 
 
 def rank_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) -> ScoredRows:
-    """Returns the candidates of a single source, ranked by that source's scores."""
+    """Returns the candidates of a search in only one source, ranked by the scores of this source.
+
+    `lexical` is True for the lexical source and False for the dense source.
+    """
     order = candidates.rows.argsort()
     rows, scores = candidates.rows[order], candidates.scores[order]
     by_terms, by_vector = (scores, None) if lexical else (None, scores)
@@ -44,8 +48,9 @@ def fuse_scores(
 ) -> ScoredRows:
     """Returns the candidates of both sources with fused scores.
 
-    `candidates` are those of the lexical source, then those of the dense source. `rows` are the
-    rows of both, ascending. `lexical` and `dense` have a score for each of `rows`.
+    `candidates` are the candidates of the lexical source and the candidates of the dense source, in
+    this order. `rows` are the row numbers that occur in either of them, ascending. `lexical` and
+    `dense` have the score of each of `rows` in the two sources.
     """
     if fusion.method is FusionMethod.CONVEX:
         scale = 1 - fusion.lowest_cosine
@@ -63,13 +68,17 @@ def fuse_scores(
         lexical,
         dense,
         exact=all(source.exact for source in candidates),
-        # If the dense source is complete, every eligible row is a candidate.
+        # Every row has a vector. So if the dense source has no further row, every eligible row is
+        # a candidate already.
         complete=candidates[1].complete,
     )
 
 
 def weighted(lexical: Scores, dense: Scores, fusion: Fusion) -> Scores:
-    """Returns the convex combination of the two scores of each leaf: `float32[n]`."""
+    """Returns the convex combination of the lexical and the dense score of each leaf.
+
+    The lexical score has the weight `fusion.lexical_weight`. The result is `float32[n]`.
+    """
     weight = np.float32(fusion.lexical_weight)
     return weight * lexical + (1 - weight) * dense
 
@@ -77,11 +86,11 @@ def weighted(lexical: Scores, dense: Scores, fusion: Fusion) -> Scores:
 def reciprocal_ranks(
     leaves: NDArray[np.unsignedinteger], matches: NDArray[np.unsignedinteger], scores: Scores
 ) -> Scores:
-    """Returns 1 / (k + rank) for each of `leaves`, where rank 1 is a source's best leaf.
+    """Returns 1 / (k + rank) for each of `leaves`, where rank 1 is the best leaf of a source.
 
-    `leaves` are rows or labels, ascending. `matches` are the leaves that the source returned, with
-    their `scores`. Leaves that the source did not return get 0. The result is
-    `float32[len(leaves)]`.
+    `leaves` are row numbers or labels, ascending. `matches` are the leaves that the source
+    returned, and `scores` are their scores. The result is `float32[len(leaves)]`, with 0 for each
+    leaf that the source did not return.
     """
     order = np.lexsort((matches, -scores))
     reciprocal = np.zeros(len(leaves), np.float32)
@@ -94,8 +103,9 @@ def with_neighbour_bonus(scored: ScoredRows, bonus: float) -> ScoredRows:
     """Returns the rows, each with `bonus * max(s, s_before, s_after)` added to its score `s`.
 
     `s_before` and `s_after` are the scores of the previous and the next leaf of the same document,
-    if these are candidates too. Answers often stand next to the text that matched. Labels number a
-    document's leaves without gaps, so neighbours have adjacent labels.
+    if these leaves are candidates too. The bonus helps because an answer is often next to the text
+    that matched. Neighbours are recognised by their labels: the labels of two neighbouring leaves
+    differ by 1.
     """
     if not bonus:
         return scored

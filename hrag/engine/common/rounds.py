@@ -1,10 +1,12 @@
 """The rounds of a search: when it stops, and when it searches again with more candidates.
 
-Candidates are leaves, but a limit counts passages, and several leaves may become one passage. So
-the engine multiplies the number of candidates by FACTOR until there are enough passages or no
-further leaf. The passages of a later round come after those of earlier rounds and do not change
-them. Therefore the passages for a smaller limit are the first ones of those for a larger limit. All
-engines share these decisions.
+Candidates are leaves, but the limit of a search counts passages, and several leaves may become one
+passage. So a search that has too few passages runs another round, with FACTOR times as many
+candidates. It ends when there are enough passages or no further leaf.
+
+The passages of a later round come after the passages of earlier rounds, and do not change them.
+Therefore a search with a smaller limit returns the first passages of the same search with a larger
+limit. All engines share these decisions.
 """
 
 from collections.abc import Iterable
@@ -21,18 +23,18 @@ from hrag.passages.drafts import MatchedLeaves, PassageDraft
 from hrag.values.reply_limit import SEARCH_ADVICE
 from hrag.values.search import Aggregation, Retrieval, SearchMode
 
-# With this factor a search needs few rounds, and all earlier rounds together cost at most a third
-# of the last one.
+# Each round requests this many times the candidates of the round before. With the factor 4, a
+# search needs few rounds, and all earlier rounds together cost at most a third of the last round.
 FACTOR = 4
 
 
 def choose_drafts(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
 ) -> ChosenDrafts:
-    """Returns the drafts that become passages.
+    """Returns the passage drafts that become passages.
 
-    `drafts` has one draft per group, best first. Raises ReplyTooLarge if the texts of the chosen
-    drafts are larger than the reply may be.
+    `drafts` has one passage draft for each group of `matches`, best first. Raises ReplyTooLarge if
+    the texts of the chosen drafts together are larger than the reply may be.
     """
     chosen = _choose_drafts(request, drafts, matches)
     request.reply.check(sum(draft.content_bytes for draft in chosen.drafts), SEARCH_ADVICE)
@@ -63,11 +65,11 @@ def _choose_drafts(
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """The result of reading the groups of a round.
+    """Says whether the groups of a round filled the result, and whether all of them are in it.
 
     `is_full` is True if the limit or the token budget allows no further passage. `took_all` is True
-    if no group was left out or cut. Groups do not count as left out if their document already has
-    `max_per_document` passages, or if better passages contain their text.
+    if no group was left out or cut. A group is not regarded as left out if its document already
+    has `max_per_document` passages, or if better passages contain its text.
     """
 
     is_full: bool
@@ -75,12 +77,18 @@ class RoundOutcome:
 
     @classmethod
     def of_groups(cls, groups: int, limit: int) -> "RoundOutcome":
-        """Returns the result if each group becomes a passage, up to `limit` passages."""
+        """Returns the outcome of a round in which each group becomes one passage.
+
+        `groups` is the count of groups, and `limit` is the largest allowed count of passages.
+        """
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
     def of_drafts(cls, chosen: ChosenDrafts, groups: int, request: FindRequest) -> "RoundOutcome":
-        """Returns the result if groups became drafts. A draft may join several groups."""
+        """Returns the outcome of a round in which `chosen` are the drafts that become passages.
+
+        `groups` is the count of groups. A draft may join several groups.
+        """
         tokens = sum(draft.record.token_count for draft in chosen.drafts)
         has_spent_all = 0 < request.token_budget <= tokens
         has_all_passages = len(chosen.drafts) >= request.limit
@@ -94,7 +102,7 @@ class RoundOutcome:
 class Round:
     """The state of a search after one of its rounds.
 
-    `groups` is the number of groups of all candidates so far, and `reaching` the number of those
+    `groups` is the count of groups of all candidates so far. `reaching` is the count of groups
     whose score is at least `request.min_score`. `complete` is True if the sources have no further
     leaf.
     """
@@ -106,18 +114,28 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """True if the passages of this round shall be read."""
+        """True if there are enough groups to read their passages.
+
+        If False, the next round begins without reading passages.
+        """
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT
 
     def is_final(self, outcome: RoundOutcome) -> bool:
-        """Returns True if another round would add no passage."""
+        """Returns True if another round would add no passage.
+
+        `outcome` is the outcome of reading the passages of this round.
+        """
         return outcome.is_full or self._is_cut_by_score or self.complete
 
     def is_exhausted(self, outcome: RoundOutcome) -> bool:
-        """Returns True if the snapshot has no passage beyond those of this round."""
+        """Returns True if the snapshot has no passage except the passages of this round.
+
+        `outcome` is the outcome of reading these passages.
+        """
         request = self.request
-        # Then leaves of later rounds score lower, so a group below min_score stays below it.
+        # If this is True, leaves of later rounds have lower scores, so a group whose score is below
+        # `min_score` stays below it.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
@@ -127,5 +145,5 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if a group scores below `min_score`."""
+        """True if the score of at least one group is below `request.min_score`."""
         return self.reaching < self.groups

@@ -1,6 +1,6 @@
 """The sections that two-stage routing has chosen by their summaries.
 
-Converts them into the values that clients receive.
+This module converts the sections into the values that clients receive.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,11 @@ from hrag.values.search import ChosenSection
 
 @dataclass(frozen=True, slots=True)
 class RoutedSection:
-    """The leaves that a matching summary summarises.
+    """A section whose summary matches the query.
 
-    `ordinal` is their document, `summary` the label of the summary, and `score` its score.
+    `ordinal` is the ordinal of the section's document. `leaves` is the range of the indexes of the
+    leaves in the section. `summary` is the label of the section's summary in the summary
+    collection, and `score` is the score of this summary.
     """
 
     ordinal: int
@@ -32,7 +34,8 @@ def chosen_sections(
 ) -> tuple[ChosenSection, ...]:
     """Returns routed sections as values for clients, in the same order.
 
-    `summaries` reads the documents of the summary collection.
+    `summaries` reads the documents of the summary collection, and `documents` the documents that
+    they summarise. `leaf_level` is the level of the summarised documents' leaves.
     """
     sections = []
     for section in routed:

@@ -1,8 +1,8 @@
-"""A search in rounds.
+"""A search in rounds, which is the same for all engines.
 
-Each round ranks leaves, adds the bonus for neighbours to their scores, and groups them. If there
-are enough groups, it reads their passages; otherwise the next round reads more leaves. An engine
-provides the ranking and the documents. Everything else is the same in every engine.
+Each round ranks leaves, adds the bonus for neighbouring leaves to the scores, and groups the
+leaves. If there are enough groups, the round reads their passages. Otherwise the next round ranks
+more leaves. An engine provides the ranking of leaves and reads the documents.
 """
 
 import time
@@ -21,12 +21,12 @@ from hrag.values.deadline import Deadline
 from hrag.values.search import ChosenSection
 
 Best: TypeAlias = Callable[[int], ScoredRows]
-"""Returns the best eligible leaves, without the bonus for neighbours.
+"""Returns the best eligible leaves with their scores, without the bonus for neighbouring leaves.
 
-The argument is the number of leaves from each source.
+The argument is how many leaves each source shall return.
 """
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], RoundOutcome]]
-"""Reads the best groups. Returns the passages, and whether groups were left out."""
+"""Reads the passages of the best groups. The RoundOutcome says whether groups were left out."""
 
 
 def search(
@@ -42,8 +42,9 @@ def search(
 ) -> FindResult[P]:
     """Ranks more and more leaves until there are enough passages or no further leaf.
 
-    `stages` are the stages before the first round; the result contains them and `sections`. Raises
-    DeadlineExceeded or Cancelled between two rounds.
+    `eligible_leaves` is the count of leaves that the search may return. `stages` are the measured
+    stages of the call before the first round. The result contains these stages, `eligible_leaves`
+    and `sections`. Raises DeadlineExceeded or Cancelled, which are checked before each round.
     """
     stages = [*stages]
     count, groups = request.candidates, None

@@ -1,4 +1,7 @@
-"""The part of a snapshot that all engines share: reads of single chunks and their relatives."""
+"""The part of a snapshot that all engines share: it reads single chunks and their relatives.
+
+The relatives of a chunk are its ancestors and its children in the document's tree.
+"""
 
 from abc import ABC, abstractmethod
 
@@ -24,15 +27,15 @@ class BrowsableSnapshot(ABC):
     def hierarchy(
         self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
     ) -> Hierarchy:
-        """Returns a chunk with its relatives. Implements `Snapshot.hierarchy`."""
+        """Returns a chunk with its relatives in the tree. Implements `Snapshot.hierarchy`."""
         document = self._document_with(chunk_id)
         position = (chunk_id.level, chunk_id.index)
         return document.hierarchy(position, depth, content=content, reply=reply)
 
     def _document_with(self, chunk_id: ChunkId) -> TreeText:
-        """Returns the chunk's document.
+        """Returns the document that contains the chunk.
 
-        Raises DocumentNotFound or ChunkNotFound.
+        Raises DocumentNotFound, or ChunkNotFound if the document has no such chunk.
         """
         document = self._document(chunk_id.document_id)
         if document is None:
@@ -42,7 +45,7 @@ class BrowsableSnapshot(ABC):
         if not document.has_chunk((chunk_id.level, chunk_id.index)):
             raise ChunkNotFound(
                 f"document {chunk_id.document_id!r} has no chunk {str(chunk_id)!r}; "
-                f"its levels have {document.tree.counts} chunks",
+                f"its levels, lowest level first, have {document.tree.counts} chunks",
                 field="chunk_id",
             )
         return document

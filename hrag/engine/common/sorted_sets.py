@@ -1,8 +1,9 @@
-"""Sets of numbers as arrays: ascending, without duplicates.
+"""Sets of unsigned integers as arrays: ascending, without duplicates.
 
-Documents and rows are numbered without large gaps. If a set contains a large share of the numbers
-between its first and its last one, a bitmap with one byte per number answers in linear time. That
-is five to ten times as fast as sorting or bisection.
+Most sets contain ordinals of documents or row numbers, which have no large gaps. If a set contains
+a large share of the integers between its first and its last one, set operations use a bitmap with
+one byte per integer. A bitmap takes linear time, and is five to ten times as fast as sorting or
+bisection.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 Ordinals: TypeAlias = NDArray[np.uint64]
 """The ordinals of documents: ascending, without duplicates."""
 Number = TypeVar("Number", bound=np.unsignedinteger)
-# A bitmap is used if it takes at most 16 bytes for each number that would else be sorted.
+# A bitmap is used if it takes at most this many bytes for each integer that would otherwise be
+# sorted or looked up by bisection.
 _BYTES_PER_NUMBER = 16
 
 
@@ -29,7 +31,7 @@ def begins_run(values: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
 
 
 def distinct(ascending: NDArray[Number]) -> NDArray[Number]:
-    """Returns the values without duplicates, ascending."""
+    """Returns the values of an ascending array without duplicates, ascending."""
     return ascending[begins_run(ascending)]
 
 
@@ -45,7 +47,7 @@ def is_in(
     low, size = others[0], int(others[-1] - others[0]) + 1
     if size + len(others) <= _BYTES_PER_NUMBER * len(values):
         bitmap = _bitmap(others, low, size)
-        # A value below `low` wraps around to a number above `size`.
+        # For a value below `low`, the unsigned difference wraps around to a value above `size`.
         offsets = values - low
         return bitmap.take(_signed(np.minimum(offsets, size, out=offsets)))
     positions = np.searchsorted(others, values)
@@ -59,7 +61,8 @@ def _bitmap(
 ) -> NDArray[np.bool_]:
     """Returns `bool[size + 1]`: element i is True if `low + i` is in `values`.
 
-    The last element is always False. `is_in` uses it for values outside the bitmap.
+    All `values` lie between `low` and `low + size - 1`. The last element is always False; `is_in`
+    reads this element for integers that are outside the bitmap.
     """
     bitmap = np.zeros(size + 1, np.bool_)
     bitmap[_signed(values - low)] = True
@@ -67,15 +70,19 @@ def _bitmap(
 
 
 def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
-    """Returns the same numbers as signed integers, because numpy indexes with them twice as fast.
+    """Returns a view of unsigned integers as signed integers of the same size.
 
-    The numbers must be below half of the range of their type.
+    numpy is twice as fast if an array of indexes is signed. The integers must be below half of the
+    range of their type.
     """
     return numbers.view(f"i{numbers.itemsize}")
 
 
 def union(sets: Sequence[Ordinals]) -> Ordinals:
-    """Returns the numbers that are in any of the sets. The order of the sets does not matter."""
+    """Returns the ordinals that are in at least one of the sets, ascending.
+
+    The sets may be in any order.
+    """
     filled = [numbers for numbers in sets if len(numbers)] or [np.empty(0, np.uint64)]
     every = filled[0] if len(filled) == 1 else np.concatenate(filled)
     if (every[1:] > every[:-1]).all():
@@ -88,11 +95,11 @@ def union(sets: Sequence[Ordinals]) -> Ordinals:
 
 
 def intersection(first: Ordinals, second: Ordinals) -> Ordinals:
-    """Returns the numbers that are in both sets."""
+    """Returns the ordinals that are in both sets, ascending."""
     smaller, larger = sorted((first, second), key=len)
     return smaller[is_in(smaller, larger)]
 
 
 def difference(first: Ordinals, second: Ordinals) -> Ordinals:
-    """Returns the numbers that are in the first set and not in the second one."""
+    """Returns the ordinals that are in the set `first` and not in the set `second`, ascending."""
     return first[~is_in(first, second)]

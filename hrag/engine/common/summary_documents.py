@@ -1,10 +1,11 @@
 """Summaries are stored as documents of a summary collection.
 
-A collection with summaries has a second collection, which has no name. For each summarised
-document, the second collection has one document with the same id, title, source and metadata. The
-leaves of that document are the summaries. So summaries are committed, sealed, filtered and searched
-like other documents. They are deleted in the same transaction as the document that they summarise,
-so a search returns only summaries of documents that exist.
+A collection with summaries has a summary collection, which cannot be opened by name. For each
+summarised document, the summary collection has one summary document with the same id, title, source
+and metadata. The leaves of the summary document are the summaries. So summaries are committed,
+sealed, filtered and searched like other documents. A summary document is deleted in the same
+transaction as the document that it summarises, so a search returns only summaries of documents that
+exist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,21 +29,29 @@ from hrag.values.tree import CHUNK, NONE, ParsedText, Tree
 
 
 def summary_settings(settings: CollectionSettings) -> CollectionSettings:
-    """Returns the settings of the summary collection. It has one level: each summary is a leaf."""
+    """Returns the settings of the summary collection that belongs to a collection.
+
+    `settings` are the settings of the collection. The summary collection has one level, and each
+    summary is a leaf.
+    """
     tree = TreeSettings((MAX_CHUNK_TOKENS,), overlap_ratio=0.0)
     return replace(settings, tree=tree, return_level=None, summaries=SummaryUnit.NONE)
 
 
 def summary_handle(handle: CollectionHandle, number: int) -> CollectionHandle:
-    """Returns the handle of a collection's summary collection, which has this `number`."""
+    """Returns the handle of the summary collection that belongs to a collection.
+
+    `handle` is the handle of the collection, and `number` is the id of its summary collection.
+    """
     settings = summary_settings(handle.settings)
     return replace(handle, collection_id=number, settings=settings)
 
 
 def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> PreparedDocument:
-    """Returns the document of the summary collection for `document`.
+    """Returns the summary document to store for `document`.
 
-    Its text consists of the `summaries`, of which there is at least one.
+    The text of the summary document consists of the texts in `summaries`. There must be at least
+    one summary.
     """
     pieces = [f"{summary.text.strip()}\n" for summary in summaries.summaries]
     return PreparedDocument(
@@ -61,10 +70,11 @@ def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> Prepa
 def summaries_in(
     tree: Tree, text: Buffer, leaf_count: int, sections: Iterable[range]
 ) -> tuple[Summary, ...]:
-    """Returns the summaries in a document that `as_document` created.
+    """Returns the summaries that a summary document contains.
 
-    `tree` and `text` are those of the created document. `leaf_count` and `sections` belong to the
-    document that is summarised.
+    `tree` and `text` are the tree and the text of the summary document, which `as_document`
+    created. `leaf_count` is the count of leaves of the summarised document, and `sections` are the
+    ranges of leaves of its summarised sections.
     """
     pieces = []
     for index in range(tree.counts[0]):
@@ -75,7 +85,10 @@ def summaries_in(
 
 
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
-    """Returns one chunk for each piece: `CHUNK[len(pieces)]`."""
+    """Returns one chunk for each summary, in order: `CHUNK[len(pieces)]`.
+
+    `pieces` are the texts of the summaries.
+    """
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]
     _set_offsets(chunks, "byte_start", "byte_end", [len(piece.encode()) for piece in pieces])
@@ -87,5 +100,6 @@ def _level(pieces: Sequence[str]) -> NDArray[Any]:
 
 
 def _set_offsets(chunks: NDArray[Any], start: str, end: str, lengths: Sequence[int]) -> None:
+    """Sets the fields `start` and `end` of consecutive chunks that have these lengths."""
     chunks[end] = np.cumsum(lengths)
     chunks[start] = chunks[end] - np.array(lengths, np.uint32)

@@ -1,4 +1,7 @@
-"""The checks that every engine makes, with equal messages: shapes, names, versions and quotas."""
+"""The checks that every engine makes, and their errors, so that all engines send equal messages.
+
+The checks are about the shapes of trees and vectors, names, versions of documents, and quotas.
+"""
 
 from collections.abc import Sequence
 
@@ -23,9 +26,10 @@ from hrag.values.quotas import TenantUsage
 
 
 def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument unless levels and vectors match the `settings` of the collection.
+    """Checks that a document's tree and vectors match the `settings` of its collection.
 
-    Raises TooLarge for more than MAX_LEAVES leaves.
+    Raises InvalidArgument if the count of levels or the shape of the vectors does not match. Raises
+    TooLarge if the document has more than MAX_LEAVES leaves.
     """
     levels, expected = len(document.tree.counts), len(settings.tree.level_sizes)
     if levels != expected:
@@ -43,7 +47,10 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
 
 
 def check_leaf_count(count: int) -> None:
-    """Raises TooLarge if a document has more than MAX_LEAVES leaves, which labels cannot number."""
+    """Raises TooLarge if a document with `count` leaves has more than MAX_LEAVES leaves.
+
+    A label has no space for a higher index of a leaf.
+    """
     if count > MAX_LEAVES:
         raise TooLarge(
             f"document has {count} leaves; at most {MAX_LEAVES} are allowed, "
@@ -53,11 +60,14 @@ def check_leaf_count(count: int) -> None:
 
 
 def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
-    """Raises InvalidArgument if a document has summaries and its collection has none."""
+    """Raises InvalidArgument if the collection was created without summaries.
+
+    It is called for a `document` that has summaries.
+    """
     if collection.settings.summaries is SummaryUnit.NONE:
         raise InvalidArgument(
-            f"document {document.document_id!r} comes with summaries, and collection "
-            f"{collection.name!r} has none",
+            f"document {document.document_id!r} has summaries, but collection "
+            f"{collection.name!r} was created without summaries",
             field="summaries",
         )
 
@@ -88,13 +98,20 @@ def no_summaries(name: str) -> NoSummaries:
 
 
 def name_taken_error(tenant_id: str, name: str, field: str, *, is_alias: bool) -> CollectionExists:
-    """Returns the error for a new collection or alias whose name is already in use."""
+    """Returns the error for a new collection or a new alias whose name is already in use.
+
+    `is_alias` is True if the name is in use as an alias, False if it is the name of a collection.
+    `field` is the field of the request that contains the name.
+    """
     kind = "an alias" if is_alias else "a collection"
     return CollectionExists(f"tenant {tenant_id!r} has {kind} {name!r} already", field=field)
 
 
 def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
-    """Raises CollectionHasAliases if aliases name the collection that shall be deleted."""
+    """Raises CollectionHasAliases if `collection`, which shall be deleted, has aliases.
+
+    `aliases` are the aliases of the collection.
+    """
     if aliases:
         raise CollectionHasAliases(
             f"collection {collection!r} of tenant {tenant_id!r} is in use by the aliases "
@@ -120,18 +137,22 @@ def check_alias_count(tenant_id: str, count: int) -> None:
 
 
 def document_changed(document_id: str, expected: int, actual: int) -> DocumentChanged:
-    """Returns the error for a change that expects another version than the stored one."""
+    """Returns the error for a change of a document that was changed since the caller read it.
+
+    `expected` is the sequence number that the caller read, and `actual` is the stored one.
+    """
     return DocumentChanged(
-        f"document {document_id!r} no longer has the sequence {expected}: it was written at "
-        f"sequence {actual}; read it again",
+        f"document {document_id!r} no longer has the sequence number {expected}, because it was "
+        f"changed at sequence number {actual}; read the document again",
         field="expected_sequence",
     )
 
 
 def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
-    """Raises StorageQuotaExceeded unless `used.quota` allows `more`, which may be negative.
+    """Raises StorageQuotaExceeded if the tenant may not use `more` than it uses already.
 
-    A value that does not grow is never refused, even if the usage already exceeds the quota.
+    `used` is the usage so far, with the quota. Fields of `more` may be negative. A field that does
+    not grow is never refused, even if the usage already exceeds the quota.
     """
     quota = used.quota
     for name, limit, current, added in (
@@ -144,7 +165,7 @@ def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
             raise StorageQuotaExceeded(
                 f"tenant {tenant_id!r} has {current:,} of the {limit:,} {name} it may have "
                 f"(HRAG_TENANT_MAX_{name.upper()}, or its entry in HRAG_TENANT_QUOTAS_FILE), and "
-                f"this needs at least {added:,} more; delete something first",
+                f"this request needs at least {added:,} more; delete something first",
                 field=name,
                 tenant_id=tenant_id,
             )

@@ -1,8 +1,8 @@
-"""Compares two stored documents and returns the names of the fields that differ.
+"""Compares a document in two stores, and finds the names of the fields that differ.
 
-Everything is compared exactly, except vectors, because an engine may store them in 16 bits. Two
-vectors are equal if their cosine is at least LOWEST_COSINE. Rounding to 16 bits leaves the cosine
-above 0.99999.
+Everything is compared exactly, except vectors, because an engine may round them to 16 bits. Two
+vectors are regarded as equal if their cosine is at least LOWEST_COSINE. The cosine of a vector and
+the same vector rounded to 16 bits is above 0.99999.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ LOWEST_COSINE = 0.9999
 
 
 def problem_of(pair: Pair) -> str:
-    """Returns the problem of a document in source and target; "" if it is the same in both."""
+    """Returns how a document differs between source and target; "" if it is equal in both."""
     source, target = pair.source, pair.target
     if source is None:
-        return "is in the target alone"
+        return "exists only in the target"
     if not isinstance(source, StoredDocument):
         return f"cannot be read from the source: {source.problem}"
     if target is None:
@@ -37,7 +37,7 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
     for field in ("document_id", "title", "source", "mime_type", "content_hash"):
         if getattr(ours, field) != getattr(theirs, field):
             yield field
-    # Compares canonical bytes, because 1, 1.0 and True are equal in Python.
+    # The metadata are compared as canonical JSON, because 1, 1.0 and True are equal in Python.
     if ours.metadata_json != theirs.metadata_json:
         yield "metadata"
     for field in ("text", "sections", "pages"):
@@ -56,7 +56,8 @@ def _have_same_summaries(source: StoredDocument, target: StoredDocument) -> bool
     ours, theirs = source.summaries, target.summaries
     if ours is None or theirs is None:
         return ours is theirs
-    # Texts are compared without the white space around them, because an engine may store it or not.
+    # Texts are compared without white space at their beginning and end, because an engine may
+    # remove this white space.
     texts = [
         [(summary.text.strip(), summary.leaves) for summary in stored.summaries]
         for stored in (ours, theirs)
@@ -65,7 +66,10 @@ def _have_same_summaries(source: StoredDocument, target: StoredDocument) -> bool
 
 
 def are_alike(ours: Vectors, theirs: Vectors) -> bool:
-    """Returns True if two arrays `float32[n, dimension]` have the same vectors up to rounding."""
+    """Returns True if two arrays contain the same vectors in the same order, up to rounding.
+
+    The arrays are `float32[n, dimension]`.
+    """
     if ours.shape != theirs.shape:
         return False
     if np.array_equal(ours, theirs):

@@ -1,9 +1,10 @@
 """Copies the documents of one collection into another store.
 
 Documents that the target already has, with the same content, are not written. Documents without
-summaries share commits; a document with summaries has a separate commit. A commit contains only
-whole documents, so the next run can continue a copy that was interrupted at any point. The copy
-does not wait for indexes, because an engine builds them faster once all documents are stored.
+summaries are written in groups, each in one commit. A document with summaries has a separate
+commit. A commit contains only whole documents, so a copy that was interrupted at any point is
+continued by running it again. The copy does not wait until indexes are built, because an engine
+builds indexes faster once all documents are stored.
 """
 
 from collections.abc import Iterator
@@ -17,18 +18,20 @@ from hrag.engine.transfer.transfer_report import TransferProgress
 from hrag.values.documents import IngestOutcome
 from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
-# The same limits as in the indexer's bulk load. In a commit of this size, the sync to disk takes
-# only a small part of the time.
+# The highest count of documents in one commit, and the highest size of their texts, trees and
+# vectors. The limits are the same as in the indexer's bulk load. In a commit of this size, the sync
+# to disk takes only a small part of the time.
 GROUP_DOCUMENTS = 64
-GROUP_BYTES = 16 << 20  # Counts texts, trees and vectors.
-# These errors concern one document. All other errors concern every document.
+GROUP_BYTES = 16 << 20
+# After one of these errors, other documents can still be stored. Any other error, for example
+# StorageFull, ends the copy.
 _DOCUMENT_ERRORS = (InvalidArgument, TooLarge, DataLoss)
 
 
 class CollectionCopier:
     """Copies documents into one collection.
 
-    `refused` maps the ids of documents that could not be stored to the reasons.
+    `refused` maps the id of each document that could not be stored to the reason.
     """
 
     def __init__(
@@ -39,7 +42,11 @@ class CollectionCopier:
         *,
         replace: bool,
     ) -> None:
-        """Creates a copier. It replaces documents that differ only if `replace` is True."""
+        """Creates a copier that copies into `collection`.
+
+        If `replace` is True, it replaces documents of the target that differ from the source.
+        Otherwise it does not change these documents.
+        """
         self.refused: dict[str, str] = {}
         self._writer = writer
         self._collection = collection
@@ -49,11 +56,13 @@ class CollectionCopier:
         self._group_bytes = 0
 
     def copy(self, documents: Iterator[Pair]) -> None:
-        """Copies the documents that the target does not have, as far as `documents` can be read.
+        """Copies the documents of the source that the target does not have.
 
-        Raises the errors of `Writer.put` that concern all documents.
+        Stops early if `documents` raises DataLoss. Raises the errors of `Writer.put` after which no
+        document can be stored, for example StorageFull.
         """
-        # If the whole collection is damaged, the later comparison finds and reports it.
+        # DataLoss means that the whole collection is damaged. The comparison after the copy finds
+        # and reports this damage.
         with suppress(DataLoss):
             for pair in documents:
                 self._progress.done += pair.source is not None
@@ -62,6 +71,7 @@ class CollectionCopier:
         self._flush()
 
     def _copy(self, stored: StoredDocument, pair: Pair) -> None:
+        """Copies the document `stored` of the source, if the target needs it."""
         if pair.target is None and stored.summaries is None:
             self._add(stored.document)
         elif pair.target is None:
@@ -72,14 +82,17 @@ class CollectionCopier:
             self._progress.replaced += self._put(stored)
 
     def _put(self, stored: StoredDocument) -> bool:
-        """Stores one document in place of any other version; returns True if it was stored."""
+        """Stores a document in the target, in place of a version that the target may have.
+
+        Returns False if the target refused the document.
+        """
         writer, document_id = self._writer, stored.document_id
         try:
             result = writer.put_stored(self._collection, stored)
             if result.outcome is IngestOutcome.UNCHANGED:
-                # The content hash is equal, but something else differs, for example the summaries.
-                # After a change of its metadata, a document's hash equals no other hash, so the
-                # second `put_stored` replaces the document.
+                # The target has a version with the same content hash that differs in something
+                # else, for example in its summaries. `put_metadata` clears the content hash of this
+                # version, so the second `put_stored` replaces the version.
                 stored_info = writer.document(self._collection, document_id)
                 unchanged_fields = (stored_info.sequence, stored_info.metadata, stored_info.source)
                 writer.put_metadata(self._collection, document_id, *unchanged_fields)
@@ -90,6 +103,10 @@ class CollectionCopier:
         return True
 
     def _add(self, document: PreparedDocument) -> None:
+        """Adds a document without summaries to the current group.
+
+        Commits the group if it is full.
+        """
         size = len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
         if self._group and self._group_bytes + size > GROUP_BYTES:
             self._flush()
@@ -99,7 +116,7 @@ class CollectionCopier:
             self._flush()
 
     def _flush(self) -> None:
-        """Commits the documents that were collected so far."""
+        """Commits the documents of the current group, and begins a new group."""
         group, self._group, self._group_bytes = self._group, [], 0
         if not group:
             return

@@ -1,8 +1,8 @@
 """Pairs of documents with the same id in two stores.
 
-Both exports are ordered by id, so one pass over both is a merge join, with one document of each
-store in memory at a time. If a document with a smaller id than that of the last pair is written
-meanwhile, it is not yielded.
+The exports of both stores are ordered by document id. So a merge join of the two exports finds the
+pairs in one pass, with only one document of each store in memory at a time. A document that is
+written during the pass is not yielded if the pass has already reached a greater id.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,10 @@ from hrag.engine.engine_documents import ExportedDocument
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A document in source and target; None if a store does not have it. At least one has it."""
+    """A document in the source and in the target. At least one of the two stores has it.
+
+    `source` or `target` is None if this store does not have the document.
+    """
 
     document_id: str
     source: ExportedDocument | None
@@ -21,7 +24,7 @@ class Pair:
 
 
 def pairs(source: Iterator[ExportedDocument], target: Iterator[ExportedDocument]) -> Iterator[Pair]:
-    """Yields every document of the two exports once, in order of ids."""
+    """Yields a pair for each document id that occurs in at least one export, in order of ids."""
     next_source, next_target = next(source, None), next(target, None)
     while next_source is not None or next_target is not None:
         document_id = min(

@@ -1,12 +1,15 @@
 """Copies a whole store into a store of another engine, and proves that both are equal.
 
 The source is only read. Nothing is embedded or summarised again. First, all documents that the
-target does not have are copied. Then both stores are read and compared completely. A transfer that
-was interrupted at any point can be run again and continues. Documents that differ in the target are
+target does not have are copied. Then both stores are read and compared completely. If a transfer is
+interrupted at any point, running it again continues it. Documents that differ in the target are
 replaced only on request, and no document is ever deleted.
 
-A transfer does not copy three things: sequences, which the target counts itself, from 1 for each
-tenant; the number of tokens that summaries have cost; and indexes, which the target builds.
+A transfer does not copy three things:
+
+* Sequence numbers. The target numbers the changes of each tenant itself, from 1.
+* The count of tokens that summaries have cost.
+* Indexes. The target builds them.
 """
 
 from collections.abc import Iterator
@@ -29,10 +32,11 @@ from hrag.engine.transfer.transfer_report import MAX_DIFFERENCES, TransferProgre
 from hrag.values.collections import Collection
 from hrag.values.errors import CollectionExists, DataLoss
 
+# The error message names at most this many conflicts.
 _SHOWN_CONFLICTS = 5
 
 Refused = dict[tuple[str, str, str], str]
-"""The reasons why documents could not be stored, by tenant, collection and document id."""
+"""Maps tenant, collection and document id of each document that was refused to the reason."""
 
 
 def transfer(
@@ -43,13 +47,16 @@ def transfer(
     *,
     replace: bool = False,
 ) -> TransferReport:
-    """Copies the store of `source` into the store of `target`, and compares both.
+    """Copies the store of `source` into the store of `target`, and compares the two stores.
 
-    `existing` reads the target's store, and `target` was opened without quotas. With `replace`,
-    documents that differ are replaced by those of the source. Raises CollectionExists before
-    anything is written if the target has a collection or an alias with the same name but other
-    settings or another meaning. Raises the errors of `Writer.put` that concern all documents, for
-    example StorageFull.
+    `existing` reads the same store that `target` writes. `target` must have been opened without
+    quotas. If `replace` is True, documents of the target that differ are replaced by the source's
+    documents.
+
+    Raises CollectionExists before anything is written if the target uses a name of the source in
+    another way: for a collection with other settings, for an alias in place of a collection, or for
+    an alias of another collection. Raises the errors of `Writer.put` after which no document can be
+    stored, for example StorageFull.
     """
     before = _sequences(source)
     catalog = TransferCatalog.of(source)
@@ -59,19 +66,22 @@ def transfer(
 
 
 def verify(source: Reader, target: Reader, progress: TransferProgress) -> TransferReport:
-    """Compares two stores. Both are only read."""
+    """Compares two stores completely, without writing to either of them."""
     return _compare(source, target, progress, _sequences(source), {})
 
 
 def _check_conflicts(source: TransferCatalog, target: TransferCatalog) -> None:
-    """Raises CollectionExists if the target has names of the source with another meaning."""
+    """Raises CollectionExists if the target uses names of the source in another way."""
     differences = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
     if differences:
         problems = "; ".join(
             f"{difference.tenant_id}/{difference.collection} {difference.problem}"
             for difference in differences
         )
-        raise CollectionExists(f"nothing was written, the target has the same names: {problems}")
+        raise CollectionExists(
+            "nothing was written, because the target uses the same names in another way: "
+            f"{problems}"
+        )
 
 
 def _copy(
@@ -83,7 +93,10 @@ def _copy(
     *,
     replace: bool,
 ) -> Refused:
-    """Copies collections, documents and aliases. Returns why documents were refused."""
+    """Copies collections, documents and aliases.
+
+    Returns the documents that the target refused, with the reasons.
+    """
     progress.begin("copying", catalog.documents)
     target_collections = TransferCatalog.of(existing).collections
     refused: Refused = {}
@@ -106,7 +119,11 @@ def _compare(
     before: dict[str, int],
     refused: Refused,
 ) -> TransferReport:
-    """Compares two stores completely. `before` has the source's sequences at the beginning."""
+    """Compares two stores completely and returns the report.
+
+    `before` has the sequence number of each tenant in the source at the beginning of the transfer.
+    `refused` has the documents that the target refused; the report states their reasons.
+    """
     ours, theirs = TransferCatalog.of(source), TransferCatalog.of(target)
     progress.begin("comparing", ours.documents)
     all_differences = chain(
@@ -141,7 +158,7 @@ def _compare(
 def _differences(
     source: Reader, target: Reader, progress: TransferProgress, collection: Collection
 ) -> Iterator[Difference]:
-    """Yields the differences between the documents of a collection in both stores."""
+    """Yields the differences between the documents of a collection in the two stores."""
     place = collection.tenant_id, collection.name
     progress.collection = "/".join(place)
     try:
@@ -158,7 +175,7 @@ def _pairs(source: Reader, target: Reader, place: Place) -> Iterator[Pair]:
 
 
 def _sequences(reader: Reader) -> dict[str, int]:
-    """Returns the sequence of each tenant that has a collection."""
+    """Returns the sequence number of each tenant that has a collection, by tenant id."""
     collections = reader.collections()
     tenants = tenants_of(
         {(collection.tenant_id, collection.name): collection for collection in collections}
@@ -169,9 +186,11 @@ def _sequences(reader: Reader) -> dict[str, int]:
 def _changes(source: Reader, before: dict[str, int]) -> Iterator[Difference]:
     """Yields a difference for each tenant whose data in the source has changed.
 
-    A tenant has changed if its sequence is not the one in `before`.
+    The data of a tenant has changed if its sequence number is different from the one in `before`.
     """
     for tenant_id in sorted(before | _sequences(source)):
         if before.get(tenant_id) != source.sequence(tenant_id):
-            problem = "the source has changed meanwhile: stop its indexer, and run this again"
+            problem = (
+                "the source has changed meanwhile: stop its indexer, and run the command again"
+            )
             yield Difference(tenant_id, "", "", problem)

@@ -1,7 +1,7 @@
-"""The collections and aliases of a store, and their differences between two stores.
+"""The collections and aliases of a store, and how they differ between two stores.
 
-A target may have collections that the source does not have, for example those of other tenants.
-They are ignored.
+The target may have collections that the source does not have, for example the collections of other
+tenants. Such collections are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,16 @@ from hrag.engine.protocols import Reader
 from hrag.values.collections import Collection, CollectionSettings
 
 Place = tuple[str, str]
-"""A tenant, and the name of a collection or an alias."""
+"""The id of a tenant, and the name of one of its collections or aliases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between source and target.
+    """A difference between source and target, which `problem` describes.
 
-    `document_id` is empty if the difference concerns a collection or an alias. `collection` is
-    empty too if it concerns a tenant.
+    A difference is about a document, about a collection or an alias, or about a whole tenant. If it
+    is about a collection or an alias, `document_id` is empty, and `collection` is the name. If it
+    is about a tenant, both are empty.
     """
 
     tenant_id: str
@@ -32,7 +33,8 @@ class Difference:
 class TransferCatalog:
     """The collections and aliases of a store.
 
-    `aliases` maps the tenant and name of each alias to the name of its collection.
+    `collections` has each collection by its tenant and name. `aliases` maps the tenant and name of
+    each alias to the name of its collection.
     """
 
     collections: Mapping[Place, Collection]
@@ -40,7 +42,10 @@ class TransferCatalog:
 
     @classmethod
     def of(cls, reader: Reader) -> "TransferCatalog":
-        """Reads the catalog of every tenant that has a collection, in order of names."""
+        """Reads the collections and aliases of every tenant that has a collection.
+
+        They are in order of tenants and names.
+        """
         collections = {
             (collection.tenant_id, collection.name): collection
             for collection in reader.collections()
@@ -54,19 +59,21 @@ class TransferCatalog:
 
     @property
     def documents(self) -> int:
-        """The number of documents in all collections."""
+        """The count of documents in all collections together."""
         return sum(collection.document_count for collection in self.collections.values())
 
 
 def tenants_of(places: Mapping[Place, object]) -> list[str]:
-    """Returns each tenant once, in ascending order."""
+    """Returns the ids of the tenants that occur in `places`, ascending and without duplicates."""
     return sorted({tenant_id for tenant_id, _ in places})
 
 
 def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
-    """Yields the collections and aliases that cannot be copied.
+    """Yields the collections and aliases of the source that cannot be copied.
 
-    The target already has their names, but with other settings or with another meaning.
+    They cannot be copied because the target uses their names in another way: for a collection with
+    other settings, for an alias in place of a collection or a collection in place of an alias, or
+    for an alias of another collection.
     """
     for place, collection in source.collections.items():
         if place in target.aliases:
@@ -77,7 +84,8 @@ def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Diff
                 yield Difference(*place, "", problem)
     for place, collection_name in source.aliases.items():
         if place in target.collections:
-            yield Difference(*place, "", "is an alias in the source, a collection in the target")
+            problem = "is an alias in the source, but a collection in the target"
+            yield Difference(*place, "", problem)
         elif target.aliases.get(place, collection_name) != collection_name:
             problem = _moved_alias(collection_name, target.aliases[place])
             yield Difference(*place, "", problem)
@@ -86,29 +94,31 @@ def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Diff
 def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
     """Yields the collections and aliases that only one of the two stores has.
 
-    Of those that only the target has, it yields only aliases of the source's collections.
+    Yields all that only the source has. If only the target has a collection, it is left out. If
+    only the target has an alias, it is yielded if its collection also exists in the source.
     """
     ours = source.collections.keys() | source.aliases.keys()
     theirs = target.collections.keys() | target.aliases.keys()
     for place in sorted(ours - theirs):
         collection_name = source.aliases.get(place)
-        kind = f", an alias of {collection_name!r}" if collection_name else ""
+        kind = f"; it is an alias of {collection_name!r}" if collection_name else ""
         yield Difference(*place, "", f"is missing in the target{kind}")
     for place in sorted(target.aliases.keys() - ours):
         collection_name = target.aliases[place]
         if (place[0], collection_name) in source.collections:
-            yield Difference(*place, "", f"is in the target alone, an alias of {collection_name!r}")
+            problem = f"exists only in the target, as an alias of {collection_name!r}"
+            yield Difference(*place, "", problem)
 
 
 def _setting_differences(source: CollectionSettings, target: CollectionSettings) -> str:
-    """Returns the settings that differ, with both values; "" if all are equal."""
+    """Returns the names of the settings that differ, with both values; "" if none differs."""
     values = ((field.name, getattr(source, field.name), getattr(target, field.name))
               for field in fields(CollectionSettings))  # fmt: skip
-    parts = [f"{name} is {ours!s} in the source, {theirs!s} in the target"
+    parts = [f"{name} is {ours!s} in the source, but {theirs!s} in the target"
              for name, ours, theirs in values if ours != theirs]  # fmt: skip
     return "; ".join(parts)
 
 
 def _moved_alias(source: str, target: str) -> str:
-    """Returns the problem of an alias that names different collections in the two stores."""
-    return f"is an alias of {source!r} in the source, of {target!r} in the target"
+    """Returns the description of an alias that names different collections in the two stores."""
+    return f"is an alias of {source!r} in the source, but of {target!r} in the target"

@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from hrag.engine.transfer.transfer_catalog import Difference
 
 MAX_DIFFERENCES = 1000
-"""The number of differences that a report names. It counts all of them."""
+"""A report lists at most this many differences. `difference_count` counts all differences."""
 
 
 class TransferProgress:
     """The progress of a transfer. The transfer's thread writes it; any thread may read it.
 
-    `step` is `copying` or `comparing`, `collection` is `tenant/name`. In this step, `done` of
-    `total` documents were read. `copied`, `replaced` and `present` count documents of the source:
-    those that the target did not have, those that replaced another version, and those that the
-    target already had with the same content.
+    `step` is `copying` or `comparing`. `collection` is the current collection as `tenant/name`. In
+    this step, `done` of `total` documents have been read. Three fields count documents of the
+    source:
+
+    * `copied`: documents that the target did not have before.
+    * `replaced`: documents that have replaced another version in the target.
+    * `present`: documents that the target already had with the same content.
     """
 
     def __init__(self) -> None:
@@ -27,7 +30,7 @@ class TransferProgress:
         self.present = 0
 
     def begin(self, step: str, total: int) -> None:
-        """Starts a step with `total` documents."""
+        """Notes that a step with `total` documents begins."""
         self.step, self.total, self.done = step, total, 0
 
 
@@ -35,10 +38,10 @@ class TransferProgress:
 class TransferReport:
     """The result of a transfer: what was copied and compared.
 
-    `differences` are the first MAX_DIFFERENCES differences, and `difference_count` counts all of
-    them. `documents` is the number of compared documents, in `collections` collections. `replaced`
-    and `present` count documents that the target had before. Source and target are equal if
-    `difference_count` is 0.
+    `differences` are the first MAX_DIFFERENCES differences, and `difference_count` is the count of
+    all differences. Source and target are equal if `difference_count` is 0. `collections` and
+    `documents` are the counts of collections and documents of the source that were compared.
+    `copied`, `replaced` and `present` are explained in TransferProgress.
     """
 
     collections: int

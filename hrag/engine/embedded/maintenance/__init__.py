@@ -1,1 +1,1 @@
-"""What does the engine do in the background, and when: seal, merge, repair, reclaim?"""
+"""What does the engine do in the background, and when: seal, merge, repair and reclaim?"""

@@ -1,7 +1,7 @@
 """Plans the next segment of a collection: its range of ordinals and the documents to read.
 
-The merge policy decides what to build. This module reads the numbers that the policy needs, and
-translates its decision into ordinals.
+The merge policy decides which segment to build. This module reads the counts of leaves that the
+policy needs, and translates the decision of the policy into ordinals.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,20 +23,22 @@ from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
 from hrag.values.collections import CollectionSettings
 
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
-"""Returns the next merge, or None if none is due.
+"""Returns the next merge of a collection, or None if no merge is due.
 
-The arguments are the collection's segments, oldest first, and the number of living leaves in its
-tail.
+The arguments are the segments of the collection, oldest first, and the count of living leaves in
+its tail.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The range of ordinals that a new segment will cover, and the sources of its leaves.
+    """The range of ordinals that a new segment will cover, and where its leaves come from.
 
-    `base` is a segment from whose index the build may resume, None to begin with an empty index.
-    `documents` are the other documents: pairs of ordinal and leaf count. Their leaves are read
-    from LMDB. If `tail` is True, the range includes the tail.
+    `base` is a segment whose index the build may extend. If `base` is None, the build begins with
+    an empty index. `documents` are the documents whose leaves are read from LMDB: pairs of ordinal
+    and leaf count. They do not include the documents of `base`. If `tail` is True, the range
+    includes the tail. `covered_sequence` is the sequence number of the last change that the new
+    segment covers.
     """
 
     collection: int
@@ -50,7 +52,10 @@ class BuildPlan:
 
     @property
     def max_leaves(self) -> int:
-        """The largest number of leaves that the segment can have; deletions may reduce it."""
+        """The highest possible count of leaves in the segment.
+
+        If documents are deleted during the build, the segment has fewer leaves.
+        """
         living = self.base.living_leaves if self.base else 0
         return living + sum(count for _, count in self.documents)
 
@@ -60,8 +65,8 @@ def merge_plan(
 ) -> BuildPlan | None:
     """Plans the next merge, rewrite or repair of a collection's segments.
 
-    `damaged` are the ids of segments that cannot be read. Returns None if nothing is due or the
-    collection has been deleted.
+    `collection` is the id of the collection. `damaged` are the ids of segments that cannot be read.
+    Returns None if nothing is due or the collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], _: int) -> MergePlan | None:
@@ -79,9 +84,10 @@ def seal_plan(
 ) -> BuildPlan | None:
     """Plans the sealing of a full tail.
 
-    Another build may be running for the ordinals up to `busy_ordinal`; their segments are not
-    part of the plan. Returns None if the tail has fewer than `threshold` leaves or the collection
-    has been deleted.
+    `collection` is the id of the collection. `damaged` are the ids of segments that cannot be read.
+    If another build is running for this collection, `busy_ordinal` is the last ordinal that it
+    covers. The plan then uses no segment whose documents have ordinals up to `busy_ordinal`.
+    Returns None if the tail has fewer than `threshold` leaves or the collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -92,10 +98,11 @@ def seal_plan(
 
 
 def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | None:
-    """Plans a single segment of all documents, without resuming from the present segments.
+    """Plans one segment with all documents of a collection, built without the existing indexes.
 
-    Its postings use the newest version of the collection's analyzer. Returns None if there are no
-    segments and fewer leaves than `threshold`, or if the collection has been deleted.
+    The postings of the segment will use the newest version of the collection's analyzer. Returns
+    None if the collection has no segments and fewer leaves than `threshold`, or if it has been
+    deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -113,7 +120,7 @@ def with_newest_analyzer(settings: CollectionSettings) -> CollectionSettings:
 
 
 def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:
-    """Returns the numbers of a listed segment that the merge policy needs."""
+    """Returns what the merge policy must know about a segment of the manifest."""
     return SegmentStats(entry.record.rows, entry.deleted_leaves, damaged)
 
 
@@ -124,9 +131,10 @@ def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[Se
 def _plan(
     store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
 ) -> BuildPlan | None:
-    """Returns the plan for the merge that `choose` returns, or None.
+    """Returns the plan for the merge that `choose` returns, or None if it returns None.
 
-    `is_usable` returns True for the id of a segment from which a build may resume.
+    `is_usable` gets the id of a segment, and returns True if a build may extend the segment's
+    index. Returns None if the collection has been deleted.
     """
     with store.read() as txn:
         if not txn.collections.has(collection):
@@ -165,7 +173,11 @@ def _last_covered(
     *,
     sealing: bool,
 ) -> tuple[int, int]:
-    """Returns the last ordinal and the last sequence that the new segment covers."""
+    """Returns the ordinal and the sequence number up to which the new segment covers all changes.
+
+    `replaced` are the segments that the new segment replaces, and `tail` are the documents of the
+    tail. `sealing` is True if the new segment includes the tail.
+    """
     if sealing:
         return tail[-1][0] if tail else counters.sealed_ordinal, counters.sequence
     newest = replaced[-1].record
@@ -173,7 +185,11 @@ def _last_covered(
 
 
 def _choose_base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
-    """Returns the largest segment, or None if there is none or it has to be rewritten."""
+    """Returns the largest of the segments whose index the build may extend.
+
+    Returns None if there is no segment, or if so many leaves of the largest segment are deleted
+    that its index has to be built again.
+    """
     largest = max(usable, key=lambda entry: entry.living_leaves, default=None)
     return None if largest is None or segment_stats(largest).needs_rewrite else largest
 
@@ -184,7 +200,10 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the living documents of the segments that are replaced, except those of the base."""
+    """Returns the living documents in `replaced` segments: pairs of ordinal and leaf count.
+
+    The documents of `base`, which is one of these segments, are left out.
+    """
     ranges = (
         leaves.covered_ordinals(txn, collection, entry.record)
         for entry in replaced

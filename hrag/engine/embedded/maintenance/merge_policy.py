@@ -1,18 +1,20 @@
 """The merge policy: decides which segments to merge next.
 
-It reads no files and no database: it gets the leaf counts of the segments and returns a plan.
+The policy reads no files and no database. It gets the leaf counts of the segments and returns a
+plan.
 
 The policy is a tiered log-structured merge. Its rule: each segment has at least `FACTOR` times as
 many leaves as all newer segments together. So a collection of n leaves has at most about
 log8(n / threshold) + 2 segments.
 
-* A full tail is merged into the newest segment if that has less than `FACTOR` times as many
-  leaves. Otherwise the tail becomes a new segment. Both cost time proportional to the tail.
-* Segments that break the rule are merged.
-* A segment with more than `MAX_DELETED_SHARE` deleted leaves is rewritten.
+* A full tail is merged into the newest segment if this segment has less than `FACTOR` times as
+  many leaves as the tail. Otherwise the tail becomes a new segment. In both cases, sealing takes
+  time proportional to the tail.
+* Segments that do not obey the rule are merged.
+* If more than `MAX_DELETED_SHARE` of a segment's leaves are deleted, the segment is rewritten.
 
-So a leaf is indexed once when it is sealed, and once more each time its collection has grown by
-the factor.
+So a leaf is indexed once when it is sealed, and once more each time its collection has become
+`FACTOR` times as large.
 """
 
 from collections.abc import Sequence
@@ -36,7 +38,7 @@ class SegmentStats:
 
     @property
     def living(self) -> int:
-        """The number of leaves that are not deleted."""
+        """The count of leaves that are not deleted."""
         return self.rows - self.deleted
 
     @property
@@ -47,9 +49,10 @@ class SegmentStats:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A new segment that replaces segments[first:last].
+    """A decision to build one new segment.
 
-    If `tail` is True, the new segment contains the leaves of the tail, too.
+    The new segment replaces the segments with the indexes from `first` up to, but not including,
+    `last`, in order of age. If `tail` is True, it also contains the leaves of the tail.
     """
 
     first: int
@@ -58,9 +61,9 @@ class MergePlan:
 
 
 def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    """Returns the next repair, merge or rewrite, or None if none is due.
+    """Returns the next repair, merge or rewrite of segments, or None if none is due.
 
-    `segments` are in order of age, oldest first.
+    `segments` are all segments of a collection in order of age, oldest first.
     """
     return _repair(segments) or _merge(segments) or _rewrite(segments)
 
@@ -70,8 +73,9 @@ def plan_seal(
 ) -> MergePlan | None:
     """Returns how to seal the tail, or None if it has fewer than `threshold` leaves.
 
-    `tail` is the number of leaves in the tail. The first `busy` segments are not merged, because
-    another build uses them.
+    `segments` are all segments of the collection in order of age, oldest first. `tail` is the count
+    of leaves in the tail. Another build uses the first `busy` segments, so the tail is not merged
+    into one of them.
     """
     if tail < threshold:
         return None
@@ -100,6 +104,9 @@ def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
 
 
 def _rebuild_first(is_due: Sequence[bool]) -> MergePlan | None:
-    """Returns a plan that rebuilds only the first segment that is due, or None if none is."""
+    """Returns a plan that rebuilds only the first segment that is due, or None if none is due.
+
+    `is_due` says for each segment, oldest first, whether it must be rebuilt.
+    """
     index = next((index for index, due in enumerate(is_due) if due), None)
     return None if index is None else MergePlan(index, index + 1, tail=False)

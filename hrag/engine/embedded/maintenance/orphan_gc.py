@@ -1,9 +1,10 @@
 """Orphan garbage collection: removes files that no manifest lists.
 
-An orphan is a folder or file in the folder of segments that belongs to no listed segment: the
-remains of a killed build or reclaim, or a segment that has been replaced. It is removed after a
-grace period. During that time a reader that has just read the old manifest can still open it. If
-the record of a segment is damaged, it is unknown which files belong to it, so nothing is removed.
+An orphan is a folder or file in the store's folder of segments that belongs to no segment in a
+manifest. Orphans are segments that have been replaced, and files that remain if the process is
+killed while it builds or erases a segment. An orphan is removed after a grace period. Until then, a
+reader that read the manifest before the segment was replaced can still open the segment's files. If
+the record of any segment is damaged, it is unknown which files belong to it, so nothing is removed.
 """
 
 import time
@@ -14,6 +15,7 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 
+# An orphan is removed this many seconds after it was first seen.
 GRACE_S = 60.0
 
 
@@ -29,12 +31,18 @@ class OrphanCollector:
         self._first_seen: dict[Path, float] = {}
 
     def remove_unfinished(self) -> None:
-        """Removes the unfinished files of killed builds. Must not be called during a build."""
+        """Removes the temporary files of builds that were killed.
+
+        It must not be called while a segment is built.
+        """
         for path in self._store.segments.glob(f"*{segment_files.UNFINISHED}"):
             segment_files.remove_path(path)
 
     def collect(self) -> None:
-        """Lists the folder once, and removes what has been an orphan for the grace period."""
+        """Lists the folder of segments, and removes the files whose grace period has ended.
+
+        Remembers the orphans that it sees for the first time.
+        """
         now = self._clock()
         present, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)
         orphans = set() if listed is None else present - listed
@@ -45,7 +53,10 @@ class OrphanCollector:
 
 
 def _listed_paths(store: Store) -> set[Path] | None:
-    """Returns the paths of all listed segments and their markers; None if a record is damaged."""
+    """Returns the paths of all segments in the manifests and of their `.damaged` markers.
+
+    Returns None if the record of any segment is damaged.
+    """
     with store.read() as txn:
         records = [record for _, record in all_segments(txn)]
         if len(records) != txn.segments.size:

@@ -1,8 +1,9 @@
 """Reclaims the space of deleted collections.
 
-Deleting a collection removes its name immediately. Its documents are erased later, a few in each
-transaction, so that writes do not wait long. If the process stops before that is complete, the next
-process continues. Damaged records of the collection are erased, too.
+Deleting a collection removes its name immediately. The documents of the collection are erased
+later, a few in each transaction, so that other writes do not wait long. If the process stops before
+all documents are erased, the next process continues. Damaged records of the collection are erased,
+too.
 """
 
 from collections.abc import Callable
@@ -28,9 +29,11 @@ _TERMS = 1024
 
 
 def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> None:
-    """Erases a part of one deleted collection: at most `max_documents`, or what remains after them.
+    """Erases a part of one deleted collection. `number` is the id of the collection.
 
-    Raises DataLoss, StoreUnavailable or StorageFull.
+    As long as the collection has documents, erases at most `max_documents` of them. If it has none,
+    erases everything else that is stored of the collection. Raises DataLoss, StoreUnavailable or
+    StorageFull.
     """
     with store.write() as txn:
         has_erased = _erase_documents(txn, number, max_documents)
@@ -42,11 +45,11 @@ def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> 
 
 
 def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = reclaim_part) -> bool:
-    """Calls `reclaim_part` for one deleted collection. Returns False if there is none.
+    """Erases a part of one deleted collection. Returns False if no deleted collection is left.
 
-    If a collection's entries cannot be read or erased, the next deleted collection is tried. If no
-    collection can be erased, raises the first error: DataLoss or StoreUnavailable. Raises
-    StorageFull immediately.
+    If the entries of a collection cannot be read or erased, the next deleted collection is tried.
+    If no deleted collection can be erased, raises the first error: DataLoss or StoreUnavailable.
+    Raises StorageFull immediately. Tests may replace `reclaim_part`.
     """
     failure: DataLoss | StoreUnavailable | None = None
     deleted = _next_deleted(store)
@@ -63,14 +66,17 @@ def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = recl
 
 
 def _next_deleted(store: Store, after: int = 0) -> int | None:
-    """Returns the number of the first deleted collection after `after`, or None."""
+    """Returns the lowest id above `after` of a deleted collection, or None if there is none."""
     with store.read() as txn:
         numbers = txn.deleted_collections.keys(start=after)
         return next((number for number in numbers if number > after), None)
 
 
 def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
-    """Erases some documents of a deleted collection. Returns False if it has none."""
+    """Erases at most `max_documents` documents of a deleted collection.
+
+    Returns False if the collection has no documents. `number` is the id of the collection.
+    """
     ordinals = [ordinal for _, ordinal in islice(txn.ordinals.keys(number), max_documents)]
     terms = 0
     for ordinal in ordinals:
@@ -79,7 +85,8 @@ def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
             txn.document_ids.delete((number, document.document_id))
             terms += erase_document(txn, ordinal, document)
         except DataLoss:
-            # The document's entries in other databases are erased with the collection.
+            # The document is damaged. Its entries in other databases are erased later, together
+            # with everything else that is stored of the collection.
             address = damaged_at(txn, number, ordinal).address
             erase_entries(txn, number, ordinal, address)
         if terms > _TERMS:
@@ -88,9 +95,10 @@ def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
 
 
 def _erase_rest(txn: Txn, number: int) -> list[int]:
-    """Erases what remains of a collection without documents. Returns the ids of its segments.
+    """Erases all entries of a deleted collection whose documents are erased already.
 
-    Segments with damaged records are not returned: orphan GC removes their files.
+    Returns the ids of its segments, whose files the caller removes. Segments with damaged records
+    are not among them; orphan GC removes their files.
     """
     segment_ids = [record.segment_id for _, record in txn.segments.sound_entries(number)]
     for table in txn.tables_by_collection():

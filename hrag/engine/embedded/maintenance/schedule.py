@@ -1,7 +1,7 @@
-"""The state and the decisions of maintenance: due collections, and retries of failed work.
+"""The state and the decisions of maintenance: which collections are due, and what is retried when.
 
-Knows nothing of threads, clocks and stores: the caller passes the time and reports what happened.
-Times are seconds of one clock.
+This module knows nothing of threads, clocks and stores. The caller passes the current time and
+reports what happened. All times are seconds of the caller's clock.
 """
 
 from collections.abc import Iterable
@@ -14,54 +14,64 @@ class MaintenanceLimits:
     """How often maintenance works, and when writers wait for it. Durations are in seconds."""
 
     files_s: float = 1.0
-    """Files are examined at most this often, because commits are much more frequent."""
+    """The files of segments are examined at this interval, not after each of the many commits."""
     retry_s: float = 10.0
-    """After a failure, for instance because of a full disk, the work is retried after this time."""
+    """Work that failed, for instance because of a full disk, is retried after this time."""
     retry_durations: int = 10
-    """A build that failed is retried after this many times the duration of the attempt.
+    """A build that failed is retried after this many times the duration of the failed build.
 
-    So a merge that takes minutes and cannot succeed uses at most a tenth of the time, even if its
-    collection changes often.
+    So a merge that takes minutes and fails again and again uses at most a tenth of the time, even
+    if its collection changes often.
     """
     close_s: float = 5.0
-    """Closing waits this long.
+    """`close` waits at most this long until the thread ends.
 
-    Inserting a block of leaves takes less, writing a file may take more.
+    The thread may still have to insert a block of leaves, which takes less time, or to write a
+    file, which may take more time.
     """
     max_tail_bytes: int = 16 << 20
-    """Writers wait while a tail exceeds this limit and the next one.
+    """Writers wait while the vectors of a tail take this many bytes.
 
-    A search scans 16 MiB of vectors (10,923 leaves of 384 dimensions) in one or two milliseconds.
+    They wait only if `max_tails` is exceeded, too. A search scans 16 MiB of vectors (10,923 leaves
+    of 384 dimensions) in one or two milliseconds.
     """
     max_tails: int = 2
-    """This limit is in multiples of the threshold.
+    """Writers wait while a tail has this many times the leaves at which a tail is sealed.
 
-    It lets a second full tail collect while the first is sealed. Otherwise writers and sealing
-    would wait for each other.
+    They wait only if `max_tail_bytes` is exceeded, too. With the limit 2, a tail can become full
+    again while its first leaves are sealed. Otherwise writers and sealing would wait for each
+    other.
     """
     wait_s: float = 0.02
-    """A writer that waits for a shorter tail checks it this often."""
+    """A writer that waits for a shorter tail checks the length of the tail at this interval."""
 
     def retry_after(self, duration_s: float) -> float:
-        """Returns the time until a build is retried whose attempt failed after `duration_s`."""
+        """Returns the time to wait before a failed build is retried, in seconds.
+
+        `duration_s` is the time after which the build failed.
+        """
         return max(self.retry_s, self.retry_durations * duration_s)
 
     def is_too_long(self, tail_leaves: int, tail_bytes: int, threshold: int) -> bool:
-        """Returns True if a tail is so long that writers must wait."""
+        """Returns True if a tail is so long that writers must wait.
+
+        `tail_leaves` and `tail_bytes` are the count of its leaves and the size of its vectors. A
+        tail is sealed when it has `threshold` leaves.
+        """
         return tail_leaves >= self.max_tails * threshold and tail_bytes >= self.max_tail_bytes
 
 
 class Task(Enum):
-    """A task of the whole store. Each has the time before which it is not run again."""
+    """A task of maintenance that is run for the whole store, at most once in a certain time."""
 
     FILES = "files"
     RECLAIM = "reclaim"
     TAILS = "tails"
-    """Sealing full tails during a long build of another segment."""
+    """Seals the full tails of all collections during the long build of another segment."""
 
 
 class Build(Enum):
-    """A task of one collection. If it fails, it is retried later."""
+    """A kind of build, which is run for one collection. If a build fails, it is retried later."""
 
     SEAL = "seal"
     MERGE = "merge"
@@ -69,13 +79,13 @@ class Build(Enum):
 
 @dataclass(slots=True)
 class MaintenanceState:
-    """The state of maintenance between two steps.
+    """The state of maintenance between two steps. Collections are stored as ids.
 
-    * `changed` are the collections that were changed and not examined since.
-    * `throttled` are the collections whose writers have had to wait since their last seal.
-    * `retries_s` has the time before which a failed build of a collection is not tried again.
-    * `due_s` has the time before which a task of the store is not run again.
-    * `is_failing` is True if the last round failed as a whole.
+    * `changed` are the collections that were changed and have not been examined since.
+    * `throttled` are the collections whose writers had to wait, as long as their tails are full.
+    * `retries_s` has, for each failed build of a collection, the time at which it may be retried.
+    * `due_s` has, for each task of the store, the time at which it may be run again.
+    * `is_failing` is True if an error ended the worker's last round.
     """
 
     limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
@@ -86,43 +96,51 @@ class MaintenanceState:
     is_failing: bool = False
 
     def add(self, collections: Iterable[int]) -> None:
-        """Notes collections that have to be examined."""
+        """Notes that the collections with these ids have to be examined."""
         self.changed.update(collections)
 
     def take_due(self, now_s: float) -> set[int]:
-        """Returns the collections that have changed or have a build to retry now.
+        """Returns the ids of the collections that have changed or have a build to retry now.
 
-        Afterwards no collection counts as changed.
+        Also empties `changed`.
         """
         changed, self.changed = self.changed, set()
         retried = {number for (_, number), due_s in self.retries_s.items() if due_s <= now_s}
         return changed | retried
 
     def may_build(self, build: Build, collection: int, now_s: float) -> bool:
-        """Returns True unless the build has failed and is retried only later."""
+        """Returns True if the build may be run now.
+
+        Returns False if it has failed and the time for its retry has not come.
+        """
         return now_s >= self.retries_s.get((build, collection), now_s)
 
     def built(self, build: Build, collection: int) -> None:
-        """Notes that a build did not fail, so that it need not be retried."""
+        """Notes that a build of a collection has succeeded, so that it need not be retried."""
         self.retries_s.pop((build, collection), None)
 
     def failed(self, build: Build, collection: int, began_s: float, ended_s: float) -> float:
-        """Notes that a build failed. Returns the time until it is retried."""
+        """Notes that a build of a collection failed.
+
+        Returns the time after which the build is retried, in seconds. `began_s` and `ended_s` are
+        the times at which the build began and failed.
+        """
         retry_s = self.limits.retry_after(ended_s - began_s)
         self.retries_s[build, collection] = ended_s + retry_s
         return retry_s
 
     def is_due(self, task: Task, now_s: float) -> bool:
-        """Returns True if a task of the store is to be run now."""
+        """Returns True if a task of the store may be run now."""
         return now_s >= self.due_s.get(task, 0.0)
 
     def postpone(self, task: Task, until_s: float) -> None:
-        """Notes that a task of the store is not run before `until_s`."""
+        """Notes that a task of the store must not be run before the time `until_s`."""
         self.due_s[task] = until_s
 
     def lets_wait(self, collection: int) -> bool:
-        """Returns True if waiting until the collection's tail is sealed can help a writer.
+        """Returns True if a writer may wait until the collection's tail is sealed.
 
-        It cannot if the last round failed, or if sealing this tail has failed.
+        Returns False if an error ended the worker's last round or if the sealing of this tail has
+        failed, because the writer might wait in vain.
         """
         return not self.is_failing and (Build.SEAL, collection) not in self.retries_s

@@ -1,8 +1,9 @@
 """The scrubber: finds segments with damaged files.
 
-After the start it verifies every segment, one in each call, because a disk may have lost or changed
-data while no process was running. It also verifies segments that a reader reports as damaged, and
-segments whose files have a wrong size. It compares the sizes of a few segments in each call.
+When the process has started, the scrubber verifies every segment once, because a disk may have lost
+or changed data while no process was running. Each call of `scrub` verifies one of these segments.
+It also verifies the segments that readers have reported as damaged. In addition, it checks the file
+sizes of a few segments, and verifies those that have a file with a wrong size.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import all_segments, is_listed
 
-# Each call compares the file sizes of this many segments, which takes about a millisecond.
+# Each call of `scrub` checks the file sizes of this many segments, which takes about a millisecond.
 _SIZES = 64
 
 _log = structlog.get_logger()
@@ -23,12 +24,15 @@ _log = structlog.get_logger()
 class Scrubber:
     """Verifies the files of segments.
 
-    `damaged` are the ids of the segments that were found damaged so far. An id is never used for
-    another segment.
+    `damaged` contains the ids of all segments that were found damaged so far. Ids are never reused,
+    so an id may stay in `damaged` after its segment was replaced.
     """
 
     def __init__(self, store: Store, sizes_per_call: int = _SIZES) -> None:
-        """Each call compares the file sizes of at most `sizes_per_call` segments."""
+        """Creates a scrubber.
+
+        Each call of `scrub` checks the file sizes of at most `sizes_per_call` segments.
+        """
         self._store = store
         self._sizes_per_call = sizes_per_call
         self._unverified: deque[tuple[int, SegmentRecord]] = deque()
@@ -36,13 +40,13 @@ class Scrubber:
         self.damaged: frozenset[int] = frozenset()
 
     def begin(self) -> None:
-        """Queues all listed segments for verification."""
+        """Queues all segments of all collections for verification."""
         self._unverified.extend(self._listed())
 
     def scrub(self) -> set[int]:
-        """Verifies reported segments, segments with wrong sizes, and one of the queue.
+        """Verifies reported segments, segments with wrong file sizes, and one segment of the queue.
 
-        Returns the numbers of the collections with a segment that is damaged.
+        Returns the ids of the collections in which it has found a damaged segment.
         """
         reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
@@ -60,9 +64,10 @@ class Scrubber:
         }
 
     def _with_wrong_sizes(self) -> list[tuple[int, SegmentRecord]]:
-        """Compares the sizes of the next segments, and returns those with a wrong or missing file.
+        """Checks the file sizes of the next segments.
 
-        Some of them may have been replaced meanwhile, so that their files are gone.
+        Returns the segments that have a missing file or a file with a wrong size. Some of these
+        segments may not be damaged: they may have been replaced, so that their files are gone.
         """
         if not self._sizes_due:
             self._sizes_due.extend(self._listed())
@@ -84,6 +89,7 @@ class Scrubber:
             return list(all_segments(txn))
 
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
+        """Verifies a segment. Adds it to `damaged`, or deletes its marker if it is intact."""
         try:
             segment_files.verify(self._store.segments, record)
         except segment_files.DamagedSegment as error:

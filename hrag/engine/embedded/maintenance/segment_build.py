@@ -1,14 +1,14 @@
 """Builds segments: from a tail, from segments that are merged, or from all documents.
 
-A build writes data first and the pointer to it last:
+A build makes its files durable before it changes the manifest:
 
 1. It reads the leaves in many short read transactions.
 2. It builds the index and makes its files durable, without an open transaction.
-3. One write transaction puts the new segment into the manifest and removes the segments that it
-   replaces. Until that commit, readers use the old segments.
+3. One write transaction adds the new segment to the manifest, and removes the segments that it
+   replaces from the manifest. Until this transaction commits, readers use the old segments.
 
 Documents that are deleted during the build get tombstones, like documents that are deleted after
-it. Only the process that has opened the store for writing builds segments.
+the build. Only the process that has opened the store for writing builds segments.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,38 +41,44 @@ from hrag.observe import metrics
 
 _log = structlog.get_logger()
 
-# Leaves are inserted in blocks of this many, each in a fraction of a second.
+# Leaves are inserted in blocks of about this many leaves. Inserting one block takes a fraction of a
+# second.
 _BLOCK_LEAVES = 1024
-# A build does not resume from an index if a larger share of its items is unused, because the graph
-# would give worse results.
+# The items of an index are vectors. An item is unused if all its leaves are deleted. If the share
+# of unused items is larger than this, a build does not extend the index but begins with an empty
+# index, because many unused items in a graph make search results worse.
 _MAX_UNUSED_ITEMS = 0.1
 _FLOAT_BYTES = 4
-# The links, label and ancestors of a leaf take at most this much disk space.
+# Besides its vector, a leaf takes at most this much disk space for graph links, label and
+# ancestors.
 _OVERHEAD_BYTES = 256
 
-Between = Callable[[], None]
-"""A function that a build calls before each block of leaves; its exceptions end the build."""
+BeforeBlock = Callable[[], None]
+"""A function that a build calls before each block of leaves. Its exceptions end the build."""
 
 
 def all_collections(store: Store) -> set[int]:
-    """Returns the numbers of all collections, summary collections and damaged ones included."""
+    """Returns the ids of all collections, including summary collections and damaged collections."""
     with store.read() as txn:
         return set(txn.collections.keys())
 
 
 def tail_leaves(store: Store, collection: int) -> int:
-    """Returns the number of living leaves in no segment, 0 for a deleted collection."""
+    """Returns the count of living leaves in a collection's tail; 0 if the collection is deleted."""
     return _read_counters(store, collection).tail_leaves
 
 
 def tail_bytes(store: Store, collection: int) -> int:
-    """Returns the estimated size of the tail's vectors in bytes, 0 for a deleted collection."""
+    """Returns the estimated size of the vectors in a collection's tail, in bytes.
+
+    Returns 0 if the collection has been deleted.
+    """
     counters = _read_counters(store, collection)
     return counters.vector_bytes * counters.tail_leaves // max(counters.leaves, 1)
 
 
 def _read_counters(store: Store, collection: int) -> Counters:
-    """Returns a collection's counters, all 0 if it has been deleted."""
+    """Returns the counters of a collection. All are 0 if the collection has been deleted."""
     with store.read() as txn:
         if not txn.collections.has(collection):
             return Counters()
@@ -82,39 +88,45 @@ def _read_counters(store: Store, collection: int) -> Counters:
 def build(
     store: Store,
     plan: BuildPlan,
-    between: Between = lambda: None,
+    before_block: BeforeBlock = lambda: None,
     insert: Insert = insert,
     *,
     block_leaves: int = _BLOCK_LEAVES,
 ) -> SegmentRecord | None:
-    """Builds and publishes one segment.
+    """Builds the segment of a plan, and publishes it in the collection's manifest.
 
-    Leaves are inserted in blocks of about `block_leaves`; `between` is called before each block.
+    Leaves are inserted in blocks of about `block_leaves` leaves, with the function `insert`.
+    `before_block` is called before each block.
 
-    Returns the segment's record. Returns None if the segment would have no leaves or the collection
-    has been deleted. Raises OSError or StorageFull if the disk is full, and any exception of
-    `between`. Then the store is unchanged.
+    Returns the record of the segment, or None if the segment would have no leaves or the collection
+    has been deleted. Raises OSError or StorageFull if the disk is full, and any exception that
+    `before_block` raises. After an exception, the store is unchanged.
     """
     with metrics.segment_build("tail" if plan.tail else "merge"):
-        return _build(store, plan, between, insert, block_leaves)
+        return _build(store, plan, before_block, insert, block_leaves)
 
 
-def reindex(store: Store, collection: int, threshold: int, between: Between = lambda: None) -> int:
-    """Builds a collection's index again from its documents. Returns its number of leaves.
+def reindex(
+    store: Store, collection: int, threshold: int, before_block: BeforeBlock = lambda: None
+) -> int:
+    """Builds the index of a collection again from its documents.
 
-    A collection without segments and with fewer leaves than `threshold` gets no segment: then
-    this returns 0. Raises the errors of `build`.
+    Returns the count of leaves in the new segment. If the collection has no segments and fewer
+    leaves than `threshold`, no segment is built, and 0 is returned. Raises the errors of `build`.
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None:
         _upgrade_analyzer(store, collection)
         return 0
-    record = build(store, plan, between)
+    record = build(store, plan, before_block)
     return record.rows if record else 0
 
 
 def _upgrade_analyzer(store: Store, collection: int) -> None:
-    """Sets the newest version of the analyzer in a collection that needs no segment."""
+    """Stores the newest version of the analyzer in the settings of a collection.
+
+    The collection must have no segments.
+    """
     with store.write() as txn:
         if txn.collections.has(collection):
             settings = txn.collections.require(collection).settings
@@ -123,13 +135,13 @@ def _upgrade_analyzer(store: Store, collection: int) -> None:
 
 
 def _build(
-    store: Store, plan: BuildPlan, between: Between, insert: Insert, block_leaves: int
+    store: Store, plan: BuildPlan, before_block: BeforeBlock, insert: Insert, block_leaves: int
 ) -> SegmentRecord | None:
     bytes_per_leaf = _FLOAT_BYTES * plan.settings.dimension + _OVERHEAD_BYTES
     store.require_space(plan.max_leaves * bytes_per_leaf)
     builder, vectors, documents = _begin(store, plan, insert)
     for block in _blocks(documents, block_leaves):
-        between()
+        before_block()
         _add(store, plan, builder, block)
     reach("seal.built" if plan.tail else "merge.built")
     labels = builder.labels()
@@ -163,16 +175,20 @@ def _next_id(store: Store) -> int:
 
 
 _Builder: TypeAlias = tuple[SegmentBuilder, VectorPart | None]
-"""A builder and its part for vectors, None if the collection has no vectors."""
+"""A segment builder, and the part of it that indexes vectors.
+
+The second element is None if the collection has no vectors.
+"""
 
 
 def _begin(
     store: Store, plan: BuildPlan, insert: Insert
 ) -> tuple[SegmentBuilder, VectorPart | None, tuple[tuple[int, int], ...]]:
-    """Returns a builder, its part for vectors, and the documents that have to be added.
+    """Returns a segment builder, its part for vectors, and the documents that have to be added.
 
-    The builder resumes from the plan's base segment if possible. Otherwise it is empty, and the
-    documents include those of the base.
+    If possible, the builder contains the rows and indexes of the plan's base segment. Otherwise it
+    is empty, and the documents of the base have to be added, too. The documents are pairs of
+    ordinal and leaf count.
     """
     documents = plan.documents
     if plan.base is not None:
@@ -193,11 +209,13 @@ def _begin(
 def _make_builder(
     plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
 ) -> _Builder:
+    """Returns a segment builder with those of the two parts that are not None."""
     parts = [part for part in (vectors, postings) if part is not None]
     return SegmentBuilder(_heights(plan), parts), vectors
 
 
 def _heights(plan: BuildPlan) -> int:
+    """Returns the count of levels from the leaves' level up to the top level of the trees."""
     tree = plan.settings.tree
     return tree.top_level - tree.embedding_level + 1
 
@@ -205,9 +223,9 @@ def _heights(plan: BuildPlan) -> int:
 def _try_to_resume(
     store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
 ) -> _Builder | None:
-    """Returns a builder that resumes from the base's indexes and rows.
+    """Returns a segment builder that contains the living rows and the indexes of a base segment.
 
-    Returns None if the base is damaged, or if too many items of its index are unused.
+    Returns None if the base segment is damaged, or if too many items of its index are unused.
     """
     try:
         loaded = segment_files.load(store.segments, base.record, with_graph=False)
@@ -228,9 +246,10 @@ def _resume(
     living: NDArray[np.bool_],
     insert: Insert,
 ) -> _Builder:
-    """Returns a builder that resumes from the base's living rows.
+    """Returns a segment builder that contains the living rows and the indexes of a base segment.
 
-    Raises DamagedSegment, or OSError if the disk is full.
+    `living` is True for each living row of the base segment. Raises DamagedSegment, or OSError if
+    the disk is full.
     """
     vectors = postings = None
     if plan.settings.dimension:
@@ -248,6 +267,10 @@ def _resume(
 def _living_rows(
     store: Store, plan: BuildPlan, record: SegmentRecord, labels: Labels
 ) -> NDArray[np.bool_]:
+    """Returns a mask that is True for each row of a segment whose document still exists.
+
+    `record` is the record of the segment, and `labels` are the labels of its rows.
+    """
     with store.read() as txn:
         deleted = manifest.deleted_ordinals(
             txn, plan.collection, record.first_ordinal, record.last_ordinal
@@ -258,8 +281,8 @@ def _living_rows(
 def _blocks(documents: tuple[tuple[int, int], ...], block_leaves: int) -> Iterator[list[int]]:
     """Yields the ordinals of documents in blocks.
 
-    The documents of a block have `block_leaves` leaves or a few more, those of the last block
-    may have fewer.
+    `documents` are pairs of ordinal and leaf count. A block ends with the document with which its
+    documents together reach `block_leaves` leaves. The last block may have fewer leaves.
     """
     block: list[int] = []
     leaf_count = 0
@@ -274,7 +297,11 @@ def _blocks(documents: tuple[tuple[int, int], ...], block_leaves: int) -> Iterat
 
 
 def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[int]) -> None:
-    """Adds the leaves of the documents that have not been deleted meanwhile."""
+    """Adds the leaves of documents to a segment builder.
+
+    `ordinals` are the ordinals of the documents. Documents that were deleted after the plan was
+    made are skipped.
+    """
     with store.read() as txn:
         living = [
             ordinal
@@ -288,6 +315,11 @@ def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[
 def _publish(
     store: Store, collection: int, record: SegmentRecord, contents: Contents
 ) -> SegmentRecord | None:
+    """Adds a segment whose files are complete to the manifest of its collection.
+
+    Returns the record of the segment. If the segment has no leaves or the collection has been
+    deleted, returns None. If the segment is not published, its files are removed.
+    """
     published = False
     try:
         with store.write() as txn:

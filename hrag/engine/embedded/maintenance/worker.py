@@ -1,9 +1,10 @@
 """The maintenance thread: seals tails, merges and repairs segments, reclaims space.
 
-Writers report the collections that they changed, and the worker examines only these. If the process
-is killed, no data is lost: tails stay searchable, and the worker of the next process examines every
-collection. If writers are faster than the index can be built, they wait (`wait_for_capacity`). So
-the tail, which every search scans, stays small.
+Writers report the collections that they have changed, and the worker examines only these
+collections. If the process is killed, no data is lost: tails can still be searched, and the worker
+of the next process examines every collection when it starts. If writers add leaves faster than the
+index can be built, writers wait (`wait_for_capacity`). So the tail, which every search scans, stays
+small.
 """
 
 import threading
@@ -34,30 +35,30 @@ from hrag.values.errors import DataLoss, HragError, StoreUnavailable
 
 _log = structlog.get_logger()
 
-BuildSegment = Callable[[Store, BuildPlan, segment_build.Between, Insert], object]
+BuildSegment = Callable[[Store, BuildPlan, segment_build.BeforeBlock, Insert], object]
 """Builds and publishes the segment of a plan; see `segment_build.build`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTasks:
-    """The functions that change the store. The worker decides when it calls which of them."""
+    """The functions with which the worker changes the store. Tests may replace them."""
 
     build: BuildSegment = segment_build.build
     insert: InsertFreeing = insert
-    """Inserts vectors into an index, and leaves a number of cores free."""
+    """Inserts vectors into an index, with all cores except those that shall stay free."""
     reclaim: Callable[[Store], bool] = reclaim_some
-    """Erases a part of one deleted collection. Returns False if there is none."""
+    """Erases a part of one deleted collection. Returns False if no deleted collection is left."""
 
 
 class _BuildStopped(Exception):
-    """Ends a build, because the service stops."""
+    """Raised during a build to end it, because the worker is closed."""
 
 
 class MaintenanceWorker:
     """The thread that maintains a store's index, until it is closed.
 
-    A tail is sealed when it has `threshold` leaves. Replaced segments stay on disk for `grace_s`
-    seconds. `clock` returns seconds.
+    A tail is sealed when it has `threshold` leaves. The files of replaced segments stay on disk for
+    `grace_s` seconds. `clock` returns seconds.
     """
 
     def __init__(
@@ -84,22 +85,26 @@ class MaintenanceWorker:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread, which first completes what an earlier process left unfinished."""
+        """Starts the thread. Before that, removes the temporary files of builds that were killed.
+
+        The thread examines all collections first. It verifies all segments, one after the other,
+        while it does its other work.
+        """
         self._orphans.remove_unfinished()
         self._scrubber.begin()
         self._add(segment_build.all_collections(self._store))
         self._thread.start()
 
     def changed(self, collection: int) -> None:
-        """Reports that a transaction changed the collection with this number."""
+        """Reports that a transaction has changed the collection with this id."""
         self._add({collection})
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Waits until the collection's tail is short enough (backpressure).
 
-        Returns immediately if the worker is not running, if its last round failed, or if sealing
-        this tail has failed, because then waiting would not help. Raises DeadlineExceeded or
-        Cancelled.
+        Returns immediately if waiting would not help. This is so if the worker is not running, if
+        an error ended its last round, or if the sealing of this tail has failed. Raises
+        DeadlineExceeded or Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -125,32 +130,37 @@ class MaintenanceWorker:
             return False
 
     def close(self) -> bool:
-        """Stops after the current block of leaves. Returns False if that takes too long."""
+        """Stops the thread after the current block of leaves.
+
+        Returns False if the thread has not ended within `MaintenanceLimits.close_s` seconds.
+        """
         self._closing.set()
         self._wake.set()
-        if self._thread.ident is None:  # It was never started.
+        if self._thread.ident is None:  # The thread was never started.
             return True
         self._thread.join(self._limits.close_s)
         return not self._thread.is_alive()
 
     def _add(self, collections: set[int]) -> None:
+        """Notes that the collections with these ids have to be examined, and wakes the thread."""
         with self._lock:
             self._state.add(collections)
         self._wake.set()
 
     def _take_due(self) -> set[int]:
-        """Returns the collections that have changed or have to be retried now."""
+        """Returns the ids of the collections that have changed or have a build to retry now."""
         with self._lock:
             return self._state.take_due(self._clock())
 
     def _run(self) -> None:
+        """Runs rounds of maintenance until the worker is closed."""
         while not self._closing.is_set():
             self._wake.wait(self._limits.files_s)
             self._wake.clear()
             changed: set[int] = set()
             try:
                 self._store.require_place()
-                self._run_chores()
+                self._run_store_tasks()
                 changed = self._take_due()
                 self._advance_all(changed)
                 self._state.is_failing = False
@@ -163,20 +173,23 @@ class MaintenanceWorker:
                 self._closing.wait(self._limits.retry_s)
 
     def _advance_all(self, changed: set[int]) -> None:
+        """Examines collections, and builds the segments that are due."""
         for collection in sorted(changed):
             if self._advance(collection):
-                # More may be due. Other collections and the chores come first.
+                # Another build may be due for this collection. It is done in the next round, after
+                # the builds of other collections and the tasks of the store.
                 self._add({collection})
 
-    def _run_chores(self) -> None:
+    def _run_store_tasks(self) -> None:
+        """Runs the tasks of the whole store that are due: checks files and reclaims space."""
         self._run_if_due(Task.FILES, self._check_files, self._limits.files_s)
         self._run_if_due(Task.RECLAIM, self._reclaim, 0.0)
 
     def _run_if_due(self, task: Task, run: Callable[[], None], pause_s: float) -> None:
         """Runs a task of the store if it is due.
 
-        It is due again `pause_s` after it ends, or `retry_s` after a failure. A failure is logged
-        and not raised, because it must not prevent other work.
+        The task is due again `pause_s` seconds after it has ended, or `retry_s` seconds after it
+        has failed. A failure is logged and not raised, because it must not prevent other work.
         """
         if not self._state.is_due(task, self._clock()):
             return
@@ -190,33 +203,38 @@ class MaintenanceWorker:
         self._state.postpone(task, self._clock() + pause_s)
 
     def _reclaim(self) -> None:
+        """Erases all deleted collections, one part after the other."""
         while self._tasks.reclaim(self._store):
             self._check_closing()
 
     def _check_files(self) -> None:
-        """Removes orphans and scrubs segments. Adds damaged collections to the changed ones."""
-        # This frees the pages that killed readers kept in use.
+        """Removes orphans and scrubs segments.
+
+        Collections with damaged segments are added to the collections to examine.
+        """
+        # This frees the pages that LMDB still reserves for readers that were killed.
         self._store.env.reader_check()
         self._orphans.collect()
         self._add(self._scrubber.scrub())
 
     def _advance(self, collection: int) -> bool:
-        """Seals the collection's tail and merges its segments, if that is due.
+        """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. At most one build of each kind is done, so that a tail
-        that is always full does not delay merges, and a merge that fails, because of a full disk
-        or a damaged document, does not delay sealing.
+        Returns False if nothing was built. Does at most one build of each kind. So merges are done
+        even if the tail is always full. Sealing is done even if merges fail, for example because of
+        a full disk or a damaged document.
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
         return sealed or merged
 
     def _attempt(self, build: Build, run: Callable[[int], bool], collection: int) -> bool:
-        """Calls `run` for the collection. Returns True if it built anything.
+        """Calls `run` for the collection. Returns True if `run` built a segment.
 
-        A failure is logged, and `run` is not called again for the collection for some time, even if
-        the collection changes. A failure is not raised, so that other collections are still
-        processed. Only StoreUnavailable is raised, because it affects the whole store.
+        If `run` fails, the failure is logged, and `run` is not called for this collection again for
+        some time, even if the collection changes. The failure is not raised, so that other
+        collections are still processed. Only StoreUnavailable is raised, because it affects the
+        whole store. `build` is the kind of build that `run` does.
         """
         began_s = self._clock()
         if not self._state.may_build(build, collection, began_s):
@@ -233,12 +251,14 @@ class MaintenanceWorker:
         return has_built
 
     def _seal(self, collection: int) -> bool:
+        """Seals the collection's tail. Returns False if the tail is not full."""
         plan = self._seal_plan(collection)
         if plan is None:
             self._state.throttled.discard(collection)
         return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
+        """Merges, rewrites or repairs segments of the collection. Returns False if none is due."""
         return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
     def _seal_plan(self, collection: int, busy_ordinal: int = 0) -> BuildPlan | None:
@@ -249,15 +269,16 @@ class MaintenanceWorker:
     def _build(self, plan: BuildPlan | None) -> bool:
         """Builds and publishes the segment of a plan. Returns False if the plan is None."""
         if plan is not None:
-            between = partial(self._seal_full_tails, plan)
-            self._tasks.build(self._store, plan, between, self._insert)
+            before_block = partial(self._seal_full_tails, plan)
+            self._tasks.build(self._store, plan, before_block, self._insert)
         return plan is not None
 
     def _seal_full_tails(self, building: BuildPlan) -> None:
-        """Seals full tails during the long build of another segment, `building`.
+        """Seals full tails during the long build of another segment.
 
-        So no writer waits long. Sealing uses at most half of the time. Otherwise the long build
-        might never end.
+        `building` is the plan of this segment. Because full tails are sealed meanwhile, no writer
+        has to wait until the long build ends. Sealing uses at most half of the time. Otherwise the
+        long build might never end.
         """
         self._check_closing()
         began_s = self._clock()
@@ -271,12 +292,16 @@ class MaintenanceWorker:
                     self._attempt(Build.SEAL, seal, collection)
         finally:
             with self._lock:
-                self._state.add(changed)  # They are examined again after the build.
+                # These collections are examined again after the build.
+                self._state.add(changed)
         ended_s = self._clock()
         self._state.postpone(Task.TAILS, ended_s + (ended_s - began_s))
 
     def _seal_during(self, building: BuildPlan, collection: int) -> bool:
-        """Seals the collection's tail during another build. Returns False if it is not full."""
+        """Seals the collection's tail during another build. Returns False if the tail is not full.
+
+        `building` is the plan of the other build.
+        """
         busy_ordinal = building.last_ordinal if collection == building.collection else 0
         plan = self._seal_plan(collection, busy_ordinal)
         if plan is not None:
@@ -284,7 +309,10 @@ class MaintenanceWorker:
         return plan is not None
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
-        """Inserts vectors. Keeps a core free for searches and writes unless writers are waiting."""
+        """Inserts vectors into an index.
+
+        Leaves one core free for searches and writes. If writers are waiting, uses all cores.
+        """
         self._tasks.insert(index, vectors, items, free_cores=0 if self._state.throttled else 1)
 
     def _check_closing(self) -> None:
@@ -293,7 +321,10 @@ class MaintenanceWorker:
 
 
 def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:
-    """Counts and logs a failure, with a traceback unless it is an HragError or an OSError."""
+    """Counts and logs a failure. Logs no traceback if it is an HragError or an OSError.
+
+    `retry_s` is the time after which the work is retried, in seconds.
+    """
     metrics.segment_build_failures.inc()
     if isinstance(error, (HragError, OSError)):
         _log.error("maintenance_failed", problem=str(error), retry_s=retry_s, **fields)

@@ -1,8 +1,8 @@
-"""Streams collections and whole documents as they are stored, to move them elsewhere.
+"""Exports collections and whole documents as they are stored, so that they can be moved elsewhere.
 
-Each document is read in a short read transaction: a long one would keep LMDB from reusing
-pages, and the file would grow. So each document is consistent, but the collection may change
-during the export. A damaged document is yielded as an `DamagedDocument`, and the export
+Each document is read in a separate, short read transaction. During a long read transaction, LMDB
+could not reuse pages, and its file would grow. So each document is consistent, but the collection
+may change during the export. A damaged document is yielded as a `DamagedDocument`, and the export
 continues with the next document.
 """
 
@@ -50,10 +50,10 @@ def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
 
 
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[ExportedDocument]:
-    """Yields all documents of a collection, in order of id.
+    """Yields all documents of a collection, in order of document id.
 
-    Ends early if the collection is deleted meanwhile. The call itself, not the iteration,
-    raises CollectionNotFound.
+    Ends early if the collection is deleted during the iteration. Raises CollectionNotFound
+    immediately when it is called, not when the iteration begins.
     """
     with store.read() as txn:
         number = find_collection(txn, tenant_id, name)
@@ -103,15 +103,16 @@ def _read_summaries(
     ordinal: int,
     record: DocumentRecord,
 ) -> DocumentSummaries | None:
-    """Returns a document's summaries.
+    """Returns the summaries of a document, which may be an empty set of summaries.
 
-    Returns None if the collection has no summaries or those of the document are still pending.
+    Returns None if the collection was created without summaries, or if the document still waits for
+    its summaries.
     """
     if not collection.summaries or txn.unsummarised.has((number, ordinal)):
         return None
     summary_ordinal, summary_record = find_document(txn, collection.summaries, record.document_id)
     dimension = collection.settings.dimension
-    if summary_record is None:  # The document has been handled and needs no summaries.
+    if summary_record is None:  # The document is too short to need summaries.
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
     address = address_of(txn, collection.summaries, summary_ordinal)
     tree, text = Tree(txn.contents.tree(address)), txn.contents.text(address)

@@ -1,8 +1,9 @@
-"""Reads stored documents within a transaction, on demand: as values or as encoded passages.
+"""Reads stored documents in a transaction, on demand: as values or as encoded passages.
 
-A document consists of a record (outline and metadata), a tree and a text. What was read is kept
-in two caches. `CitationCache` keeps what comes from records, across commits. The transaction's
-`CommitCache` keeps trees and texts for as long as the commit is the newest one.
+A document is stored as a record (outline and metadata), a tree and a text. Two caches avoid reading
+a document again. `CitationCache` stores what was read from records; its entries stay valid when
+other documents are committed. The transaction's `CommitCache` stores trees and texts as long as no
+newer commit exists.
 """
 
 import time
@@ -22,43 +23,48 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-# 32 MiB are enough for about 10,000 documents; reading one again takes 15 us.
+# The citation cache takes at most 32 MiB, which is enough for about 10,000 documents. A citation
+# that is not in the cache is read from its record in 15 us.
 _CITATION_BYTES = 32 << 20
-# A citation's memory is estimated as this overhead plus a multiple of the record's size on disk.
+# The memory of a citation is estimated as `_CITATION_OVERHEAD_BYTES` plus `_RECORD_FACTOR` times
+# the size of the record on disk.
 _CITATION_OVERHEAD_BYTES = 1_500
 _RECORD_FACTOR = 6
-# The Python objects of a document that was read take about this much memory.
+# The Python objects that refer to a document's tree and text take about this much memory.
 _STORED_BYTES = 1_000
-# After this time, a tree or a block of text is checked against its checksum again.
+# After this time, a tree or a block of text is compared with its checksum again when it is read.
 _CHECK_AGAIN_S = 60
 
 
 @dataclass(slots=True)
 class RecentChecks:
-    """The parts of a document whose checksums were verified recently.
+    """Says which stored values of a document were recently compared with their checksums.
 
-    Searches do not verify them again until the clock reaches `until_s`. Safe to use
-    from several threads without a lock: threads that race verify a part twice.
+    Searches do not verify these values again until the clock reaches `until_s`, in seconds. Safe to
+    use from several threads without a lock: in a race, two threads verify the same value.
     """
 
     until_s: float = 0.0
     metadata_sequence: int = -1
-    """The `View.metadata_sequence` for which the record was last compared with the stored one.
+    """The `View.metadata_sequence` for which the citation was last compared with the stored record.
 
     It is -1 before the first comparison.
     """
     tree: bool = False
     """True if the tree was verified."""
     blocks: bytearray = field(default_factory=bytearray)
-    """One byte for each block of the text, 1 if the block was verified; see `Blocks`."""
+    """One byte for each block of the text: 1 if the block was verified, else 0; see `Blocks`."""
 
     @property
     def text(self) -> bool:
-        """True if all blocks of the text were verified."""
+        """True if all blocks of the text were verified recently."""
         return bool(self.blocks) and 0 not in self.blocks
 
     def forget_old(self, now_s: float) -> None:
-        """Resets the checks of tree and text once `until_s` is over, and begins a new period."""
+        """Notes that tree and text must be verified again, if the time `until_s` has passed.
+
+        In this case it also sets `until_s` to the end of the next period.
+        """
         if now_s >= self.until_s:
             self.tree, self.blocks = False, bytearray()
             self.until_s = now_s + _CHECK_AGAIN_S
@@ -66,10 +72,11 @@ class RecentChecks:
 
 @dataclass(frozen=True, slots=True)
 class CachedCitation:
-    """The part of a document that every passage needs: its outline and its address.
+    """The part of a document that every passage of the document needs.
 
-    `checksum` is the checksum of the stored record that the outline was read from. `size_bytes`
-    is an estimate of the memory that the citation takes. `checks` says which parts of the
+    `outline` has what passages cite, and `address` is the document's address in the store.
+    `checksum` is the checksum of the stored record from which the outline was read. `size_bytes` is
+    an estimate of the memory that the citation takes. `checks` says which stored values of the
     document were verified recently.
     """
 
@@ -82,13 +89,19 @@ class CachedCitation:
 
     @classmethod
     def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "CachedCitation":
-        """Returns the citation of a document, made from its packed record."""
+        """Returns the citation of a document.
+
+        `packed` is the document's record as it is stored, and `checksum` is the record's checksum.
+        """
         outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
         return cls(outline, address, checksum, size_bytes)
 
     def cited(self, fields: PassageFields) -> CitedDocument:
-        """Returns what encoded passages of the document share; encodes it only once."""
+        """Returns the encoded fields that all passages of the document share.
+
+        They are encoded by the first call with `fields`, and cached for further calls.
+        """
         document = self._cited.get(fields)
         if document is None:
             document = cited_document(self.outline, fields)
@@ -97,9 +110,10 @@ class CachedCitation:
 
 
 class _StoredDocument(NamedTuple):
-    """A document that was read: its citation, its tree and its text.
+    """A document that was read from the store: its citation, its tree and its text.
 
-    Tree and text point into LMDB's pages, or are copies joined from several LMDB values.
+    If the tree or the text is stored in one LMDB value, it points into LMDB's pages. If it is
+    stored in several values, it is a copy.
     """
 
     citation: CachedCitation
@@ -109,7 +123,7 @@ class _StoredDocument(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes, without the citation and without LMDB's pages."""
+        """The memory that the document takes, in bytes, without its citation and LMDB's pages."""
         joined = 0 if self.text.data.obj is None else len(self.packed_tree) + len(self.text.data)
         return _STORED_BYTES + joined
 
@@ -119,16 +133,19 @@ class CitationCache:
 
     An entry is current as long as the stored record of its document has the entry's checksum.
 
-    The cache has two generations. An entry that is added or used goes into the young generation.
-    Once the young entries take half of `max_bytes`, they become the old generation, and the
-    previous old generation is dropped. So entries that are in use stay in the cache. This needs
-    no lock: threads that race read an entry twice or drop it too early, and nothing worse.
+    The cache consists of two generations of entries. An entry that is added or used is put into the
+    young generation. Once the young entries take half of `max_bytes`, they become the old
+    generation, and the previous old generation is removed. So entries that are in use stay in the
+    cache. No lock is needed: in a race, an entry is read twice or removed too early.
     """
 
     def __init__(
         self, max_bytes: int = _CITATION_BYTES, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`clock` returns seconds. Checksums that were verified long ago are verified again."""
+        """Creates an empty cache.
+
+        `clock` returns seconds. It decides when stored values are verified again.
+        """
         self.clock = clock
         self._half_bytes = max_bytes // 2
         self._young: dict[int, CachedCitation] = {}
@@ -141,7 +158,11 @@ class CitationCache:
         is_current: Callable[[CachedCitation], bool],
         read: Callable[[], CachedCitation],
     ) -> CachedCitation:
-        """Returns the cached entry if `is_current` accepts it, else caches and returns `read()`."""
+        """Returns the citation of the document with this ordinal.
+
+        Returns the cached entry if there is one for which `is_current` returns True. Otherwise
+        calls `read`, and caches and returns its result.
+        """
         citation = self._young.get(ordinal)
         if citation is not None and is_current(citation):
             return citation
@@ -165,21 +186,28 @@ class EmbeddedDocumentReader:
         metadata_sequence: int,
         citations: CitationCache,
     ) -> None:
-        """`metadata_sequence` is the `View.metadata_sequence` of the view of the same change."""
+        """Creates a reader of the documents that `txn` can read.
+
+        `collection` is the id of the collection. `metadata_sequence` is the
+        `View.metadata_sequence` of the collection's view in the same state.
+        """
         self._txn = txn
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
         self._now_s = citations.clock()
-        # Passages often share a document, so documents that were read are kept.
+        # The documents that were read, by ordinal. Several passages often need the same document.
         self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document. All calls with the same ordinal return the same object."""
+        """Returns the document with this ordinal.
+
+        All calls with the same ordinal return the same object.
+        """
         return self._open(ordinal)[1]
 
     def tree(self, ordinal: int) -> Tree:
-        """Returns the document's tree. Reads neither its record nor its text."""
+        """Returns the tree of the document with this ordinal. Does not read its record or text."""
         document = self._read_earlier(ordinal)
         if document is not None:
             return document.tree
@@ -203,10 +231,10 @@ class EmbeddedDocumentReader:
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage.
+        """Returns the chunk of a group as an encoded passage. Implements `DocumentReader.encoded`.
 
-        The passage has the span of `record`, or the chunk's whole span if that is None. Raises
-        OverflowError if the passage has more than `max_bytes` bytes.
+        The passage contains the text of the span in `record`, or of the whole chunk if `record` is
+        None. Raises OverflowError if the passage has more than `max_bytes` bytes.
         """
         stored, document = self._open(ordinal)
         return encoder.passage(
@@ -222,6 +250,7 @@ class EmbeddedDocumentReader:
         )
 
     def _open(self, ordinal: int) -> "tuple[_StoredDocument, TreeText]":
+        """Returns the document with this ordinal; reads it if this reader has not read it yet."""
         opened = self._opened.get(ordinal)
         if opened is None:
             stored = self._read_earlier(ordinal) or self._read_stored(ordinal)
@@ -235,9 +264,9 @@ class EmbeddedDocumentReader:
         return opened
 
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
-        """Returns the document that an earlier search of the same commit read.
+        """Returns the document with this ordinal if an earlier search of the same commit read it.
 
-        None if there is none, or if it has to be verified again.
+        Returns None if no search has read it, or if it has to be verified again.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:
@@ -262,10 +291,10 @@ class EmbeddedDocumentReader:
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:
-        """Returns True if the transaction has the same record that the citation was made from.
+        """Returns True if the transaction reads the same record from which `citation` was made.
 
-        Views with the same `metadata_sequence` have the same metadata, so one comparison of
-        checksums is enough for all of them.
+        Views with the same `metadata_sequence` have the same metadata. So checksums are compared
+        only once for all views with the same `metadata_sequence`.
         """
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:

@@ -1,7 +1,8 @@
 """The eligible rows of a search: the rows of a view that the search may return.
 
-These are all living rows, or fewer: a filter, routing by summaries and required terms each
-restrict them. Sources search among the eligible rows and do not know what restricted them.
+Without restrictions, all living rows are eligible. A filter, routing by summaries, and required
+terms each make fewer rows eligible. The sources search among the eligible rows, and do not know
+why a row is not eligible.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 class EligibleRows:
     """The eligible rows of a view: `rows`, or all living rows if `rows` is None.
 
-    `rows` are living rows, ascending: `uint32[n]`. With `exact`, sources compare every eligible
-    row and do not approximate.
+    `rows` are numbers of living rows, ascending: `uint32[n]`. If `exact` is True, the sources must
+    score every eligible row, and must not use an approximate index.
     """
 
     view: View
@@ -30,13 +31,13 @@ class EligibleRows:
 
     @property
     def count(self) -> int:
-        """The number of eligible rows."""
+        """The count of eligible rows."""
         return self.view.living if self.rows is None else len(self.rows)
 
     def contains(self, rows: RowNumbers) -> NDArray[np.bool_] | None:
-        """Returns `bool[n]`, True for each of `rows` that is eligible.
+        """Returns a mask that is True for each of the given `rows` that is eligible: `bool[n]`.
 
-        Returns None if all rows of the view are eligible.
+        Returns None instead if all rows of the view are eligible.
         """
         if self.rows is not None:
             return is_in(rows, self.rows)
@@ -46,16 +47,22 @@ class EligibleRows:
         return living
 
     def in_tail(self) -> RowNumbers:
-        """Returns the eligible rows of the tail, ascending."""
+        """Returns the numbers of the eligible rows of the tail, ascending: `uint32[n]`."""
         return self.between(self.view.tail_base, self.view.count)
 
     def in_segments(self) -> Iterator[tuple[LoadedSegment, int, RowNumbers]]:
-        """Yields each segment with the number of its first row and its eligible rows, ascending."""
+        """Yields each segment with its first row and its eligible rows.
+
+        All are row numbers of the view. The eligible rows are ascending.
+        """
         for segment, base, end in self.view.segment_rows():
             yield segment, base, self.between(base, end)
 
     def between(self, start: int, end: int) -> RowNumbers:
-        """Returns the eligible rows from `start` up to, but not including, `end`, ascending."""
+        """Returns the eligible rows from `start` up to, but not including, `end`, ascending.
+
+        All are row numbers of the view. The result is `uint32[n]`.
+        """
         if self.rows is not None:
             return self.rows[slice(*_bounds(self.rows, start, end))]
         if self.view.living == self.view.count:
@@ -63,9 +70,10 @@ class EligibleRows:
         return (start + np.flatnonzero(self.view.alive[start:end])).astype(np.uint32)
 
     def count_between(self, start: int, end: int) -> int:
-        """Returns the number of eligible rows from `start` up to, but not including, `end`.
+        """Returns the count of eligible rows from `start` up to, but not including, `end`.
 
-        Without `rows` it is an estimate: deleted rows are assumed to be spread evenly.
+        If `rows` is None, the count is an estimate, which assumes that deleted rows are distributed
+        evenly over the view.
         """
         if self.rows is not None:
             first, last = _bounds(self.rows, start, end)
@@ -74,8 +82,11 @@ class EligibleRows:
 
 
 def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:
-    """Returns the slice bounds of the rows from `start` to `end` in the ascending `rows`."""
-    # With plain integers numpy would convert all rows to another type.
+    """Returns the bounds of the slice of `rows` with the values from `start` up to before `end`.
+
+    `rows` are ascending.
+    """
+    # If the bounds were Python integers, numpy would first convert all rows to another type.
     bounds = np.array((start, end), np.uint32)
     first, last = np.searchsorted(rows, bounds).tolist()
     return first, last

@@ -1,9 +1,9 @@
-"""A collection in memory: its current view, which the change log keeps up to date.
+"""A collection in memory: its current view, which is kept up to date with the change log.
 
-The first thread that needs a change applies it: a search or the background thread. New
-segments are loaded while searches use the current view. Then a view with the new segments
-replaces it. Until then the tail contains the leaves of the new segments. So a search never waits
-for a segment file to see new documents.
+The first thread that needs a change applies the change to the view. This is the thread of a search
+or the background thread. New segments are loaded while searches continue to use the current view,
+whose tail contains the leaves of the new segments. Then a view with the new segments replaces the
+current view. So a search sees new documents without waiting until a segment file is loaded.
 """
 
 import threading
@@ -33,12 +33,12 @@ class CollectionDeleted(Exception):
 class LoadedCollection:
     """A collection in memory. Safe to use from several threads.
 
-    `number` is the collection's number.
-    `used_s` is the time of the monotonic clock at which a search last used it.
+    `number` is the id of the collection. `used_s` is the time of the monotonic clock, in seconds,
+    at which a search last used the collection.
     """
 
     def __init__(self, store: Store, number: int) -> None:
-        """Loads the collection `number`. Raises CollectionDeleted if it does not exist."""
+        """Loads the collection with the id `number`. Raises CollectionDeleted if it is deleted."""
         self._store = store
         self.number = number
         self._advancing = threading.Lock()
@@ -53,34 +53,35 @@ class LoadedCollection:
 
     @property
     def view(self) -> View:
-        """The current view, which searches and the background thread advance."""
+        """The current view. Searches and the background thread replace it with newer views."""
         return self._view
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the current view takes."""
+        """The memory that the current view and its segments take, in bytes."""
         return self._view.size_bytes
 
     @property
     def damaged(self) -> int:
-        """The number of listed segments that cannot be read.
+        """The count of segments in the manifest that cannot be read.
 
-        Their leaves are in the tail, which is scanned exactly.
+        The leaves of these segments are in the tail of the view, which is scanned exactly.
         """
         return len(self._damaged)
 
     @contextmanager
     def _read(self) -> Iterator[Txn]:
+        """Begins a read transaction. Raises CollectionDeleted if the collection is deleted."""
         with self._store.read() as txn:
             if not txn.collections.has(self.number):
                 raise CollectionDeleted
             yield txn
 
     def view_at(self, txn: Txn) -> View | None:
-        """Returns the view of the change that the transaction reads.
+        """Returns the view of the state that the transaction reads.
 
-        Applies the changes that the current view lacks. Returns None if the current view is
-        newer than the transaction.
+        If the current view is older, applies the missing changes to it first. Returns None if the
+        current view is newer than the transaction.
         """
         committed = txn.cache.once(
             ("counters", self.number), lambda: txn.counters.require(self.number)
@@ -95,10 +96,10 @@ class LoadedCollection:
         """Applies all committed changes and loads new segments.
 
         Searches continue with the current view while new segments are loaded. With
-        `retry_damaged`, damaged segments that no longer have a marker are read again.
+        `retry_damaged`, damaged segments that have no `.damaged` marker any more are read again.
 
-        Raises CollectionDeleted, and any error that reading the store raises. The next call
-        then repeats the steps that failed.
+        Raises CollectionDeleted, and any error that reading the store raises. After an error, the
+        next call repeats the steps that failed.
         """
         with self._refreshing:
             with self._read() as txn:
@@ -115,15 +116,15 @@ class LoadedCollection:
             if not is_current:
                 view = self._load()
                 with self._advancing:
-                    # Searches may have advanced the replaced view meanwhile, so that this one
-                    # is older. The next call of `view_at` advances it.
+                    # Searches may have applied changes to the replaced view meanwhile that the new
+                    # view does not have yet. The next call of `view_at` applies them to it.
                     self._view = view
 
     def _retry_damaged(self, listed: list[SegmentRecord]) -> None:
-        """Reads damaged segments that have no marker again.
+        """Tries again to load the damaged segments that have no `.damaged` marker.
 
-        The scrubber deletes the marker of a segment whose files it finds intact. A segment
-        also has no marker if creating the marker failed.
+        The scrubber deletes the marker of a segment if it finds the segment's files intact. A
+        damaged segment also has no marker if the marker could not be created.
         """
         unmarked = [
             record
@@ -134,6 +135,10 @@ class LoadedCollection:
         self._report(self._load_segments(unmarked))
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
+        """Applies the changes up to those that `txn` reads to the current view, and returns it.
+
+        `committed` are the collection's counters in `txn`.
+        """
         view = self._view
         if view.sequence >= committed.sequence:
             return view
@@ -145,9 +150,9 @@ class LoadedCollection:
         return self._view
 
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
-        """Returns the changes after `sequence`.
+        """Returns the changes of the collection after the sequence number `sequence`.
 
-        Returns None if the change log begins later or is damaged.
+        Returns None if the change log begins later, so that changes are missing, or is damaged.
         """
         if sequence < committed.log_start:
             return None
@@ -157,10 +162,11 @@ class LoadedCollection:
             return None
 
     def _load(self) -> View:
-        """Loads the listed segments and returns a view of them.
+        """Loads the segments that the manifest lists, and returns a view with these segments.
 
-        Segments that are already loaded are not read again. If the list changes meanwhile, the
-        files of a replaced segment may be gone. Then the new list is loaded.
+        Segments that are already loaded are not read again. If the manifest changes during the
+        load, the files of a replaced segment may be gone. So the load is repeated with the new
+        manifest.
         """
         while True:
             with self._read() as txn:
@@ -180,14 +186,18 @@ class LoadedCollection:
                 }
                 self._damaged |= failed.keys()
                 view = self._load_view(txn)
-            # Set last: after an error, the next call must see that the view is not current.
+            # This is set last. If an error occurs before, `refresh` still sees that the view is not
+            # current, and loads it again.
             self._listed = ids
             self._damaged = ids - self._segments.keys()
             self._report(failed)
             return view
 
     def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
-        """Loads segments. Returns the problem of each segment that cannot be loaded, by its id."""
+        """Loads segments into `_segments`.
+
+        Returns the problem of each segment that cannot be loaded, by the id of the segment.
+        """
         failed: dict[int, str] = {}
         for record in records:
             try:
@@ -202,6 +212,10 @@ class LoadedCollection:
         return load_view(txn, settings, self.number, self._segments)
 
     def _report(self, failed: dict[int, str]) -> None:
+        """Logs damaged segments, and creates their `.damaged` markers for the scrubber.
+
+        `failed` maps the id of each damaged segment to its problem.
+        """
         for segment_id, problem in failed.items():
             _log.error(
                 "segment_damaged",

@@ -1,8 +1,8 @@
 """Ranks the rows of a view for one request.
 
-The sources of the request (lexical, dense or both) each return candidates, which are fused into
-one list of scored rows. A request may be ranked in several rounds, each with more candidates than
-the round before. The statistics of the query's terms are read only once.
+The sources of the request (lexical, dense or both) each return candidates. The candidates are fused
+into one list of scored rows. A request may be ranked in several rounds, each with more candidates
+than the round before. The statistics of the query's terms are read only once for all rounds.
 """
 
 from functools import partial
@@ -31,8 +31,8 @@ _TERMS = LexicalSource()
 class Ranker:
     """Ranks the rows of one view for one request.
 
-    `terms` are the terms of the query's text; it is empty if the view has no lexical index.
-    `lexical` contains the statistics of the terms; it is None if the retrieval is DENSE.
+    `terms` are the terms of the query's text, empty if the view has no lexical index. `lexical` has
+    the statistics of these terms, or is None if the request's retrieval is DENSE.
     """
 
     def __init__(self, view: View, request: FindRequest) -> None:
@@ -48,7 +48,10 @@ class Ranker:
             self.lexical = lexical_query(self.terms, view)
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
-        """Returns the `count` best eligible rows of each source, with their scores."""
+        """Returns the eligible rows that are among the `count` best of a source.
+
+        Their scores are the scores of this source, or fused scores if both sources are searched.
+        """
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)
             return rank_one_source(self._view, by_vector, lexical=False)

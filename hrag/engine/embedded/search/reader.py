@@ -1,10 +1,12 @@
-"""The reader: opens snapshots, each a read transaction and a view of the same change.
+"""The reader: opens snapshots. A snapshot is a read transaction and a view of the same state.
 
-A call first begins a transaction and then gets the view of the same change. So both contain
-everything that was committed before the call, and the transaction contains the document of every
-row of the view. Collections are loaded when they are first used, and kept up to date afterwards.
-If they take more memory than a budget allows, the least recently used collections are evicted.
-They are loaded again when they are next used.
+A call first begins a transaction and then gets the view of the state that the transaction reads. So
+both contain everything that was committed before the call, and the transaction can read the
+document of every row of the view.
+
+Collections are loaded into memory when they are first used, and kept up to date afterwards. If the
+loaded collections take more memory than the budget allows, the least recently used collections are
+evicted. An evicted collection is loaded again when it is next used.
 """
 
 import threading
@@ -36,12 +38,14 @@ from hrag.values.status import EmbeddedReaderStatus, ReaderStatus
 
 _log = structlog.get_logger()
 
-# A search that waits while another thread loads the collection checks its deadline this often.
+# A search that waits while another thread loads its collection checks its deadline once in this
+# many seconds.
 _CHECK_S = 0.05
-# Loading a collection locks one of these, chosen by the collection's number. So at most this many
-# collections are loaded at the same time.
+# The count of locks for loading. Loading a collection acquires one of these locks, chosen by the id
+# of the collection. So at most this many collections are loaded at the same time.
 _LOADING_LOCKS = 64
-# An eviction frees memory down to this share of the budget, so that not every load evicts.
+# Eviction continues until the collections take at most this share of the budget. Otherwise nearly
+# every load of a collection would have to evict another collection.
 _EVICT_TO = 0.9
 UNLIMITED = 1 << 62
 
@@ -51,21 +55,25 @@ class ReaderLimits:
     """How often the background thread of a reader works. Durations are in seconds."""
 
     poll_s: float = 0.05
-    """It notices a new segment or a bulk load after at most this time."""
-    retry_s: float = 1.0
-    """A refresh that failed is retried after this time."""
-    retry_damaged_s: float = 10.0
-    """Damaged segments are read again after this time.
+    """The thread looks for new commits at this interval.
 
-    The scrubber checks reported ones every second.
+    So it notices a new segment or a bulk load after at most this time.
+    """
+    retry_s: float = 1.0
+    """If the changes of a collection cannot be applied, the thread tries again after this time."""
+    retry_damaged_s: float = 10.0
+    """The thread tries to read a damaged segment again after this time.
+
+    Before that, the scrubber has usually verified it: each second, it verifies the segments that
+    readers have reported as damaged.
     """
 
 
 class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
-    The loaded collections take at most `budget_bytes` of memory, or more if one search alone
-    needs more. `clock` returns seconds.
+    The loaded collections take at most `budget_bytes` of memory. They take more only if the
+    collections of a single search are larger than that. `clock` returns seconds.
     """
 
     def __init__(
@@ -82,17 +90,19 @@ class EmbeddedReader:
         self._clock = clock
         self._caches = caches or SnapshotCaches(CitationCache(), FilterResultCache())
         self.loaded: dict[int, LoadedCollection] = {}
-        """The collections in memory, by number."""
+        """The collections in memory, by the ids of the collections."""
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        # Collections whose refresh failed, and collections with damaged segments. The value is the
-        # time at which each is refreshed again.
+        # Two maps from the id of a collection to the time at which it is refreshed again.
+        # `_failing` has the collections whose last refresh failed, `_damaged` those with damaged
+        # segments.
         self._failing: dict[int, float] = {}
         self._damaged: dict[int, float] = {}
-        # The background thread has read the list of commits up to this cursor.
+        # The position in the list of commits up to which the background thread has read the list.
         self._position = self._read_commit_cursor()
-        # Every loaded collection has applied all commits up to this cursor.
+        # The position in the list of commits up to which every loaded collection has applied all
+        # commits. `_cursor_s` is the time at which this was last checked.
         self._cursor = self._position
         self._cursor_s = self._clock()
         self._closing = threading.Event()
@@ -110,7 +120,7 @@ class EmbeddedReader:
     ) -> Iterator[EmbeddedSnapshot]:
         """Opens a snapshot of a collection. Implements `Reader.snapshot`.
 
-        Loads the collection first, unless it is in memory already.
+        Loads the collection first if it is not in memory.
         """
         while True:
             with self._store.read() as txn:
@@ -129,9 +139,10 @@ class EmbeddedReader:
                 self.load(number, keep=numbers, deadline=deadline)
 
     def _view_at(self, txn: Txn, number: int) -> View | None:
-        """Returns the view of a collection at the change that the transaction reads.
+        """Returns the view of a collection in the state that the transaction reads.
 
-        Returns None if the collection is not loaded, or if its view is newer than that change.
+        `number` is the id of the collection. Returns None if the collection is not loaded, or if
+        its view is newer than the transaction.
         """
         loaded = self.loaded.get(number)
         if loaded is None:
@@ -150,7 +161,7 @@ class EmbeddedReader:
         return record.summaries
 
     def sequence(self, tenant_id: str) -> int:
-        """Returns the sequence of the tenant's last change. Implements `Reader.sequence`."""
+        """Returns the sequence number of the tenant's last change. Implements `Reader.sequence`."""
         with self._store.read() as txn:
             return read_usage(txn, tenant_id).sequence
 
@@ -171,7 +182,10 @@ class EmbeddedReader:
         return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns how current the reader is and what it has loaded. Implements `Reader.status`."""
+        """Returns the delay of the reader and the memory of its collections.
+
+        Implements `Reader.status`.
+        """
         committed, cursor = self._read_commit_cursor(), self._cursor
         loaded = list(self.loaded.values())
         return ReaderStatus(
@@ -190,11 +204,12 @@ class EmbeddedReader:
         """Loads all collections that have segments, so that searches do not wait for loading.
 
         Stops when the memory budget is nearly full, because more collections would evict others.
-        Logs the error of a collection that cannot be loaded; a search of it raises the error.
-        Implements `Reader.preload`.
+        If a collection cannot be loaded, logs the error and continues with the next collection. A
+        search in this collection will raise the error again. Implements `Reader.preload`.
         """
         with self._store.read() as txn:
-            # Values are not checked here, so that a damaged value affects only its collection.
+            # Only the keys are read. A damaged value is found later, when its collection is loaded,
+            # so it does not keep the other collections from being loaded.
             keys = txn.segments.keys()
             numbers = {number for number, _ in keys}
         for number in sorted(numbers):
@@ -207,27 +222,31 @@ class EmbeddedReader:
                 _log_failure(error, collection=number)
 
     def close(self) -> None:
-        """Stops the background thread. Does not close the store: the caller that opened it does."""
+        """Stops the background thread. The caller, who opened the store, has to close the store."""
         self._closing.set()
         self._background.join()
 
     def load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
-        """Loads the collection `number` unless it is loaded or has been deleted.
+        """Loads a collection into memory. Does nothing if it is loaded or has been deleted.
 
-        This may evict other collections, but none of the numbers in `keep`. Raises any error
-        that reading the store raises. Raises DeadlineExceeded or Cancelled if the deadline
-        passes while another thread loads the collection.
+        `number` is the id of the collection. Other collections may be evicted, except the
+        collections whose ids are in `keep`. Raises any error that reading the store raises. Raises
+        DeadlineExceeded or Cancelled while it waits for another thread that loads the collection.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
                 loaded = LoadedCollection(self._store, number)
                 self.loaded[number] = loaded
-                # The background thread has skipped the commits that were made during the load,
-                # because the collection was not in `_loaded` yet.
+                # The background thread may have skipped commits that were made during the load,
+                # because the collection was not in `loaded` yet.
                 self._refresh(number, loaded, keep)
 
     @contextmanager
     def _loading_lock(self, number: int, deadline: Deadline) -> Iterator[None]:
+        """Holds the lock for loading the collection with this id, during the block.
+
+        Raises DeadlineExceeded or Cancelled while it waits for the lock.
+        """
         lock = self._loading[number % _LOADING_LOCKS]
         while not lock.acquire(timeout=max(min(deadline.remaining_s, _CHECK_S), 0)):
             deadline.check("waiting for the collection to be loaded")
@@ -237,10 +256,13 @@ class EmbeddedReader:
             lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
-        """Records a collection's memory. Evicts other collections if the budget is exceeded."""
+        """Records how much memory a collection takes, and evicts others if the budget is exceeded.
+
+        The collections whose ids are in `keep` are not evicted.
+        """
         with self._accounting:
             if self.loaded.get(number) is not loaded:
-                return  # It was evicted meanwhile.
+                return  # The collection was evicted meanwhile.
             self._sizes[number] = loaded.size_bytes
             total = sum(self._sizes.values())
             if total <= self._budget_bytes:
@@ -255,11 +277,15 @@ class EmbeddedReader:
                     metrics.evictions.inc()
 
     def evict(self, number: int) -> None:
-        """Evicts a collection. Running searches keep the view that they began with."""
+        """Removes the collection with this id from memory.
+
+        Running searches continue with the view that they have.
+        """
         for by_number in (self.loaded, self._sizes, self._failing, self._damaged):
             by_number.pop(number, None)
 
     def _follow(self) -> None:
+        """Runs the background thread: applies new commits again and again until it is closed."""
         is_failing = False
         while not self._closing.wait(self._limits.retry_s if is_failing else self._limits.poll_s):
             try:
@@ -273,8 +299,9 @@ class EmbeddedReader:
     def apply_changes(self) -> None:
         """Applies all new commits to the loaded collections. The background thread calls it.
 
-        A collection that fails is retried after `retry_s`, and not earlier if more is committed
-        meanwhile. As long as a collection fails, `_cursor` does not advance; `_position` does.
+        If the commits of a collection cannot be applied, they are tried again after `retry_s`
+        seconds, even if the collection changes earlier. As long as a collection fails, `_cursor`
+        stays where it is, while `_position` advances.
         """
         with self._store.read() as txn:
             committed = commit_cursor(txn)
@@ -300,11 +327,12 @@ class EmbeddedReader:
         *,
         retry_damaged: bool = False,
     ) -> bool:
-        """Applies all commits to a collection.
+        """Applies all new commits to one collection. Returns False if that fails.
 
-        Returns False if that fails. Only the first of several failures in a row is logged. A
-        success does not remove the collection from `_failing`: only the background thread does
-        that, because it has skipped the collection's commits since the failure.
+        `number` is the id of the collection. Of several failures in a row, only the first is
+        logged. After a success, the collection stays in `_failing`. Only `apply_changes` removes
+        it: since the failure, `apply_changes` has skipped the commits of the collection, so it has
+        to refresh the collection itself.
         """
         is_fresh = True
         try:
@@ -324,9 +352,9 @@ class EmbeddedReader:
         return is_fresh
 
 
-def _due(turns_s: dict[int, float], now_s: float) -> set[int]:
-    """Returns the collections whose time has come."""
-    return {number for number, turn_s in list(turns_s.items()) if turn_s <= now_s}
+def _due(retries_s: dict[int, float], now_s: float) -> set[int]:
+    """Returns the ids of the collections whose time in `retries_s` is not after `now_s`."""
+    return {number for number, retry_s in list(retries_s.items()) if retry_s <= now_s}
 
 
 def _log_failure(error: Exception, **fields: int) -> None:

@@ -1,8 +1,9 @@
 """Restricts a search to the rows whose text contains every required part of the query.
 
-A required part must occur in the text exactly as it is. The postings first give the rows that
-contain all words of all parts, in any order and form. Then the text of each of these rows is
-compared. Without a lexical index, the text of every eligible row is compared.
+A required part must occur in the text exactly as it is written in the query. The lexical index
+first finds the rows that contain all words of all parts, in any order and inflection. Then the
+parts are searched in the text of each of these rows. Without a lexical index, the parts are
+searched in the text of every eligible row.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ def rows_with_required_parts(
 ) -> EligibleRows:
     """Returns the eligible rows whose heading or text contains every part of `required`.
 
-    The deadline is checked before each leaf. Raises DeadlineExceeded or Cancelled.
+    Raises DeadlineExceeded or Cancelled, which are checked before each leaf.
     """
     view = eligible.view
     parts = RequiredParts(required)
@@ -38,7 +39,7 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            leaves.clear()  # Rows of one document are neighbours, so one document is enough.
+            leaves.clear()  # The rows of a document are adjacent, so only one document is kept.
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
             matches.append(row)
@@ -52,9 +53,10 @@ def _read_leaves(txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
 
 
 def _candidate_rows(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
-    """Returns the eligible rows that contain all words of all parts, ascending.
+    """Returns the eligible rows that contain all words of all required parts, ascending.
 
-    Returns all eligible rows if there is no lexical index or the parts contain no word.
+    Returns all eligible rows if the collection has no lexical index, or if the required parts
+    contain no word.
     """
     view = eligible.view
     words = np.empty(0, np.uint64)

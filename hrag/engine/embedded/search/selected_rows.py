@@ -1,6 +1,6 @@
 """Evaluates filters on a view, and caches the results.
 
-A filter result is the set of rows, or of documents, that pass a filter.
+A filter result is the set of the rows of a view that pass a filter, or the set of the documents.
 """
 
 import threading
@@ -21,26 +21,31 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
+# The filter results in the cache take at most this much memory.
 _CACHED_BYTES = 32 << 20
-# The documents of a term are cached if there are at least about a thousand of them, which takes
-# 20 us to read.
+# The ordinals of the documents with a filter term are cached if they take at least this much
+# memory: 1,024 documents. Reading so many ordinals from LMDB takes 20 us, reading fewer takes less.
 _TERM_BYTES = 8 << 10
 
 Key: TypeAlias = tuple[str, bytes]
-"""Identifies a cached result in a view: its kind, and the digest or term that it is of."""
+"""Identifies a result in the cache: the kind of the result, and a filter's digest or a term."""
 Numbers = TypeVar("Numbers", bound=NDArray[np.unsignedinteger[Any]])
 
 
 class FilterResultCache:
     """A cache of filter results: the rows or the documents of a view that pass a filter.
 
-    There is at most one entry for each collection and key. It is valid only for the view that it
-    was computed for. Once the entries take `max_bytes`, the least recently used are evicted.
-    Safe to use from several threads.
+    There is at most one entry for each collection and key. An entry is valid only for the view for
+    which it was computed. Once the entries take `max_bytes`, the least recently used entries are
+    evicted. Safe to use from several threads.
     """
 
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
-        """The documents of a term are cached if they take at least `min_term_bytes`."""
+        """Creates an empty cache.
+
+        The ordinals of the documents with a filter term are cached if they take at least
+        `min_term_bytes`.
+        """
         self.min_term_bytes = min_term_bytes
         self._entries: LRUCache[tuple[int, Key], _CacheEntry] = LRUCache(
             max_bytes, getsizeof=lambda entry: entry.size_bytes
@@ -50,9 +55,10 @@ class FilterResultCache:
     def get(
         self, view: View, key: Key, compute: Callable[[], Numbers], min_bytes: int = 0
     ) -> Numbers:
-        """Returns the result that is cached for `view` and `key`, else `compute()`.
+        """Returns the filter result with this key for a view.
 
-        A computed result is cached if it has at least `min_bytes` bytes.
+        Returns the cached result if there is one for this view. Otherwise calls `compute` and
+        returns its result, which is cached if it takes at least `min_bytes`.
         """
         full_key = (view.collection, key)
         with self._lock:
@@ -69,6 +75,8 @@ class FilterResultCache:
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry:
+    """A filter result, the view for which it was computed, and the memory that it takes."""
+
     view: "weakref.ref[View]"
     numbers: NDArray[np.unsignedinteger[Any]]
     size_bytes: int
@@ -83,8 +91,8 @@ def evaluate(
 ) -> RowNumbers:
     """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.
 
-    The filter has been checked before. The documents of common terms are cached, because other
-    filters often contain the same terms. Raises DeadlineExceeded or Cancelled.
+    The caller must have validated the filter. The ordinals of the documents with a common term are
+    cached, because other filters often contain the same term. Raises DeadlineExceeded or Cancelled.
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:

@@ -1,12 +1,12 @@
-"""The snapshot of a collection that one call reads: a transaction and a view of the same change.
+"""The snapshot of a collection that one call reads: a transaction and a view of the same state.
 
 A search runs in steps:
 
-1. Find the eligible rows: those that pass the filter or belong to routed sections, and contain
-   the required terms of the query.
-2. Rank them: each source returns candidates, and their scores are fused.
+1. Find the eligible rows. They pass the filter or belong to routed sections, and contain the
+   required terms of the query.
+2. Rank the eligible rows. Each source returns candidates, and their scores are fused.
 3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
-4. Fetch the passages.
+4. Fetch the passages of the best groups.
 
 Only the passages that are returned are read from LMDB, in the snapshot's transaction.
 """
@@ -44,7 +44,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter, filter_digest
 from hrag.values.search import ChosenSection, SearchMode
 
-# A response lists at most as many sections as a search may return passages.
+# The response of a search lists at most this many chosen sections. A search returns at most as many
+# passages.
 _MAX_SHOWN_SECTIONS = 100
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
@@ -58,9 +59,9 @@ class SnapshotCaches:
 
 
 class EmbeddedSnapshot(BrowsableSnapshot):
-    """A collection at one change. Implements `hrag.engine.Snapshot`.
+    """A collection in the state after one change. Implements `hrag.engine.Snapshot`.
 
-    It can be used as long as its transaction is open.
+    A snapshot can be used as long as its transaction is open.
     """
 
     def __init__(
@@ -72,10 +73,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         view: View,
         summaries: View | None = None,
     ) -> None:
-        """`view` is the view of the collection, at the change that `txn` reads.
+        """Creates a snapshot of the state that `txn` reads.
 
-        `summaries` is the view of its summary collection at the same change. It is needed only
-        for SUMMARY_FIRST.
+        `view` is the view of the collection in this state. `summaries` is the view of its summary
+        collection in the same state; only searches in the mode SUMMARY_FIRST need it.
         """
         self._txn = txn
         self._tenant_id = tenant_id
@@ -97,7 +98,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The sequence of the tenant's last change that the snapshot contains."""
+        """The sequence number of the tenant's last change that the snapshot contains."""
         usage = self._txn.cache.once(
             ("usage", self._tenant_id),
             lambda: read_usage(self._txn, self._tenant_id),
@@ -124,7 +125,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         )
 
     def _locator(self, ranker: Ranker) -> TermLocator:
-        """Returns what locates the query's terms in passages.
+        """Returns the object that finds the terms of the query in the texts of passages.
 
         Each term has its BM25 weight if the request uses the lexical source, else the weight 1.
         """
@@ -140,9 +141,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _eligible_rows(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that the request may return, and the sections that summaries led to.
+        """Returns the rows that the request may return, and the sections that routing has chosen.
 
-        Appends the times of the steps to `stages`.
+        There are no sections if the mode is not SUMMARY_FIRST. The start and end times of the steps
+        are appended to `stages`.
         """
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:
@@ -156,10 +158,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _filter_or_route(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the eligible rows before required terms are checked.
+        """Returns the rows that are eligible as far as required terms are not considered.
 
-        In SUMMARY_FIRST these are the rows of the sections whose summaries match best, and the
-        sections are returned too. Otherwise they are the rows that pass the filter, if any.
+        In the mode SUMMARY_FIRST, these are the rows of the sections whose summaries match best,
+        and these sections are returned, too. In other modes, they are the rows that pass the
+        filter, or all living rows if there is no filter.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._route_by_summaries(request, stages)
@@ -171,6 +174,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return EligibleRows(self._view, rows), ()
 
     def _rows_passing(self, filter: Filter) -> RowNumbers:
+        """Returns the rows of the documents that pass a filter, from the cache if possible."""
         cache = self._caches.selections
         compute = partial(evaluate, self._txn, self._view, filter, cache, self._deadline)
         return cache.get(self._view, ("rows", filter_digest(filter)), compute)
@@ -178,9 +182,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows of the best sections, and the first of these sections as values.
+        """Returns the rows of the sections whose summaries match best, and the sections.
 
-        The filter is evaluated on the summaries, which have the metadata of their documents.
+        The rows are those of all chosen sections, but only the best `_MAX_SHOWN_SECTIONS` sections
+        are returned. The filter is evaluated on the summary documents, which have the same metadata
+        as the documents that they summarise.
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
@@ -201,6 +207,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
+        """Returns the document with this id, or None if there is none."""
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
 

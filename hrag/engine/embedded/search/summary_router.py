@@ -1,9 +1,10 @@
 """Two-stage routing: chooses the sections in which a search looks, by their summaries.
 
-Summaries are leaves of a summary collection. It has one document for each document of the
-summarised collection. Leaf 0 of it is the summary of the whole document; the further leaves are the
-summaries of its sections. The first stage ranks the summaries with the same sources as the search.
-In the second stage, the rows of the best sections are the eligible rows of the search.
+Summaries are leaves of a summary collection. The summary collection has one summary document for
+each document of the summarised collection. Leaf 0 of a summary document is the summary of the whole
+document. The further leaves are the summaries of its sections. The first stage ranks the summaries
+with the same sources as the search. In the second stage, the rows of the best sections are the
+eligible rows of the search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,10 @@ from hrag.values.search import SummaryScope
 
 
 class SummaryRouter:
-    """Chooses sections by the summaries in the view of a summary collection."""
+    """Chooses sections of documents by their summaries.
+
+    The summaries are the rows of `summaries`, which is the view of a summary collection.
+    """
 
     def __init__(
         self,
@@ -40,10 +44,11 @@ class SummaryRouter:
         self._deadline = deadline
 
     def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the summaries that `route` ranks first, of documents that pass the filter.
+        """Returns the rows of the summaries that the first ranking in `route` may choose.
 
-        With SummaryScope.DOCUMENTS they are the summaries of whole documents, otherwise the
-        summaries of sections. Raises DeadlineExceeded or Cancelled.
+        They belong to documents that pass the request's filter. With SummaryScope.DOCUMENTS they
+        are the summaries of whole documents, otherwise the summaries of sections. Raises
+        DeadlineExceeded or Cancelled.
         """
         sections = request.summary_scope is not SummaryScope.DOCUMENTS
         return EligibleRows(self._view, self._rows(request.filter, sections=sections))
@@ -51,11 +56,12 @@ class SummaryRouter:
     def route(self, request: FindRequest, eligible: EligibleRows) -> list[RoutedSection]:
         """Returns at most `request.top_sections` sections, best first.
 
-        `eligible` is what the method `eligible` returns for the request. With
+        `eligible` must be the result of the method `eligible` for the same request. With
         SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and
         then the sections of these documents are ranked. Each source returns at least
-        `request.candidates` summaries, even if fewer sections are requested. So among the
-        summaries of sections, a smaller `top_sections` gives the first sections of a larger one.
+        `request.candidates` summaries, even if fewer sections are requested. So if the summaries of
+        sections are ranked directly, a request with a smaller `top_sections` returns the first
+        sections of the same request with a larger `top_sections`.
         """
         count = request.top_sections
         candidates = max(request.candidates, count)
@@ -68,7 +74,11 @@ class SummaryRouter:
         return list(self._read_sections(*_best(ranker.best(eligible, candidates), count)))
 
     def _rows(self, filter: Filter | None, *, sections: bool) -> RowNumbers:
-        """Returns the rows of the summaries of sections, or of whole documents, that pass."""
+        """Returns the rows of the summaries whose documents pass the filter, ascending.
+
+        With `sections`, they are the summaries of sections, otherwise of whole documents. If
+        `filter` is None, all documents pass.
+        """
 
         def compute() -> RowNumbers:
             if filter is None:
@@ -83,11 +93,13 @@ class SummaryRouter:
         )
 
     def _of_kind(self, rows: RowNumbers, *, sections: bool) -> RowNumbers:
+        """Returns those of `rows` that are summaries of sections, or else of whole documents."""
         is_section = leaves_of(self._view.labels[rows]) != 0
         rows_of_kind: RowNumbers = rows[is_section == sections]
         return rows_of_kind
 
     def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
+        """Yields the sections whose summaries are in `rows`, in the same order."""
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
@@ -96,13 +108,16 @@ class SummaryRouter:
 
 
 def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
-    """Returns the `count` best rows and their scores, best first."""
+    """Returns the `count` best of the ranked rows and their scores, best row first."""
     order = ranked.best_first()[:count]
     return ranked.rows[order], ranked.scores[order]
 
 
 def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
-    """Returns the rows of the leaves of sections that share no leaf, ascending."""
+    """Returns the rows of the leaves in sections, ascending: `uint32[n]`.
+
+    No two of the sections may have a leaf in common.
+    """
     bounds = sorted(
         (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections
     )

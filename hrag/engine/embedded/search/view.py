@@ -1,17 +1,18 @@
-"""A view: one collection in memory at one change, as segments, tail and dense arrays.
+"""A view: one collection in memory, in the state after one change, as segments, tail and arrays.
 
-A view does not change once it has been returned to a caller. `View.advanced` makes a new view that
-shares everything that did not change. New rows are appended to the shared arrays after the
-last row that older views use. If a document was deleted, only the `alive` bytes are copied.
+A view does not change once it has been returned to a caller. `View.advanced` makes a new view,
+which shares with the old view everything that did not change. New rows are appended to the shared
+arrays after the last row that older views use. If documents were deleted, only the array `alive` is
+copied.
 
-The rows of a view number all of its leaves: first the leaves of each segment, then the leaves of
-the tail. The arrays contain for every row its label, its ancestor at each level and whether its
-document still exists. So a search needs no look-up in LMDB for a candidate. The leaves of a
-living document are either in one segment or in the tail, never in both.
+A view has one row for each of its leaves: first the leaves of each segment, then the leaves of the
+tail. For every row, the arrays contain the leaf's label, its ancestor at each level, and whether
+its document still exists. So a search needs no look-up in LMDB for a candidate. The leaves of an
+existing document are either in one segment or in the tail, never in both.
 
-The rows of each segment are in order of label, and so are the rows of the tail. The rows of the
-whole view need not be: if a segment cannot be loaded, its leaves are in the tail, after the rows of
-newer segments.
+The rows of each segment are in order of their labels, and so are the rows of the tail. The rows of
+the whole view may be in another order: if a segment cannot be loaded, its leaves are in the tail,
+after the rows of newer segments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,13 +37,16 @@ from hrag.text.analysis import LeafTerms
 from hrag.values.collections import CollectionSettings
 from hrag_fast import rows_of_documents
 
-# Capacity of the tail grows by this factor, so appending n rows one by one copies at most 3 n rows.
+# A tail without free capacity grows by this factor. So appending n rows one by one copies at most
+# 3 n rows.
 _GROWTH = 1.5
-# Arrays have spare capacity for an eighth of the segments' rows, which takes no memory until used.
+# The arrays have spare capacity for one row in the tail per this many rows in segments. The spare
+# capacity takes no memory until it is used.
 _SPARE_SHARE = 8
-# Finding one document by bisection takes as long as a linear scan of this many rows.
+# Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
-# A tail drops its deleted rows once it has more rows than twice its living rows plus this number.
+# The deleted rows of a tail are removed once the tail has more rows than twice its living rows plus
+# this many.
 _SLACK = 1024
 
 Number = TypeVar("Number", bound=np.number)
@@ -50,14 +54,15 @@ Number = TypeVar("Number", bound=np.number)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """The rows of a view that no segment contains, in the form that sources search.
+    """The leaves of a view that are in no segment, in the form that the sources search.
 
-    The dense source searches `vectors`, the lexical source `term_starts` and `entries`. Row r of
-    the view has index i = r - tail_base in these arrays.
+    The dense source searches `vectors`. The lexical source searches `term_starts` and `entries`.
+    The leaf in row r of the view has the index i = r - tail_base in these arrays.
 
-    `vectors` is `float32[capacity, dimension]`. `term_starts` is `int64[capacity + 1]` and
-    `entries` is `uint64[entry capacity]`: the terms of index i are
-    `entries[term_starts[i]:term_starts[i + 1]]`, in the form of `hrag.text.analysis.LeafTerms`.
+    `vectors` is `float32[capacity, dimension]`. `term_starts` is `int64[capacity + 1]`, and
+    `entries` is `uint64[capacity for entries]`. An entry is a term of a leaf in the form of
+    `hrag.text.analysis.LeafTerms`. The leaf with the index i has the entries
+    `entries[term_starts[i]:term_starts[i + 1]]`.
     """
 
     vectors: Vectors
@@ -71,9 +76,10 @@ class Tail:
         return cls(vectors, np.zeros(1, np.int64), np.empty(0, np.uint64))
 
     def with_rows(self, used: int, capacity: int) -> "Tail":
-        """Returns a tail with a capacity of `capacity` rows, and a copy of the first `used` rows.
+        """Returns a tail with capacity for `capacity` rows.
 
-        The entries are shared, not copied.
+        The vectors and starts of the first `used` rows are copied. The entries are shared with this
+        tail.
         """
         vectors = np.empty((capacity, self.vectors.shape[1]), np.float32)
         vectors[:used] = self.vectors[:used]
@@ -81,21 +87,22 @@ class Tail:
         return replace(self, vectors=vectors, term_starts=term_starts)
 
     def with_entries(self, used: int, capacity: int) -> "Tail":
-        """Returns a tail with a capacity of `capacity` entries.
+        """Returns a tail with capacity for `capacity` entries.
 
-        The entries of its first `used` rows are copied. Vectors and starts are shared.
+        The entries of the first `used` rows are copied. The vectors and starts are shared with this
+        tail.
         """
         entries = _with_capacity(self.entries, self.entry_count(used), capacity)
         return replace(self, entries=entries)
 
     def entry_count(self, used: int) -> int:
-        """Returns the number of entries of the first `used` rows."""
+        """Returns the count of entries that the first `used` rows have together."""
         return int(self.term_starts[used])
 
     def write(self, start: int, block: leaves.LeafBlock) -> None:
-        """Writes the leaves of a block from the index `start` on.
+        """Writes the leaves of a block into the tail, beginning at the index `start`.
 
-        `start` is the number of indexes in use, and the tail has capacity for the block.
+        The indexes below `start` are in use. The tail must have capacity for the block.
         """
         end = start + len(block.labels)
         first = self.entry_count(start)
@@ -104,9 +111,10 @@ class Tail:
         self.entries[first : first + len(block.terms.entries)] = block.terms.entries
 
     def terms(self, rows: NDArray[np.int64], lengths: NDArray[np.uint32]) -> LeafTerms:
-        """Returns a copy of the terms of leaves.
+        """Returns a copy of the terms of some leaves of the tail.
 
-        `rows` are their indexes in the tail, ascending. `lengths` are their numbers of terms.
+        `rows` are the indexes of the leaves in the tail, ascending. `lengths` are the counts of
+        terms of these leaves.
         """
         starts = self.term_starts[rows]
         counts = self.term_starts[rows + 1] - starts
@@ -115,7 +123,7 @@ class Tail:
         return LeafTerms(ends.astype(np.int64), self.entries[positions], lengths)
 
     def size_bytes(self, used: int) -> int:
-        """Returns the memory that the first `used` rows take."""
+        """Returns the memory that the first `used` rows take, in bytes."""
         parts = (self.vectors[:used], self.term_starts[: used + 1])
         entries = self.entries[: self.entry_count(used)]
         return sum(part.nbytes for part in (*parts, entries))
@@ -123,21 +131,25 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class View:
-    """A collection at one change. The module's docstring explains rows, segments and tail.
+    """A collection in memory, in the state after one change.
 
-    * `count` is the number of rows in use. The arrays may have more capacity than that.
+    The module's docstring explains rows, segments and tail.
+
+    * `collection` is the id of the collection.
+    * `sequence` is the sequence number of the change that the view shows.
+    * `metadata_sequence` is the sequence number of a change after which no document's metadata
+      changed.
+    * `bases` are the first rows of the segments, and `tail_base` is the first row of the tail.
     * `labels` is `uint64[capacity]`: the label of each row.
     * `ancestors` is `uint32[levels, capacity]`: the index of each row's ancestor at each level,
       from the leaves' level up.
     * `alive` is `uint8[capacity]`: 1 if the row's document exists, 0 if it was deleted.
-    * `lengths` is `uint32[capacity]`: the number of terms of each leaf.
-    * `bases` are the first rows of the segments, `tail_base` is the first row of the tail.
-    * `living` is the number of living rows: those with the `alive` byte 1. `living_terms` is the
-      sum of their `lengths`.
-    * `sequence` is the change that the view shows. No document's metadata changed after the
-      change `metadata_sequence`.
-    * `segment_frequencies` is a cache that searches fill. For the id of a term, it contains the
-      number of living rows of the segments that have the term.
+    * `lengths` is `uint32[capacity]`: the count of terms of each leaf.
+    * `count` is the count of rows in use. The arrays may have capacity for more rows.
+    * `living` is the count of living rows. A row is living if its `alive` byte is 1.
+    * `living_terms` is the sum of the `lengths` of the living rows.
+    * `segment_frequencies` is a cache that searches fill. It maps the id of a term to the count of
+      living rows in segments that contain the term.
     """
 
     collection: int
@@ -158,7 +170,7 @@ class View:
     segment_frequencies: dict[int, int] = field(default_factory=dict)
 
     def segment_rows(self) -> Iterator[tuple[LoadedSegment, int, int]]:
-        """Yields each segment with its first row and the row after its last one."""
+        """Yields each segment with its first row and the row after its last row."""
         for segment, base in zip(self.segments, self.bases, strict=True):
             yield segment, base, base + segment.record.rows
 
@@ -175,9 +187,10 @@ class View:
         return union([distinct(ordinals_of(living))])
 
     def advanced(self, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
-        """Returns the view of the change `sequence`, which `txn` reads.
+        """Returns the view in the state after the change with the sequence number `sequence`.
 
-        `changes` are all changes after this view's sequence, up to `sequence`.
+        `changes` are all changes of the collection that are newer than this view, up to this
+        change. `txn` must read the state after the same change.
         """
         changes = list(changes)
         removed = {change.removed for change in changes}
@@ -190,6 +203,10 @@ class View:
         return replace(view, sequence=sequence, metadata_sequence=metadata_sequence)
 
     def _without_documents(self, ordinals: Sequence[int]) -> "View":
+        """Returns the view with the rows of some documents marked as deleted.
+
+        `ordinals` are the ordinals of these documents.
+        """
         if not ordinals:
             return self
         deleted = self.rows_of(np.sort(np.array(ordinals, np.uint64)))
@@ -207,20 +224,21 @@ class View:
         )
 
     def rows_of(self, ordinals: Ordinals, bisection_cost: int = _BISECTION_COST) -> RowNumbers:
-        """Returns the rows of the leaves of documents, ascending: `uint32[n]`.
+        """Returns the rows of all leaves of the documents with these ordinals: `uint32[n]`.
 
-        Finding one document by bisection is assumed to cost as much as scanning `bisection_cost`
-        rows.
+        The rows are ascending. They are found by bisection, or by a linear scan of all rows if that
+        is faster. Finding one document by bisection is assumed to cost as much as scanning
+        `bisection_cost` rows.
         """
         if len(ordinals) * bisection_cost > self.count:
             return rows_of_documents(self.labels[: self.count], ordinals)
         return self.rows_between(first_labels(ordinals), first_labels(ordinals + np.uint64(1)))
 
     def rows_between(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> RowNumbers:
-        """Returns the rows whose labels lie in one of the ranges: `uint32[n]`.
+        """Returns the rows whose labels lie in one of several ranges of labels: `uint32[n]`.
 
-        Range i has the labels from `starts[i]` up to, but not including, `ends[i]`. The rows are
-        ascending if the ranges are.
+        Range i contains the labels from `starts[i]` up to, but not including, `ends[i]`. If the
+        ranges are in ascending order, the rows are ascending, too.
         """
         parts = []
         for start, end in zip(
@@ -253,10 +271,10 @@ class View:
         )
 
     def _with_capacity(self, rows: int, more_entries: int) -> "View":
-        """Returns a view with capacity for `rows` rows and for `more_entries` more entries.
+        """Returns a view with capacity for `rows` rows and for `more_entries` further tail entries.
 
-        Returns this view if it has that capacity. Otherwise the arrays are copied. The copies
-        have spare capacity if the tail has rows already.
+        Returns this view if its capacity is large enough. Otherwise the arrays are copied. The
+        copies have additional spare capacity if the tail has rows already.
         """
         used = self.count - self.tail_base
         growth = _GROWTH if used else 1
@@ -278,9 +296,10 @@ class View:
         return view
 
     def _without_deleted_rows(self) -> "View":
-        """Returns the view without the deleted rows of its tail, if most of the tail is deleted.
+        """Returns the view without deleted rows in its tail, if most of the tail is deleted.
 
-        Without this, a few documents that are replaced again and again would fill the memory.
+        If most rows of the tail are living, returns this view. If deleted rows were never removed,
+        a few documents that are replaced again and again would fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])
@@ -307,7 +326,7 @@ class View:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes with its segments, without capacity that is not in use."""
+        """The memory that the view and its segments take, in bytes, without unused capacity."""
         arrays = (self.labels, self.ancestors, self.alive, self.lengths)
         rows = sum(array[..., : self.count].nbytes for array in arrays)
         tail = self.tail.size_bytes(self.count - self.tail_base)
@@ -315,9 +334,9 @@ class View:
 
 
 def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[Number]:
-    """Returns an array of `capacity` columns with a copy of the first `used` columns.
+    """Returns a copy of the first `used` columns of an array, with capacity for `capacity` columns.
 
-    If the array is large, the columns that are not used yet take no memory.
+    If the copy is large, the columns that are not used yet take no memory.
     """
     copy = np.empty((*array.shape[:-1], capacity), array.dtype)
     copy[..., :used] = array[..., :used]
@@ -325,9 +344,9 @@ def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[
 
 
 def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    """Returns the columns of all parts in one array with spare capacity.
+    """Returns the columns of several arrays as one array with spare capacity.
 
-    With the spare capacity, a search that appends new rows need not copy the array.
+    Because of the spare capacity, a search that appends new rows usually need not copy the array.
     """
     count = sum(part.shape[-1] for part in parts)
     shape = (*parts[0].shape[:-1], count + count // _SPARE_SHARE)
@@ -346,12 +365,12 @@ def load_view(
     collection: int,
     loaded: Mapping[int, LoadedSegment],
 ) -> View:
-    """Returns a view of the collection at the change that the transaction reads.
+    """Returns a view of a collection in the state that the transaction reads.
 
-    `loaded` contains the loaded segments by their ids. The view uses those that the manifest
-    lists and that have the collection's analyzer. All other living leaves are read into the tail.
-    So a segment that cannot be loaded, or that has the terms of another analyzer, costs time and
-    memory, but searches still find its leaves.
+    `loaded` maps the ids of loaded segments to the segments. The view uses the loaded segments that
+    the manifest lists and that were built with the collection's analyzer. All other living leaves
+    are read into the tail. So if a segment cannot be loaded, or was built with another analyzer,
+    its leaves take more time and memory, but searches still find them.
     """
     counters = txn.counters.require(collection)
     listed = listed_segments(txn, collection)
@@ -379,6 +398,10 @@ def _over_segments(
     segments: Sequence[LoadedSegment],
     deleted: NDArray[np.uint64],
 ) -> View:
+    """Returns a view that has the rows of segments and an empty tail.
+
+    `deleted` are the ordinals of deleted documents, ascending.
+    """
     heights = settings.tree.top_level - settings.tree.embedding_level + 1
     counts = [segment.record.rows for segment in segments]
     count = sum(counts)

@@ -1,1 +1,1 @@
-"""How is a document committed?"""
+"""How are documents, collections and summaries written to LMDB, and how are writes committed?"""

@@ -1,7 +1,7 @@
 """Creates, deletes and lists collections and their aliases.
 
-A tenant's names and aliases are entries of one database. So no name is used twice, and one look-up
-finds a collection by its name or by an alias.
+The names of a tenant's collections and its aliases are stored in the same LMDB database. So no name
+is used twice, and a single look-up finds a collection by its name or by an alias.
 """
 
 from itertools import islice
@@ -42,7 +42,7 @@ from hrag.values.collections import (
 
 
 class CollectionWriter(WriterPart):
-    """Implements the methods of `hrag.engine.Writer` that concern collections and aliases."""
+    """Implements the methods of `hrag.engine.Writer` for collections and aliases."""
 
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
@@ -61,7 +61,11 @@ class CollectionWriter(WriterPart):
         return Collection(tenant_id, name, settings), used.sequence
 
     def _add_collection(self, txn: Txn, number: int, record: CollectionRecord, used: Usage) -> None:
-        """Adds a collection, and its summary collection if it has summaries."""
+        """Stores a new collection, and its summary collection if its settings request summaries.
+
+        `number` is the id of the new collection, and `used` is the tenant's usage, which includes
+        the collection already.
+        """
         tenant_id, name, settings = record.tenant_id, record.name, record.settings
         if settings.summaries is not SummaryUnit.NONE:
             summary_number = txn.next_number(schema.LAST_COLLECTION)

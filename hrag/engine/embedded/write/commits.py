@@ -1,4 +1,4 @@
-"""Commits changes of documents, and reports the changed collections to maintenance."""
+"""Commits changes of documents, and reports the changed collections to the maintenance thread."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,10 @@ class IndexMaintenance(Protocol):
     """Builds and maintains the index in the background."""
 
     def changed(self, collection: int) -> None:
-        """Notes that a commit has changed the collection; the writer calls it after the commit."""
+        """Notes that a collection has changed. The writer calls it after each commit.
+
+        `collection` is the id of the collection.
+        """
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Applies backpressure: waits while too many leaves of the collection are not indexed.
@@ -28,8 +31,9 @@ class IndexMaintenance(Protocol):
 class Commits:
     """Begins and commits the transactions of a writer.
 
-    Without `maintenance`, no segments are built, and writes do not wait for capacity. `quota_of`
-    returns the quota of a tenant. A collection's change log keeps `max_log_entries`.
+    Without `maintenance`, no segments are built, and writes never wait for maintenance. `quota_of`
+    returns the quota of a tenant. The change log of a collection has at most `max_log_entries`
+    entries.
     """
 
     def __init__(
@@ -46,11 +50,12 @@ class Commits:
 
     @contextmanager
     def changes(self, failpoint: str, extra_bytes: int | None = None) -> Iterator[WriteTransaction]:
-        """Yields a transaction and commits it at the end of the block.
+        """Begins a write transaction, and commits it at the end of the block.
 
-        On any exception nothing is changed. `extra_bytes` is an upper bound of the bytes that the
-        changes add. Without it, the changes may only delete, which uses the disk reserve if the
-        disk is full.
+        If the block raises an exception, nothing is changed. `extra_bytes` is an upper bound of the
+        bytes that the changes add to the store. If it is None, the block may only delete: then the
+        transaction may use the disk space that is reserved for deletions. `failpoint` is the first
+        part of the names of the two failpoints at which a test may end the process.
         """
         store = self.store
         with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
@@ -62,14 +67,18 @@ class Commits:
         self.notify_maintenance(*changes.changed)
 
     def notify_maintenance(self, *collections: int) -> None:
-        """Reports collections that a commit has changed, by number."""
+        """Reports that a commit has changed the collections with these ids."""
         if self.maintenance is not None:
             for number in collections:
                 self.maintenance.changed(number)
 
 
 class WriterPart:
-    """A part of the writer. Each part implements one subject and uses only the commits."""
+    """The base of the classes that `EmbeddedWriter` is composed of.
+
+    Each of them implements the writer's methods for one subject. All of them share `commits`, and
+    none of them uses another one.
+    """
 
     def __init__(self, commits: Commits) -> None:
         self.commits = commits

@@ -1,9 +1,13 @@
-"""Adds, replaces and removes versions of documents, inside a transaction.
+"""Adds, replaces and removes versions of documents, inside a write transaction.
 
-A version is a document as one `put` stored it: its record, content, terms and entries. Removing a
-version also removes its summaries, and writes a tombstone if a segment contains it. A damaged
-version is removed without being read: terms and counters are computed again from the collection's
-other documents.
+A version is a document as one `put` has stored it: its record, its content (text, tree and
+vectors), its filter terms, and its entries in other LMDB databases. If a version is removed, its
+summaries are removed, too, and if a segment contains it, a tombstone is written. A damaged version
+is removed without being read. Then filter terms and counters are computed again from the
+collection's other documents.
+
+The values of a version are stored under a slot, which is the first part of their keys. The next
+version of the document reuses the slot, which saves LMDB from moving pages.
 """
 
 from collections.abc import Sequence
@@ -34,20 +38,21 @@ from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 
 
 class Slots:
-    """Allocates the slots under which documents are stored."""
+    """Allocates slots. A slot is the first part of the keys under which a document is stored."""
 
     def __init__(self, txn: Txn, shared: SharedState) -> None:
         self._txn = txn
         self._shared = shared
 
     def first_free(self) -> bytes | None:
-        """Returns the first free slot, packed, or None if no slot is free."""
+        """Returns the first free slot as bytes of a key, or None if no slot is free."""
         return next(self._txn.free_slots.keys(), None)
 
     def allocate(self) -> tuple[bytes, bool]:
-        """Returns a packed slot, and True if it is a new one.
+        """Returns a slot as bytes of a key, and True if the slot was never used before.
 
-        A free slot is reused if there is any. A new slot comes after all others.
+        Reuses a free slot if there is one. Otherwise returns a new slot, whose key sorts after the
+        keys of all other slots.
         """
         slot = self.first_free()
         if slot is None:
@@ -57,7 +62,11 @@ class Slots:
 
 
 class DocumentVersions:
-    """The versions of documents, as one transaction changes them."""
+    """Changes the versions of documents within one write transaction.
+
+    `shared` is the state that all changes of the transaction share. `pending` are the documents
+    that wait for summaries.
+    """
 
     def __init__(self, txn: Txn, shared: SharedState, pending: PendingSummaries) -> None:
         self._txn = txn
@@ -66,7 +75,10 @@ class DocumentVersions:
         self._slots = Slots(txn, shared)
 
     def find(self, handle: CollectionHandle, document_id: str) -> tuple[int, DocumentRecord | None]:
-        """Returns a document's ordinal and record; 0 and None if there is none. Raises DataLoss."""
+        """Returns the ordinal and the record of a document; 0 and None if it does not exist.
+
+        Raises DataLoss if one of its entries is damaged.
+        """
         return find_document(self._txn, handle.collection_id, document_id)
 
     def find_intact(
@@ -78,18 +90,21 @@ class DocumentVersions:
         return None
 
     def has_intact_summaries(self, handle: CollectionHandle, document_id: str) -> bool:
-        """Returns True if the document's summaries are not damaged, or if it has none."""
+        """Returns True if no stored value of the document's summaries is damaged.
+
+        Also returns True if the document has no summaries.
+        """
         number = self._shared.collection(handle).summaries
         return not number or is_intact(self._txn, number, document_id)
 
     def growth_over_damaged(
         self, handle: CollectionHandle, document: PreparedDocument, new_bytes: int
     ) -> Usage:
-        """Returns the growth of the tenant's usage if a document replaces a damaged one.
+        """Returns by how much the tenant's usage grows if `document` replaces a damaged version.
 
-        `new_bytes` are the stored bytes of the new document. The usage still includes the damaged
-        document, unless the collection has been counted again since the damage. So the collection
-        is counted here without it.
+        `new_bytes` is the count of bytes that the new version will take. It is not known whether
+        the tenant's usage still includes the damaged version, because the collection may have been
+        counted again since the damage. So it is counted here, without the damaged version.
         """
         txn, number = self._txn, handle.collection_id
         damaged = find_damaged(txn, number, document.document_id)
@@ -108,9 +123,11 @@ class DocumentVersions:
         document: PreparedDocument,
         slot: bytes | None,
     ) -> None:
-        """Stores a version of a document.
+        """Stores a version of a document under a slot.
 
-        It overwrites the version in `slot`, or if that is None, it gets another slot.
+        `record` and `terms` are the document's record and filter terms. If `slot` is not None, it
+        is the slot of the previous version, whose values are overwritten. If `slot` is None, a slot
+        is allocated.
         """
         txn, collection = self._txn, record.collection
         slot, is_new = self._slots.allocate() if slot is None else (slot, False)
@@ -119,7 +136,8 @@ class DocumentVersions:
         for term in terms:
             txn.terms.add(term, ordinal)
         address = schema.address(slot, collection, ordinal)
-        # A new slot comes after all other slots. Appending its values makes LMDB fill the pages.
+        # The key of a new slot sorts after all other keys. With `append`, LMDB then fills each page
+        # before it begins the next page.
         txn.documents.put(address, record, append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         txn.contents.put(
@@ -143,7 +161,10 @@ class DocumentVersions:
     def replace_record(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
     ) -> None:
-        """Replaces the record of a version of a document, and its terms; logs the change."""
+        """Replaces the record and the filter terms of a version, and adds the change to the log.
+
+        `ordinal` is the ordinal of the version, `old` its stored record and `new` its new record.
+        """
         txn = self._txn
         before, after = set(terms_of(old)), set(terms_of(new))
         for term in before - after:
@@ -159,7 +180,10 @@ class DocumentVersions:
     def delete(
         self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
     ) -> None:
-        """Deletes a document and its id, in the change with this sequence; logs the change."""
+        """Deletes a document and the entry of its id, and adds the change to the change log.
+
+        `sequence` is the sequence number of the change.
+        """
         self.remove(handle, ordinal, document, sequence)
         self._txn.document_ids.delete((handle.collection_id, document.document_id))
         self._shared.log_change(handle, Change(removed=ordinal), sequence)
@@ -173,9 +197,10 @@ class DocumentVersions:
         *,
         keep_slot: bool = False,
     ) -> None:
-        """Deletes one version of a document and its summaries, in the change with this sequence.
+        """Removes one version of a document and its summaries.
 
-        With `keep_slot`, the values under its slot stay for the next version to overwrite.
+        `sequence` is the sequence number of the change. With `keep_slot`, the values under the
+        version's slot are not deleted, because the next version will overwrite them.
         """
         if self._shared.collection(handle).summaries:
             self.remove_summaries(handle, ordinal, document.document_id, sequence)
@@ -186,7 +211,7 @@ class DocumentVersions:
         self._shared.count(handle, document, ordinal, -1)
 
     def delete_damaged(self, handle: CollectionHandle, document_id: str) -> int:
-        """Deletes a document that cannot be read; returns the sequence of the deletion."""
+        """Deletes a document that cannot be read; returns the sequence number of the deletion."""
         sequence = self._shared.next_sequence(handle.tenant_id)
         ordinal = self.remove_damaged(handle, document_id, sequence)
         self._txn.document_ids.delete((handle.collection_id, document_id))
@@ -194,10 +219,10 @@ class DocumentVersions:
         return sequence
 
     def remove_damaged(self, handle: CollectionHandle, document_id: str, sequence: int) -> int:
-        """Removes a damaged version of a document and its summaries; returns its ordinal.
+        """Removes a damaged version of a document and its summaries.
 
-        Returns 0 if no entry leads to an ordinal any more. Terms and counters are computed again
-        from the collection's other documents.
+        Returns the ordinal of the version, or 0 if its ordinal cannot be found because of the
+        damage. Filter terms and counters are computed again from the collection's other documents.
         """
         txn, number = self._txn, handle.collection_id
         damaged = find_damaged(txn, number, document_id)
@@ -214,7 +239,10 @@ class DocumentVersions:
     def remove_summaries(
         self, handle: CollectionHandle, ordinal: int, document_id: str, sequence: int
     ) -> None:
-        """Removes the summaries of a document, or the entry that says that it waits for them."""
+        """Removes the summaries of a document.
+
+        If the document still waits for summaries, removes it from the waiting documents instead.
+        """
         if self._pending.remove(handle, ordinal):
             return
         collection = summary_handle(handle, self._shared.collection(handle).summaries)
@@ -223,13 +251,15 @@ class DocumentVersions:
             self.delete_damaged(collection, document_id)
             return
         number, summaries = intact
-        if summaries is not None:  # A document that is too short has no summaries.
+        # A document that is too short for summaries has no summary document.
+        if summaries is not None:
             self.delete(collection, number, summaries, sequence)
 
     def check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
-        """Reads the shared state that putting a document changes. Raises DataLoss if it is damaged.
+        """Reads all state that putting a document changes and that other documents share.
 
-        The new version will be stored in `slot`, or in any slot if that is None.
+        Raises DataLoss if this state is damaged, so that `put` fails before it writes anything. The
+        new version will be stored in `slot`, or in a slot that is allocated if `slot` is None.
         """
         self._shared.usage_of(handle.tenant_id)
         self._shared.last_number(schema.LAST_ORDINAL)
@@ -241,9 +271,9 @@ class DocumentVersions:
             self._check_tombstone(summary_handle(handle, number), document_id)
 
     def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads the state of the collection that removing the document would change.
+        """Reads the state of a collection that changes if a document is removed from it.
 
-        Raises DataLoss if it is damaged.
+        Raises DataLoss if this state is damaged.
         """
         txn, number = self._txn, handle.collection_id
         self._shared.collection(handle)

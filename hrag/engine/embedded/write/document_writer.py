@@ -1,4 +1,4 @@
-"""Puts and deletes documents, one or several in a commit."""
+"""Puts and deletes documents. A commit may contain one document or several."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestResult
 from hrag.values.errors import DataLoss, HragError, outcome_of
 from hrag.values.filters import Filter
 
-# One transaction deletes at most this many documents. It takes a hundredth of a second, and other
-# writers wait for it.
+# One transaction deletes at most this many documents, which takes about a hundredth of a second.
+# The count is limited because other writers wait for the transaction.
 _DELETIONS_PER_COMMIT = 64
 
 
@@ -35,10 +35,11 @@ class DocumentWriter(WriterPart):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """Puts several documents in one commit; returns a result or an error for each.
+        """Puts several documents in one commit; returns a result or an error for each, in order.
 
-        If damage ends a put after its first write, that commit is abandoned. Then each document is
-        put in a separate commit, so that an error of one document does not affect the others.
+        If a document cannot be written completely because stored data is damaged, the commit is
+        abandoned. Then each document is put in a separate commit, so that the error of one document
+        does not affect the others.
         """
         try:
             return self._put_in_one_commit(documents)
@@ -101,9 +102,9 @@ class DocumentWriter(WriterPart):
 
 
 def _max_bytes(document: PreparedDocument) -> int:
-    """Returns an upper bound for the size of the document's values.
+    """Returns an upper bound for the size of a document's stored values, in bytes.
 
-    UTF-8 needs at most 4 bytes per character.
+    For the text, it assumes 4 bytes per character, which is the most that UTF-8 needs.
     """
     values = len(document.metadata_json) + document.tree.size_bytes + document.vectors.nbytes
     return 4 * len(document.parsed.text) + values

@@ -13,19 +13,20 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
-# The deadline is checked after so many entries, which is every few milliseconds.
+# The deadline is checked once for this many entries. Reading them takes a few milliseconds.
 _BATCH_ENTRIES = 4096
 
 Entry = TypeVar("Entry")
 
 
 def matching_ordinals(txn: Txn, collection: int, filter: Filter, deadline: Deadline) -> Ordinals:
-    """Returns the ordinals of the documents that pass a filter, which must have been checked.
+    """Returns the ordinals of the documents of a collection that pass a filter, ascending.
 
-    Raises DeadlineExceeded or Cancelled.
+    The caller must have validated the filter. Raises DeadlineExceeded or Cancelled.
     """
 
-    # The result is cached, because a filter may have thousands of NoneOf conditions.
+    # The ordinals of all documents are read only once, because a filter may have thousands of
+    # NoneOf conditions and each of them needs all ordinals.
     @cache
     def all_ordinals() -> Ordinals:
         ordinals = (ordinal for _, ordinal in txn.ordinals.keys(collection))
@@ -38,9 +39,10 @@ def matching_ordinals(txn: Txn, collection: int, filter: Filter, deadline: Deadl
 def ordinals_by_id(
     txn: Txn, collection: int, after: str, among: Ordinals | None, deadline: Deadline
 ) -> Iterator[int]:
-    """Yields the ordinals of documents in order of document id, beginning after the id `after`.
+    """Yields the ordinals of a collection's documents in order of document id.
 
-    If `among` is not None, yields only ordinals in it. Raises DeadlineExceeded or Cancelled.
+    Begins after the document id `after`, or with the first document if `after` is empty. If `among`
+    is not None, yields only ordinals that are in `among`. Raises DeadlineExceeded or Cancelled.
     """
     start = (collection, f"{after}\0") if after else None
     ordinals = (ordinal for _, ordinal in txn.document_ids.entries(collection, start=start))
@@ -53,7 +55,7 @@ def ordinals_by_id(
 
 
 def _batches(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
-    """Yields the entries in batches; checks the deadline before each batch."""
+    """Yields the entries in batches of `_BATCH_ENTRIES`; checks the deadline before each batch."""
     entries = iter(entries)
     while batch := list(islice(entries, _BATCH_ENTRIES)):
         deadline.check("filtering")

@@ -1,6 +1,7 @@
-"""State shared by the changes of a transaction: store numbers, collection counters, tenant usage.
+"""The state that all changes of a write transaction share.
 
-Each value is read at most once, and written once at the end of the transaction.
+It consists of the last ids that the store has used, the counters of collections, and the usage of
+tenants. Each changed value is written once, at the end of the transaction.
 """
 
 from hrag.engine.common import validation
@@ -15,7 +16,11 @@ from hrag.values.quotas import QuotaOf
 
 
 class SharedState:
-    """The state that all changes of one transaction share; `finish` writes it."""
+    """The state that all changes of one write transaction share; `finish` writes it.
+
+    The change log of a collection is trimmed to `max_log_entries` entries. `quota_of` returns the
+    quota of a tenant.
+    """
 
     def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._txn = txn
@@ -26,10 +31,10 @@ class SharedState:
         self._counters: dict[int, Counters] = {}
         self._usage: dict[str, Usage] = {}
         self.changed: set[int] = set()
-        """The numbers of the collections that the transaction has changed."""
+        """The ids of the collections that the transaction has changed."""
 
     def finish(self) -> None:
-        """Writes the shared state; call it after the last change."""
+        """Writes the shared state. It must be called after the last change of the transaction."""
         txn = self._txn
         for name, number in self._numbers.items():
             txn.put_number(name, number)
@@ -42,17 +47,24 @@ class SharedState:
             note_commit(txn, number)
 
     def next_number(self, name: bytes) -> int:
-        """Increments one of the store's numbers and returns it. Raises DataLoss."""
+        """Allocates the next id of a kind, and returns it.
+
+        `name` is the key of the last id of this kind, for example `schema.LAST_ORDINAL`. Raises
+        DataLoss if the last id is damaged.
+        """
         number = self.last_number(name)
         self._numbers[name] = number + 1
         return number + 1
 
     def last_number(self, name: bytes) -> int:
-        """Returns the last value of one of the store's numbers. Raises DataLoss."""
+        """Returns the last id of a kind that was allocated. Raises DataLoss if it is damaged.
+
+        `name` is the key of the last id of this kind, for example `schema.LAST_ORDINAL`.
+        """
         return self._numbers.get(name) or self._txn.number(name)
 
     def next_sequence(self, tenant_id: str) -> int:
-        """Increments the tenant's sequence and returns it."""
+        """Increments the tenant's sequence number and returns its new value."""
         usage = self.usage_of(tenant_id)
         self._usage[tenant_id] = usage._replace(sequence=usage.sequence + 1)
         return usage.sequence + 1
@@ -66,7 +78,10 @@ class SharedState:
         return record
 
     def counters_of(self, handle: CollectionHandle) -> Counters:
-        """Returns a collection's counters, with the changes so far. Raises DataLoss."""
+        """Returns a collection's counters, which include the changes so far.
+
+        Raises DataLoss if the stored counters are damaged.
+        """
         number = handle.collection_id
         counters = self._counters.get(number)
         return self._txn.counters.require(number) if counters is None else counters
@@ -74,7 +89,11 @@ class SharedState:
     def add_to_counters(
         self, handle: CollectionHandle, *, unsummarised: int = 0, summary_tokens: int = 0
     ) -> None:
-        """Changes the counters of a collection that concern its summaries."""
+        """Adds to the counters of a collection that are about its summaries.
+
+        `unsummarised` is added to the count of documents that wait for summaries, and
+        `summary_tokens` to the tokens that summaries have cost.
+        """
         counters = self.counters_of(handle)
         self._counters[handle.collection_id] = counters._replace(
             unsummarised=counters.unsummarised + unsummarised,
@@ -82,12 +101,15 @@ class SharedState:
         )
 
     def usage_of(self, tenant_id: str) -> Usage:
-        """Returns a tenant's usage, with the changes so far. Raises DataLoss."""
+        """Returns a tenant's usage, which includes the changes so far.
+
+        Raises DataLoss if the stored usage is damaged.
+        """
         usage = self._usage.get(tenant_id)
         return read_usage(self._txn, tenant_id) if usage is None else usage
 
     def check_quota(self, tenant_id: str, added: Usage) -> None:
-        """Raises StorageQuotaExceeded if the tenant's quota does not allow `added` as well."""
+        """Raises StorageQuotaExceeded if the tenant's usage plus `added` exceeds its quota."""
         used = self.usage_of(tenant_id).info(self._quota_of(tenant_id))
         validation.check_quota(tenant_id, used, added.info())
 
@@ -96,8 +118,8 @@ class SharedState:
     ) -> None:
         """Counts a document as added (`sign` 1) or removed (`sign` -1).
 
-        Changes the counters of its collection and the usage of its tenant. The usage does not count
-        summary documents, but it counts their bytes.
+        Changes the counters of the document's collection and the usage of its tenant. In the usage,
+        summary documents are not counted as documents, but their bytes are counted.
         """
         documents = 0 if self.collection(handle).summarises else sign
         added = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
@@ -118,14 +140,17 @@ class SharedState:
         self._counters[handle.collection_id] = after
 
     def log_change(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
-        """Adds a change to the collection's change log."""
+        """Adds a change to the collection's change log.
+
+        `sequence` is the sequence number of the change.
+        """
         number, counters = handle.collection_id, self.counters_of(handle)
         self._counters[number] = append_change(self._txn, number, counters, change, sequence)
         self.changed.add(number)
 
 
 def existing_collection(txn: Txn, handle: CollectionHandle) -> CollectionRecord:
-    """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
+    """Returns the record of an open collection. Raises CollectionNotFound if it was deleted."""
     if not txn.collections.has(handle.collection_id):
         raise validation.no_collection(handle.tenant_id, handle.name)
     return txn.collections.require(handle.collection_id)

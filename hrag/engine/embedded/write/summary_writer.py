@@ -9,7 +9,7 @@ from hrag.values.errors import CollectionNotFound
 
 
 class SummaryWriter(WriterPart):
-    """Implements the methods of `hrag.engine.Writer` that concern summaries."""
+    """Implements the methods of `hrag.engine.Writer` for summaries."""
 
     def next_unsummarised(
         self,

@@ -1,8 +1,9 @@
 """Changes documents within one LMDB write transaction.
 
-A document is written completely or not at all. Everything that can be refused is refused before
-the first byte of the document is written. The state that it shares with other documents is also
-read, and so verified, before that. An error after the first byte leaves `is_whole` False.
+A document is written completely or not at all. If a document must be refused, it is refused before
+its first byte is written. The state that it shares with other documents is also read, and thereby
+verified, before its first byte is written. If an error occurs after the first byte, `is_whole`
+stays False, and the transaction must not be committed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,11 @@ from hrag.values.quotas import QuotaOf
 
 
 class WriteTransaction:
-    """The changes of one transaction; `finish` writes the state that they share."""
+    """Changes documents within one LMDB write transaction.
+
+    The caller must call `finish` after the last change, and then commit. The change log of a
+    collection is trimmed to `max_log_entries` entries. `quota_of` returns the quota of a tenant.
+    """
 
     def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
         self._txn = txn
@@ -53,19 +58,24 @@ class WriteTransaction:
 
     @property
     def changed(self) -> set[int]:
-        """The numbers of the collections that the transaction has changed."""
+        """The ids of the collections that the transaction has changed."""
         return self._shared.changed
 
     def finish(self) -> None:
-        """Writes the shared state; call it after the last change."""
+        """Writes the counters, usage and ids that the changes share.
+
+        It must be called after the last change.
+        """
         self._shared.finish()
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
-        """Creates or replaces a document, unless it is already stored with the same content hash.
+        """Stores a document. Replaces the stored document with the same id if there is one.
 
-        Raises CollectionNotFound, InvalidArgument or TooLarge for a document that does not fit the
-        collection, StorageQuotaExceeded if the tenant would exceed its quota, or DataLoss if the
-        state that the document shares with others is damaged.
+        If the stored document has the same content hash and is intact, nothing is changed, and the
+        outcome is UNCHANGED. Raises CollectionNotFound if the collection was deleted. Raises
+        InvalidArgument or TooLarge if the document does not fit the collection,
+        StorageQuotaExceeded if the tenant would exceed its quota, or DataLoss if state is damaged
+        that the document shares with other documents.
         """
         collection = self._shared.collection(handle)
         check_shapes(document, handle.settings)
@@ -79,7 +89,8 @@ class WriteTransaction:
         new = record_of(handle, document)
         terms = terms_of(new)
         new_bytes = stored_bytes(new, terms, document.tree.size_bytes)
-        # Summaries are usually written in the background, where no caller receives a quota error.
+        # The quota is not checked for summary documents. They are usually written in the
+        # background, where no caller would receive the error.
         if not collection.summarises:
             added = (
                 growth(old, new_bytes)
@@ -108,9 +119,11 @@ class WriteTransaction:
     def put_summaries(
         self, handle: CollectionHandle, ordinal: int, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores the summaries of a document; returns False if it does not wait for them any more.
+        """Stores the summaries of the document with this ordinal.
 
-        The `tokens` that the summaries cost are counted in either case. Raises CollectionNotFound.
+        Returns False if the document does not wait for summaries any more, for example because it
+        was deleted. In both cases, `tokens` is added to the tokens that the collection's summaries
+        have cost. Raises CollectionNotFound.
         """
         self._shared.collection(handle)
         is_waiting = self._pending.remove(handle, ordinal)
@@ -130,7 +143,8 @@ class WriteTransaction:
     ) -> IngestResult:
         """Puts a document together with its summaries.
 
-        Raises the errors of `put`, and InvalidArgument if the collection has no summaries.
+        Raises the errors of `put`, and InvalidArgument if the collection was created without
+        summaries.
         """
         self._shared.collection(handle)
         check_summaries(document, handle)
@@ -143,22 +157,23 @@ class WriteTransaction:
         self,
         handle: CollectionHandle,
         document_id: str,
-        until: int,
+        expected_sequence: int,
         metadata: Mapping[str, Any],
         source: str,
     ) -> DocumentInfo:
-        """Replaces the metadata and the source of a document whose sequence is `until`.
+        """Replaces the metadata and the source of a document, and returns its new state.
 
-        The document keeps its ordinal, so its leaves in segments stay valid. Raises
-        CollectionNotFound, DocumentNotFound, StorageQuotaExceeded, or DocumentChanged if the
-        document has another sequence.
+        `expected_sequence` is the sequence number of the document's last change. The ordinal of the
+        document does not change, so its leaves in segments stay valid. Raises CollectionNotFound,
+        DocumentNotFound, StorageQuotaExceeded, or DocumentChanged if the document has another
+        sequence number.
         """
         collection = self._shared.collection(handle)
         ordinal, old = self._versions.find(handle, document_id)
         if old is None:
             raise no_document(handle, document_id)
-        if old.sequence != until:
-            raise document_changed(document_id, until, old.sequence)
+        if old.sequence != expected_sequence:
+            raise document_changed(document_id, expected_sequence, old.sequence)
         new = self._with_metadata(ordinal, old, metadata, source)
         self._shared.check_quota(handle.tenant_id, growth(old, new.stored_bytes))
         sequence = self._shared.next_sequence(handle.tenant_id)
@@ -176,9 +191,10 @@ class WriteTransaction:
     def _with_metadata(
         self, ordinal: int, old: DocumentRecord, metadata: Mapping[str, Any], source: str
     ) -> DocumentRecord:
-        """Returns the record with other metadata and another source.
+        """Returns a document's record with other metadata and another source.
 
-        Its content hash is empty, so that it equals that of no document that is put later.
+        The content hash of the new record is empty, so it differs from the content hash of every
+        document that is put later.
         """
         new = replace(old, metadata=metadata, source=source, content_hash="")
         address = address_of(self._txn, old.collection, ordinal)
@@ -186,7 +202,7 @@ class WriteTransaction:
         return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))
 
     def delete(self, handle: CollectionHandle, document_id: str) -> int:
-        """Deletes a document and returns the sequence of the deletion.
+        """Deletes a document and returns the sequence number of the deletion.
 
         Raises CollectionNotFound or DocumentNotFound.
         """
@@ -202,11 +218,13 @@ class WriteTransaction:
         return sequence
 
     def delete_unchanged(
-        self, handle: CollectionHandle, ordinals: Sequence[int], until: int
+        self, handle: CollectionHandle, ordinals: Sequence[int], last_sequence: int
     ) -> DocumentDeletion:
-        """Deletes the documents with these ordinals, except those changed after sequence `until`.
+        """Deletes documents of a collection that have not changed after a certain change.
 
-        Ordinals of documents that no longer exist are skipped. Raises CollectionNotFound.
+        `ordinals` are the ordinals of the documents, and `last_sequence` is the sequence number of
+        that change. A document is skipped if its last change is newer, or if it no longer exists.
+        Damaged documents are deleted. Raises CollectionNotFound.
         """
         self._shared.collection(handle)
         deleted, number = 0, handle.collection_id
@@ -219,7 +237,7 @@ class WriteTransaction:
             except DataLoss:
                 document_id = document_name(self._txn, number, ordinal)
             else:
-                if document.sequence > until:
+                if document.sequence > last_sequence:
                     continue
                 document_id = document.document_id
             self.delete(handle, document_id)

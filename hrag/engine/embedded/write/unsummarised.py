@@ -1,7 +1,8 @@
-"""The documents whose summaries are not written yet: marks them, and finds the next one.
+"""The documents whose summaries are not written yet: marks these documents, and finds the next one.
 
-A damaged document, or a damaged collection, is reported with a number that excludes it from the
-next search. The number is the document's ordinal, or the negated number of the collection.
+If a document or a whole collection is damaged, an error with a version is raised. The version is
+the document's ordinal, or the negated id of the collection. The caller excludes this version when
+it looks for the next document.
 """
 
 from collections.abc import Container, Iterator
@@ -47,7 +48,7 @@ def next_unsummarised(
 
 @contextmanager
 def _damage_reported_as(version: int) -> Iterator[None]:
-    """Raises UnreadableVersion, with this version, instead of DataLoss from inside the block."""
+    """Converts a DataLoss error that the block raises into UnreadableVersion with this version."""
     try:
         yield
     except DataLoss as error:
@@ -55,7 +56,7 @@ def _damage_reported_as(version: int) -> Iterator[None]:
 
 
 def _collections_with_unsummarised(txn: Txn) -> list[int]:
-    """Returns the numbers of the collections that have documents without summaries, ascending."""
+    """Returns the ids of the collections that have documents waiting for summaries, ascending."""
     numbers, number = [], 0
     while key := next(txn.unsummarised.keys(start=(number + 1, 0)), None):
         number, _ = key
@@ -67,6 +68,7 @@ def _collections_with_unsummarised(txn: Txn) -> list[int]:
 def _read_unsummarised(
     txn: Txn, collection: CollectionHandle, ordinal: int, spent_tokens: int
 ) -> Unsummarised:
+    """Reads the document with this ordinal. Raises DataLoss if it is damaged."""
     address = address_of(txn, collection.collection_id, ordinal)
     document = txn.documents.require(address)
     return Unsummarised(
@@ -81,19 +83,19 @@ def _read_unsummarised(
 
 
 class PendingSummaries:
-    """The documents that wait for summaries, as one transaction changes them."""
+    """Adds and removes documents that wait for summaries, within one write transaction."""
 
     def __init__(self, txn: Txn, shared: SharedState) -> None:
         self._txn = txn
         self._shared = shared
 
     def add(self, handle: CollectionHandle, ordinal: int) -> None:
-        """Says that a document waits for summaries."""
+        """Notes that the document with this ordinal waits for summaries."""
         self._txn.unsummarised.add((handle.collection_id, ordinal))
         self._shared.add_to_counters(handle, unsummarised=1)
 
     def remove(self, handle: CollectionHandle, ordinal: int) -> bool:
-        """Says that a document does not wait any more; returns True if it waited."""
+        """Notes that a document no longer waits for summaries. Returns False if it did not wait."""
         is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
         self._shared.add_to_counters(handle, unsummarised=-is_waiting)
         return is_waiting

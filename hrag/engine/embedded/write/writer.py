@@ -1,9 +1,9 @@
 """The writer of the embedded engine, which commits one or several documents per LMDB transaction.
 
-A document is visible completely or not at all. Its counters, its log entry and its sequence change
-in the same transaction. Replacing a document gives it a new ordinal, so the labels of the old
-version that an index still contains lead to no document. Knows nothing of segments except which
-ordinals they cover.
+A document is visible completely or not at all. The counters of its collection, its entry in the
+change log and the tenant's sequence number are written in the same transaction. A document that is
+replaced gets a new ordinal. So the labels of its old version, which an index may still contain,
+lead to no document. The writer knows nothing of segments, except which ordinals they cover.
 """
 
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
@@ -17,9 +17,10 @@ from hrag.values.quotas import QuotaOf, unlimited
 
 
 class EmbeddedWriter(CollectionWriter, DocumentWriter, WriterQueries, SummaryWriter):
-    """Implements `hrag.engine.Writer` with one part for each subject; the parts share `Commits`.
+    """Implements `hrag.engine.Writer`, composed of one base class for each subject.
 
-    Without `maintenance`, no segments are built, and writes do not wait for capacity.
+    All base classes share the same `Commits`. Without `maintenance`, no segments are built, and
+    writes never wait for maintenance.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reads for callers of the writer: admission, documents, counts and status.
+"""The reads that the writer offers: decisions about ingestion, documents, counts and status.
 
 Each call reads one snapshot, which contains everything that was committed before the call.
 """
@@ -55,7 +55,8 @@ class WriterQueries(WriterPart):
             try:
                 _, stored = find_document(txn, number, document_id)
             except DataLoss:
-                # Ingesting the document mends it, and `put` checks the quota.
+                # The stored document is damaged. Ingesting it again replaces the damaged version.
+                # `put` checks the quota later.
                 return IngestDecision(handle, None)
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):
@@ -66,7 +67,7 @@ class WriterQueries(WriterPart):
         return IngestDecision(handle, unchanged)
 
     def _is_intact(self, txn: Txn, number: int, document_id: str) -> bool:
-        """Returns True if no stored value of a document and its summaries is damaged."""
+        """Returns True if no stored value of a document or of its summaries is damaged."""
         summaries = txn.collections.require(number).summaries
         numbers = (number, summaries) if summaries else (number,)
         return all(is_intact(txn, checked, document_id) for checked in numbers)
@@ -125,6 +126,10 @@ class WriterQueries(WriterPart):
     def _find_document(
         self, txn: Txn, collection: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord]:
+        """Returns the ordinal and the record of a document.
+
+        Raises CollectionNotFound, DocumentNotFound or DataLoss.
+        """
         existing_collection(txn, collection)
         number = collection.collection_id
         ordinal, document = find_document(txn, number, document_id)

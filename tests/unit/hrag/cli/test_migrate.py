@@ -194,7 +194,8 @@ def test_the_error_for_a_conflict_is_one_line(folder, postgres):
     postgres.create_collection("acme", "plain", SETTINGS["acme", "Handbook"])
     refused = run(*TO_POSTGRES, folder=folder)
     assert refused.exit_code == 1
-    assert "error: nothing was written, the target has the same names: acme/plain" in refused.stderr
+    message = "nothing was written, because the target uses the same names in another way"
+    assert f"error: {message}: acme/plain" in refused.stderr
     assert refused.stdout == ""
     assert [collection.name for collection in postgres.reader().collections()] == ["plain"]
 

@@ -1,7 +1,7 @@
 """Which rows answer a query best? One module for each kind of index.
 
-A source searches the segments and the tail of a view. It uses the part of them that it needs:
-vectors or postings. It knows nothing about levels, search modes or other sources.
+A source searches the segments and the tail of a view. The dense source uses their vectors, and the
+lexical source uses their terms. A source knows nothing about levels, search modes or other sources.
 """
 
 from typing import Protocol, TypeVar
@@ -13,11 +13,10 @@ Query_contra = TypeVar("Query_contra", contravariant=True)
 
 
 class CandidateSource(Protocol[Query_contra]):
-    """Finds candidates for queries of one type, for instance a vector or the terms of a text."""
+    """Finds the best rows for queries of one type, for instance for vectors or for terms."""
 
     def candidates(self, query: Query_contra, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` best eligible rows with their scores.
+        """Returns the `count` best of the eligible rows, with their scores.
 
-        Returns only eligible rows. Returns fewer than `count` rows only if the source has no
-        more.
+        Returns fewer rows only if the source has no further eligible row.
         """

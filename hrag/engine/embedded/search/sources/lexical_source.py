@@ -1,8 +1,8 @@
 """The lexical source: ranks leaves by the terms that they share with the query, with BM25.
 
-`hrag.text.bm25` has the formula. Its statistics count all living leaves of the collection, in
-segments and tail. So deleted leaves do not count, and scores do not depend on how leaves are
-distributed over segments.
+`hrag.text.bm25` has the formula. The statistics in the formula are computed over all living leaves
+of the collection, in the segments and in the tail. So deleted leaves do not change scores, and
+scores do not depend on how leaves are distributed over segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from hrag.text.analysis import QueryTerm
 from hrag.text.bm25 import LengthNorm, leaf_scores, length_norm, term_weights
 from hrag_fast import Postings, forward_matches
 
-# A view caches the document frequencies of at most this many terms, in about two megabytes.
+# A view caches the document frequencies of at most this many terms. This takes about two megabytes.
 _MAX_FREQUENCIES = 1 << 14
 
 
@@ -27,8 +27,8 @@ _MAX_FREQUENCIES = 1 << 14
 class TermMatches:
     """The occurrences of a query's terms in the tail, as three arrays `uint32[n]`.
 
-    Entry i says that `rows[i]`, a row of the view, contains the term with the index
-    `term_indices[i]` in the query, `frequencies[i]` times.
+    For each index i of the arrays, the row `rows[i]` of the view contains one of the query's terms
+    `frequencies[i]` times. `term_indices[i]` is the index of this term in the query.
     """
 
     rows: RowNumbers
@@ -42,11 +42,11 @@ _NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """A query's terms with the statistics of one view.
+    """The terms of a query, with the statistics of one view that BM25 needs.
 
-    `ids` are the ids of the q terms, ascending: `uint64[q]`. `weights` are `float32[q]`: each
-    term's share of the largest possible score. `norm` gives the length norm of each leaf.
-    `in_tail` are the occurrences of the terms in the tail.
+    `ids` are the ids of the q terms, ascending: `uint64[q]`. `weights` is each term's share of the
+    highest possible score: `float32[q]`. `norm` is used to compute the length norm of each leaf.
+    `in_tail` are the occurrences of the terms in the view's tail.
     """
 
     ids: NDArray[np.uint64]
@@ -56,7 +56,10 @@ class LexicalQuery:
 
 
 def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
-    """Returns the query for a view. It may have terms that occur nowhere in the view."""
+    """Returns the terms of a query with the statistics of `view`.
+
+    Terms that occur nowhere in the view are included.
+    """
     terms = sorted(terms)
     ids = np.array([term.id for term in terms], np.uint64)
     in_tail = _match_tail(ids, view)
@@ -73,7 +76,10 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 
 def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Returns the occurrences of the terms in living rows of the tail."""
+    """Returns the occurrences of terms in living rows of the tail.
+
+    `ids` are the ids of the terms, ascending: `uint64[q]`.
+    """
     used = view.count - view.tail_base
     if not used:
         return _NO_MATCHES
@@ -86,10 +92,11 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
 
 
 def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns the number of living rows of the segments that have each term: `int64[q]`.
+    """Returns, for each term, the count of living rows in segments that contain it: `int64[q]`.
 
-    In a segment with deleted rows, this walks the terms' posting lists. The result is cached in
-    the view, because the longest lists are those of common terms, which many queries share.
+    If a segment has deleted rows, its posting list of each term must be read to count the living
+    rows. So the counts are cached in the view. The cache is effective because the terms with the
+    longest posting lists are common terms, which many queries contain.
     """
     cached = view.segment_frequencies  # All threads share this cache.
     frequencies = {term: cached.get(term) for term in ids.tolist()}
@@ -112,13 +119,13 @@ def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int6
 class LexicalSource:
     """Ranks rows by BM25. Implements `CandidateSource`.
 
-    A query must have been made by `lexical_query` for the view that is searched.
+    A query must be a result of `lexical_query` for the view that is searched.
     """
 
     def candidates(self, query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` eligible rows with the highest scores.
+        """Returns the `count` eligible rows with the highest scores. The result is exact.
 
-        Rows with the score 0 are not returned. The result is exact.
+        Rows that contain no term of the query are not returned.
         """
         candidates = [_best_in_tail(query, eligible, count)]
         for segment, base, allowed in _segments_with_masks(eligible):
@@ -129,7 +136,7 @@ class LexicalSource:
                 *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # An additional row shows that the segment has more than `count`.
+                count + 1,  # If one more row is returned, the segment has more than `count` rows.
             )
             complete = len(rows) <= count
             candidates.append(
@@ -138,7 +145,7 @@ class LexicalSource:
         return best_of(candidates, count)
 
     def scores(self, query: LexicalQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the scores of ascending rows: `float32[n]`."""
+        """Returns the BM25 score of each of `rows`, which are ascending: `float32[n]`."""
         scores = np.zeros(len(rows), np.float32)
         tail_rows, tail_scores = _tail_scores(query, view)
         first = np.searchsorted(rows, view.tail_base)
@@ -159,6 +166,7 @@ class LexicalSource:
 
 
 def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
+    """Returns the `count` eligible rows of the tail with the highest scores."""
     rows, scores = _tail_scores(query, eligible.view)
     if eligible.rows is not None:
         is_eligible = eligible.contains(rows)
@@ -167,7 +175,10 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
 
 
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
-    """Returns the tail's living rows with a term of the query, ascending, and their scores."""
+    """Returns the living rows of the tail that contain a term of the query, and their scores.
+
+    The rows are ascending.
+    """
     matches = query.in_tail
     if not len(matches.rows):
         return np.empty(0, np.uint32), np.empty(0, np.float32)
@@ -186,10 +197,10 @@ def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
 def _segments_with_masks(
     eligible: EligibleRows,
 ) -> Iterator[tuple[LoadedSegment, int, NDArray[np.uint8] | None]]:
-    """Yields each segment with its first row and a mask of its eligible rows.
+    """Yields each segment with the number of its first row and a mask of its eligible rows.
 
-    The mask is `uint8[rows]`, 0 for a row that is not eligible. It is None if all rows of the
-    view are eligible. Segments without eligible rows may be left out.
+    The mask is `uint8[rows of the segment]`: 1 for an eligible row, 0 for any other row. It is None
+    if all rows of the view are eligible. Segments without eligible rows may be left out.
     """
     view = eligible.view
     if eligible.rows is None:
@@ -210,7 +221,10 @@ def _postings(segment: LoadedSegment) -> Postings:
 
 
 def rows_with_all(view: View, ids: NDArray[np.uint64]) -> RowNumbers:
-    """Returns the living rows that contain all terms `ids`, `uint64[q]`. The rows are ascending."""
+    """Returns the living rows that contain every one of the terms, ascending: `uint32[n]`.
+
+    `ids` are the ids of the terms: `uint64[q]`.
+    """
     ids = np.unique(ids)
     in_segments = []
     for segment, base, _ in view.segment_rows():

@@ -1,9 +1,9 @@
 """The dense source: ranks leaves by the cosine between their vectors and the query's vector.
 
-A segment is searched in its HNSW graph (Malkov, Yashunin 2016), or scanned exactly where that costs
-less. The cost of a scan is proportional to the number of eligible rows. The cost of a graph search
-is proportional to the number of rows that it visits. If few rows are eligible, it must visit many
-rows to find some of them. The tail is always scanned.
+A segment is searched in its HNSW graph (Malkov, Yashunin 2016), or scanned exactly if a scan costs
+less. The cost of a scan is proportional to the count of eligible rows. The cost of a graph search
+is proportional to the count of rows that the search visits. If few rows are eligible, a graph
+search must visit many rows to find eligible ones. The tail is always scanned.
 """
 
 import math
@@ -18,18 +18,19 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment, SegmentSe
 from hrag.engine.find import Vector
 from hrag_fast import inner_products
 
-# Searching the graph for one row costs as much as scanning this many rows. Measured in a segment of
-# 100,000 x 384: a graph search for 50 rows took as long as a scan of 30 times as many rows, and one
-# for 200 rows as long as a scan of 36 times as many.
+# Searching the graph for one row costs as much as scanning this many rows. This was measured in a
+# segment of 100,000 rows with 384 dimensions. A graph search for 50 rows took as long as a scan of
+# 30 * 50 rows, and a graph search for 200 rows took as long as a scan of 36 * 200 rows.
 _SEARCH_COST = 33
-# The first round requests this many standard deviations more rows than needed on average.
+# If only some rows of a segment are eligible, the first graph search requests more rows than are
+# needed on average. It requests this many standard deviations more.
 _SPARE_DEVIATIONS = 3
 
 
 class VectorQuery:
-    """A query's vector with the state of its graph searches. Not safe for several threads.
+    """The vector of a query, with the state of its graph searches in the segments.
 
-    `vector` is `float32[dimension]`, of unit length.
+    `vector` is `float32[dimension]`, of unit length. Not safe to use from several threads.
     """
 
     def __init__(self, vector: Vector) -> None:
@@ -37,7 +38,10 @@ class VectorQuery:
         self._searches: dict[int, SegmentSearch] = {}
 
     def search(self, segment: LoadedSegment) -> SegmentSearch:
-        """Returns the query's search of a segment: the same object for every call."""
+        """Returns the search of this query in a segment's graph.
+
+        All calls with the same segment return the same object, so that a search can continue.
+        """
         number = segment.record.segment_id
         if number not in self._searches:
             self._searches[number] = segment.search(self.vector)
@@ -56,10 +60,10 @@ class VectorSource:
         self._search_cost = search_cost
 
     def candidates(self, query: VectorQuery, eligible: EligibleRows, count: int) -> Candidates:
-        """Returns the `count` nearest eligible rows, or all if there are fewer.
+        """Returns the `count` nearest eligible rows, or all eligible rows if there are fewer.
 
-        The scores are cosines. The result is exact if every eligible row was compared, and
-        approximate otherwise.
+        The scores are cosines. The result is exact if the vectors of all eligible rows were
+        compared with the query. Otherwise it is approximate.
         """
         view = eligible.view
         parts = [_scan_tail(query.vector, eligible)] if view.count > view.tail_base else []
@@ -70,7 +74,7 @@ class VectorSource:
         return best_of(parts, count)
 
     def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the exact cosines of ascending rows: `float32[n]`."""
+        """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
         in_tail = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)]
@@ -93,12 +97,14 @@ def _nearest(
     count: int,
     search_cost: int,
 ) -> Candidates:
-    """Returns the `count` nearest eligible rows of a segment, or all if there are fewer.
+    """Returns the `count` nearest eligible rows of a segment, or all of them if there are fewer.
 
     The segment has the rows of the view from `base` up to, but not including, `end`. Its graph is
-    searched. It is scanned exactly instead if that costs less, or if the graph does not reach
-    enough rows. The graph search continues until `count` of its rows are eligible. With fewer,
-    rows of the tail or of other segments would replace nearer rows of this segment.
+    searched. If a scan costs less, or if the graph does not reach enough rows, the segment is
+    scanned exactly instead.
+
+    The graph search continues until it has found `count` eligible rows. If it stopped earlier, rows
+    of the tail or of other segments would be returned in place of nearer rows of this segment.
     """
     eligible_count = eligible.count_between(base, end)
     requested = _rows_in_first_round(count, eligible_count, end - base)
@@ -117,11 +123,11 @@ def _nearest(
 
 
 def _rows_in_first_round(count: int, eligible_count: int, rows: int) -> int:
-    """Returns how many rows to request, so that `count` of them are probably eligible.
+    """Returns how many rows to request from a graph so that `count` of them are probably eligible.
 
-    The segment has `rows` rows, of which `eligible_count` are eligible. The result exceeds the
-    average number that is needed by some standard deviations. With the average alone, every
-    second search would find too few eligible rows.
+    The segment has `rows` rows, of which `eligible_count` are eligible. The result is greater, by
+    some standard deviations, than the count of rows that is needed on average. If only the average
+    were requested, every second search would find too few eligible rows.
     """
     spare = _SPARE_DEVIATIONS * math.sqrt(count * (1 - eligible_count / rows))
     return math.ceil((count + spare) * rows / max(eligible_count, 1))
@@ -130,7 +136,10 @@ def _rows_in_first_round(count: int, eligible_count: int, rows: int) -> int:
 def _eligible_candidates(
     eligible: EligibleRows, rows: RowNumbers, scores: Scores, complete: bool
 ) -> Candidates:
-    """Returns the eligible ones of the rows that a graph search reached."""
+    """Returns those of `rows` that are eligible, with their scores, as candidates.
+
+    `rows` are the rows that a graph search reached.
+    """
     is_eligible = eligible.contains(rows)
     if is_eligible is None:
         return Candidates(rows, scores, exact=False, complete=complete)
@@ -138,11 +147,13 @@ def _eligible_candidates(
 
 
 def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
+    """Returns all eligible rows of the tail, with their exact cosines."""
     view = eligible.view
     vectors = view.tail.vectors
     rows = eligible.in_tail()
     if eligible.rows is None:
-        # Most rows are living: scoring all of them costs less than copying the living ones.
+        # Most rows of the tail are living. So scoring all rows costs less than copying the vectors
+        # of the living rows first.
         scores = inner_products(query, vectors[: view.count - view.tail_base])
         if len(rows) < len(scores):
             scores = scores[rows - view.tail_base]

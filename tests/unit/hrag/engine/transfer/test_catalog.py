@@ -35,12 +35,12 @@ def problems_of(differences) -> list[tuple[str, str]]:
         (
             catalog("b", a="b"),
             catalog("a", "b"),
-            ("a", "is an alias in the source, a collection in the target"),
+            ("a", "is an alias in the source, but a collection in the target"),
         ),
         (
             catalog("b", "c", a="b"),
             catalog("b", "c", a="c"),
-            ("a", "is an alias of 'b' in the source, of 'c' in the target"),
+            ("a", "is an alias of 'b' in the source, but of 'c' in the target"),
         ),
     ],
 )
@@ -53,7 +53,7 @@ def test_other_settings_are_a_conflict_that_names_them():
     other = collection_settings(TreeSettings((64, 128), 0.1), dimension=3)
     ((name, problem),) = problems_of(conflicts(catalog("a"), catalog("a", settings=other)))
     assert name == "a"
-    for part in ("tree is", "dimension is 16 in the source, 3 in the target"):
+    for part in ("tree is", "dimension is 16 in the source, but 3 in the target"):
         assert part in problem
     assert "embedder" not in problem
 
@@ -63,11 +63,11 @@ def test_names_only_in_the_source_are_missing_and_names_only_in_the_target_may_s
     assert problems_of(conflicts(source, target)) == []
     assert problems_of(missing(source, target)) == [
         ("a", "is missing in the target"),
-        ("live", "is missing in the target, an alias of 'a'"),
+        ("live", "is missing in the target; it is an alias of 'a'"),
     ]
     assert problems_of(missing(target, target)) == []
 
 
 def test_another_alias_of_a_transferred_collection_is_reported():
     problems = problems_of(missing(catalog("a"), catalog("a", "b", old="a", mine="b")))
-    assert problems == [("old", "is in the target alone, an alias of 'a'")]
+    assert problems == [("old", "exists only in the target, as an alias of 'a'")]

@@ -105,8 +105,8 @@ def test_the_problem_of_a_pair_is_described():
     for source, target, problem in (
         (STORED, STORED, ""),
         (STORED, None, "is missing in the target"),
-        (None, STORED, "is in the target alone"),
-        (None, damaged, "is in the target alone"),
+        (None, STORED, "exists only in the target"),
+        (None, damaged, "exists only in the target"),
         (damaged, STORED, "cannot be read from the source: a bit flipped"),
         (damaged, None, "cannot be read from the source: a bit flipped"),
         (STORED, damaged, "cannot be read from the target: a bit flipped"),

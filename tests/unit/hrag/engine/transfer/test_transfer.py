@@ -95,7 +95,7 @@ def test_summaries_that_came_later_are_copied_with_their_document(source, target
 def test_a_document_that_only_the_target_has_is_reported_and_stays(source, target):
     filled(target, "0", "z")
     report = transferred(source, target, replace=True)
-    alone = "is in the target alone"
+    alone = "exists only in the target"
     assert problems(report) == [("0", alone), ("z", alone)]
     assert (report.documents, report.copied) == (3, 3)
     assert {document.document_id for document in target.reader().export("t", "c")} == {
@@ -116,7 +116,7 @@ def test_a_conflict_stops_the_transfer_before_anything_is_written(source, target
     source.create_collection("a", "first", SETTINGS)
     target.create_collection("t", "c", collection_settings())
     before = contents(target.reader())
-    with pytest.raises(CollectionExists, match="t/c summaries is section in the source, none in"):
+    with pytest.raises(CollectionExists, match="t/c summaries is section in the source, but none"):
         transferred(source, target)
     assert contents(target.reader()) == before
 
