@@ -117,7 +117,10 @@ def test_a_request_with_two_credentials_is_refused(gateway: Gateway) -> None:
         connection.endheaders(b"{}")
         response = connection.getresponse()
         assert response.status == 400
-        assert json.loads(response.read())["message"] == "the header authorization is there twice"
+        assert (
+            json.loads(response.read())["message"]
+            == "the header authorization occurs twice; send it once"
+        )
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT"])

@@ -26,7 +26,7 @@ def _document(fields: str) -> ipb.IngestDocumentRequest:
 
 def test_a_name_that_occurs_twice_among_many_is_detected_quickly() -> None:
     names = ",".join(f'"{number}":0' for number in range(100_000))
-    with pytest.raises(InvalidArgument, match="'99999' is there twice"):
+    with pytest.raises(InvalidArgument, match="'99999' occurs twice"):
         _search(f'{{{names},"99999":0}}')
 
 
