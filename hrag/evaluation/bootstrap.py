@@ -1,16 +1,16 @@
-"""Bootstrap intervals over the questions, which show how much chance alone changes a figure.
+"""Computes bootstrap intervals, which show how much chance alone changes a figure.
 
-A resample draws as many questions as there are, at random and with replacement, and computes
-their mean. The interval contains the middle 95 % of the means of many resamples (percentile
-bootstrap; Efron and Tibshirani, An Introduction to the Bootstrap, 1993). Two systems are compared
-question by question (paired; Sakai, SIGIR 2006). So a question that is hard for both systems does
-not widen the interval of their difference. The draws depend only on the seed and the number of
-questions, so they are the same for every metric and system.
+A resample draws as many questions as there are, at random and with replacement, and computes the
+mean of their values. The interval contains the middle 95 % of the means of many resamples
+(percentile bootstrap; Efron and Tibshirani, An Introduction to the Bootstrap, 1993). Two systems
+are compared question by question (paired; Sakai, SIGIR 2006). So a question that is hard for both
+systems does not widen the interval of their difference. The draws depend only on the seed and the
+number of questions, so they are the same for every metric and system.
 
-With few questions the interval is too narrow. If there is no difference, the interval should
-exclude zero for 5 % of samples, but it does so for 10 % of samples of ten questions and for half
-of the samples of two questions. So with fewer than MIN_QUESTIONS questions, no difference counts
-as more than chance.
+With few questions the interval is too narrow. If two systems are equally good, the interval of
+their difference should exclude zero for 5 % of samples of questions. But it excludes zero for 10 %
+of samples of ten questions, and for half of the samples of two questions. So with fewer than
+MIN_QUESTIONS questions, no difference is reported as more than chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ DEFAULT_RESAMPLES = 2000
 CONFIDENCE = 0.95
 MIN_QUESTIONS = 20
 
-_DRAWS_AT_A_TIME = 4_000_000  # The indices take 32 MB.
+_DRAWS_AT_A_TIME = 4_000_000  # The indices of this many drawn questions need 32 MB of memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Estimate:
     def beyond_chance(self) -> bool:
         """True if the difference from zero is more than chance.
 
-        That is so if there are at least MIN_QUESTIONS questions and the interval does not contain
+        It is True if there are at least MIN_QUESTIONS questions and the interval does not contain
         zero.
         """
         return self.questions >= MIN_QUESTIONS and (self.low > 0 or self.high < 0)
@@ -53,9 +53,9 @@ def estimates(
 ) -> list[Estimate]:
     """Returns the mean of each row of `values`, which is `float64[rows, questions]`.
 
-    All rows are resampled with the same draws, so the interval of a row of differences is
-    paired. At most `draws_at_a_time` draws are in memory at once; they do not affect the result.
-    Without questions all numbers are 0.
+    All rows are resampled with the same draws, so the interval of a row of differences is paired.
+    `draws_at_a_time` limits how many drawn indices are in memory at once; it does not affect the
+    result. Without questions, all numbers of the estimates are 0.
     """
     rows, questions = values.shape
     if questions == 0:
@@ -77,7 +77,7 @@ def estimates(
 def few_questions(count: int, noun: str) -> str | None:
     """Returns a warning if `count` questions are too few to mark a difference as more than chance.
 
-    Returns None if they suffice. `noun` names the questions in the warning.
+    Returns None if the questions are enough. `noun` names the questions in the warning.
     """
     if count >= MIN_QUESTIONS:
         return None
@@ -100,7 +100,7 @@ def _draws(
 def sample(count: int, limit: int, seed: int) -> Sequence[int]:
     """Returns at most `limit` of the indices below `count`, in ascending order.
 
-    They are drawn without replacement.
+    The indices are drawn at random, without replacement.
     """
     if count <= limit:
         return range(count)

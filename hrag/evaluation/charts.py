@@ -1,7 +1,7 @@
 """Draws small charts as inline SVG, without scripts, fonts or further files.
 
-Colours come from the page's style sheet by class, so that light and dark themes both work. A
-label or the shape of a mark repeats everything that a colour says.
+The page's style sheet defines a colour for each class, so that light and dark themes both work.
+Whatever a colour shows, a label or the shape of a mark shows too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ _LABEL_CHARS = 32
 _RIGHT = 96
 _PLOT_HEIGHT = 260
 _TOP, _BOTTOM = 14, 34
-# An interval chart reaches at least this far to both sides of zero.
+# The axis of an interval chart extends at least this far to both sides of zero.
 _SHORTEST_REACH = 0.01
-# These are a circle, a square, a triangle and a diamond.
+# The marks of points: a circle, a square, a triangle and a diamond, as SVG paths.
 _SHAPES = (
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "M-4 -4h8v8h-8z",
@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of a bar chart: its name, the lengths of its parts, and the text at its end."""
+    """A row of a bar chart: its name, the lengths of its parts, and the text to the right of it."""
 
     name: str
     parts: Sequence[float]
@@ -50,7 +50,7 @@ class Bar:
 def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -> str:
     """Returns a chart of shares from 0 to 1 at named positions, as SVG.
 
-    Each series is a line; each of its points has an interval.
+    Each series is a line. Each point of a line has an interval.
     """
     plot = _WIDTH - 48 - _LABEL_WIDTH
     height = max(_TOP + _PLOT_HEIGHT + _BOTTOM, _TOP + 20 * len(series) + _BOTTOM)
@@ -66,17 +66,17 @@ def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -
         _text(x(index), _TOP + _PLOT_HEIGHT + 18, name, "middle")
         for index, name in enumerate(positions)
     ]
-    for number, line in enumerate(series):
-        # The lines are shifted sideways, because their intervals would cover each other.
-        shift = (number - (len(series) - 1) / 2) * min(0.06, 0.5 / len(series))
+    for series_index, line in enumerate(series):
+        # The lines are shifted sideways, because otherwise their intervals would cover each other.
+        shift = (series_index - (len(series) - 1) / 2) * min(0.06, 0.5 / len(series))
         marks = [(x(index + shift), y(point.mean)) for index, point in enumerate(line.points)]
         corners = " ".join(f"{left:.1f},{top:.1f}" for left, top in marks)
-        parts.append(f'<polyline class="line {_colour(number)}" points="{corners}"/>')
+        parts.append(f'<polyline class="line {_colour(series_index)}" points="{corners}"/>')
         for (left, top), point in zip(marks, line.points, strict=True):
-            parts.append(_vertical(left, y(point.high), y(point.low), number))
-            parts.append(_mark(left, top, number))
-        legend_top = _TOP + 8 + 20 * number
-        parts.append(_mark(40 + plot + 22, legend_top, number))
+            parts.append(_vertical(left, y(point.high), y(point.low), series_index))
+            parts.append(_mark(left, top, series_index))
+        legend_top = _TOP + 8 + 20 * series_index
+        parts.append(_mark(40 + plot + 22, legend_top, series_index))
         parts.append(_text(40 + plot + 34, legend_top + 4, line.name, "start"))
     return _svg(title, height, parts)
 
@@ -84,7 +84,7 @@ def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -
 def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequence[str]) -> str:
     """Returns a chart with one row for each estimate and a vertical line at zero, as SVG.
 
-    A row shows a point with its interval, and its text at the right.
+    A row shows a name, a point with its interval, and at the right the row's entry of `texts`.
     """
     lowest = min([-_SHORTEST_REACH, *(estimate.low for _, estimate in rows)])
     highest = max([_SHORTEST_REACH, *(estimate.high for _, estimate in rows)])
@@ -95,8 +95,8 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
 
     bottom = _TOP + _ROW * len(rows)
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{_TOP}" y2="{bottom}"/>']
-    for number, ((name, estimate), text) in enumerate(zip(rows, texts, strict=True)):
-        middle = _TOP + _ROW * (number + 0.5)
+    for row, ((name, estimate), text) in enumerate(zip(rows, texts, strict=True)):
+        middle = _TOP + _ROW * (row + 0.5)
         style = "beyond" if estimate.beyond_chance else "within"
         parts.append(_text(left - 12, middle + 4, name, "end"))
         parts.append(
@@ -109,7 +109,7 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
         parts.append(_text(right + 10, middle + 4, text, "start"))
     parts.append(_text(x(0), bottom + 18, "0", "middle"))
     for end in (lowest, highest):
-        # Closer to zero, the label would cover the label of zero.
+        # If this end were closer to zero, its label would cover the label of zero.
         if abs(end) > _SHORTEST_REACH:
             parts.append(_text(x(end), bottom + 18, f"{100 * end:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)
@@ -118,13 +118,13 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
 def bar_chart(title: str, bars: Sequence[Bar], classes: Sequence[str]) -> str:
     """Returns a chart of horizontal bars, as SVG.
 
-    The parts of a bar follow one another; each has the class at the same index in `classes`.
+    The parts of a bar follow one another. Each part has the class at the same index in `classes`.
     """
     longest = max([1e-9, *(sum(bar.parts) for bar in bars)])
     left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
     parts = []
-    for number, bar in enumerate(bars):
-        top = _TOP + _ROW * number
+    for row, bar in enumerate(bars):
+        top = _TOP + _ROW * row
         parts.append(_text(left - 12, top + _ROW / 2 + 4, bar.name, "end"))
         start = float(left)
         for length, style in zip(bar.parts, classes, strict=True):
@@ -158,22 +158,23 @@ def _grid_line(left: float, top: float, right: float, label: str) -> str:
     return line + _text(left - 8, top + 4, label, "end")
 
 
-def _vertical(left: float, top: float, bottom: float, number: int) -> str:
+def _vertical(left: float, top: float, bottom: float, series_index: int) -> str:
     return (
-        f'<line class="whisker {_colour(number)}" x1="{left:.1f}" x2="{left:.1f}" '
+        f'<line class="whisker {_colour(series_index)}" x1="{left:.1f}" x2="{left:.1f}" '
         f'y1="{top:.1f}" y2="{bottom:.1f}"/>'
     )
 
 
-def _mark(left: float, top: float, number: int) -> str:
-    """Returns the mark of a point of series `number`.
+def _mark(left: float, top: float, series_index: int) -> str:
+    """Returns the mark of a point of a series, as SVG.
 
-    Series differ in colour and shape; a combination of both repeats only after 32 series.
+    Series differ in colour and shape. The same colour with the same shape repeats only after 32
+    series.
     """
-    shape = _SHAPES[(number + number // COLOURS) % len(_SHAPES)]
+    shape = _SHAPES[(series_index + series_index // COLOURS) % len(_SHAPES)]
     position = f'transform="translate({left:.1f} {top:.1f})"'
-    return f'<path class="mark {_colour(number)}" {position} d="{shape}"/>'
+    return f'<path class="mark {_colour(series_index)}" {position} d="{shape}"/>'
 
 
-def _colour(number: int) -> str:
-    return f"c{number % COLOURS}"
+def _colour(series_index: int) -> str:
+    return f"c{series_index % COLOURS}"

@@ -1,7 +1,8 @@
 """Calls a chat model, counts the calls and their tokens, and stores the replies in the journal.
 
-A reply is stored under a hash of model, prompt and token limit, so that an equal prompt is
-neither paid for nor counted twice. Failed calls are counted too, and their errors are raised.
+The key of a reply is a hash of model, prompt and token limit. So if a prompt is sent again, the
+stored reply is used, and the prompt is neither paid for nor counted twice. Failed calls are counted
+too, and their errors are raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,10 +38,10 @@ class ChatText:
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
-    """The number of calls and their tokens.
+    """The number of calls of a chat model, and the tokens of the calls.
 
-    `calls` succeeded, in this run or an earlier one, and `failed` did not. Calls with equal
-    prompts count once.
+    `calls` is the number of successful calls, in this run or an earlier run; calls with equal
+    prompts count once. `failed` is the number of failed calls in this run.
     """
 
     model: str
@@ -57,14 +58,14 @@ class ChatCalls:
         self._model = model
         self._journal = journal
         self._lock = Lock()
-        self._turns: dict[str, Lock] = {}
+        self._locks_by_key: dict[str, Lock] = {}
         self._counted: set[str] = set()
         self._failed = 0
         self._prompt_tokens = self._completion_tokens = 0
 
     @property
     def usage(self) -> ChatUsage:
-        """The number of calls so far and their tokens."""
+        """The number of calls so far, and the tokens of the calls."""
         with self._lock:
             return ChatUsage(
                 self._model.name,
@@ -75,13 +76,14 @@ class ChatCalls:
             )
 
     def ask(self, prompt: str, max_tokens: int) -> str:
-        """Returns the reply. Raises HragError if the model fails, OSError if the journal does.
+        """Returns the reply to a prompt, from the journal if it is stored there.
 
-        If a call with an equal prompt is running, waits for it and returns its reply if it
-        succeeds.
+        If a call with an equal prompt is running, waits until the call ends; if the call succeeds,
+        returns its reply. Raises HragError if the model fails, and OSError if the journal cannot be
+        written.
         """
         key = key_of("chat", model=self._model.name, prompt=prompt, max_tokens=max_tokens)
-        with self._turn(key):
+        with self._lock_of(key):
             reply = self._journal.get(key, ChatText)
             if reply is None:
                 reply = self._complete(prompt, max_tokens)
@@ -89,10 +91,10 @@ class ChatCalls:
         self._count(key, reply)
         return reply.text
 
-    def _turn(self, key: str) -> Lock:
+    def _lock_of(self, key: str) -> Lock:
         """Returns the lock that all calls with this key share."""
         with self._lock:
-            return self._turns.setdefault(key, Lock())
+            return self._locks_by_key.setdefault(key, Lock())
 
     def _count(self, key: str, reply: ChatText) -> None:
         with self._lock:
@@ -112,23 +114,27 @@ class ChatCalls:
         return ChatText(completion.text, end.prompt_tokens, end.completion_tokens)
 
     def check_reachable(self, error: HragError) -> None:
-        """Raises `error` if the first calls have all failed, because more calls would fail too."""
+        """Raises `error` if all calls so far have failed, because more calls would fail too.
+
+        Raises nothing before `_FAILURES_AT_FIRST` calls have failed.
+        """
         usage = self.usage
         if not usage.calls and usage.failed >= _FAILURES_AT_FIRST:
             raise error
 
 
 def prompt_template(name: str) -> Template:
-    """Returns the prompt in the file `name`, which is in this package."""
+    """Returns the prompt template in the file `name` of this package."""
     return Template(resources.files("hrag.evaluation").joinpath(name).read_text("utf-8"))
 
 
 def in_threads(
     work: Callable[[Task], Done], tasks: Sequence[Task], concurrency: int
 ) -> Iterator[Done]:
-    """Yields the results in the order of the tasks.
+    """Calls `work` for each task, in threads; yields the results in the order of the tasks.
 
-    The first exception is raised, and cancels the tasks that have not begun.
+    If `work` raises an exception, the exception is raised, and tasks that have not begun are
+    cancelled. `concurrency` is the number of threads.
     """
     with ThreadPoolExecutor(concurrency) as pool:
         futures: list[Future[Done]] = [pool.submit(work, task) for task in tasks]

@@ -1,7 +1,7 @@
 """Cuts passages to a token budget, so that systems are compared at equal cost.
 
-The passages fill the budget in order, and the last one is cut. Only their contents count, in
-tokens of hrag's tokenizer.
+The passages fill the budget in their order, and the last passage that fits is cut. Only the
+contents of passages count, in tokens of hrag's tokenizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from hrag.values.search import Passage
 
 @dataclass(frozen=True, slots=True)
 class BudgetedText:
-    """The parts of documents that fit a budget, in order, and their total number of tokens."""
+    """The spans of documents that fit a budget, in order, and their total number of tokens."""
 
     spans: tuple[TextSpan, ...]
     tokens: int
@@ -31,9 +31,9 @@ def span_of(passage: Passage) -> TextSpan:
 
 
 def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[int, BudgetedText]:
-    """Returns the text that fits each of the budgets, by budget.
+    """Returns, for each budget, the text of the passages that fits the budget.
 
-    Reads no more passages when the largest budget is full.
+    Stops reading passages when the largest budget is full.
     """
     cut: dict[int, list[TextSpan]] = {budget: [] for budget in budgets}
     used = 0
@@ -50,7 +50,10 @@ def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[
 
 
 def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...]:
-    """Returns the passages that fit the budget, with the content of the last one cut."""
+    """Returns the passages that fit the budget.
+
+    If the last of them does not fit as a whole, its content is cut.
+    """
     fitting: list[Passage] = []
     used = 0
     for passage in passages:
@@ -66,7 +69,7 @@ def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...
 
 
 def _chars_within(content: str, tokens: NDArray[np.uint32], max_tokens: int) -> int:
-    """Returns how many code points of `content` lie completely in its first `max_tokens` tokens.
+    """Returns how many code points of `content` are completely in its first `max_tokens` tokens.
 
     `tokens` are the ids of all tokens of `content`.
     """

@@ -1,12 +1,13 @@
 """Lets a chat model write questions about a collection, for users who have no questions.
 
-Chunks are drawn at random. The model writes a question about a chunk and copies the words that
-answer it. If the copied words are not in the chunk, the reply is rejected. Each question is
-written to the file at once, and a file that contains questions already is continued.
+Chunks are drawn at random. The model writes a question about a chunk, and copies from the chunk the
+words that answer the question. If the copied words are not in the chunk, the reply is rejected.
+Each question is written to the file at once. If the file already contains questions, new questions
+are appended.
 
-Generated questions share words with their source more often than questions of people do, which
-favours lexical retrieval. Use them to compare systems, and read a few before trusting the
-figures.
+Generated questions share words with their chunk more often than people's questions share words with
+the text that answers them. This favours lexical retrieval. So use generated questions only to
+compare systems, and read some of the questions before you trust the figures.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ from hrag.values.limits import MAX_PAGE_SIZE
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4
 _MIN_CHUNK_TOKENS = 40
-_MIN_QUESTION_CHARS = 8  # A Chinese question may be this short.
+_MIN_QUESTION_CHARS = 8  # Shorter questions are rejected; a Chinese question may be this short.
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
@@ -42,8 +43,9 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 class GenerationResult:
     """The result of a generation.
 
-    `questions` is the number of questions in the file, and `added` the number of new ones.
-    `rejected` counts the rejected replies by reason; `usage` counts calls and tokens.
+    `questions` is the number of questions in the file, and `added` the number of questions that
+    were added to the file. `rejected` counts the rejected replies by reason. `usage` counts calls
+    and tokens.
     """
 
     questions: int
@@ -53,8 +55,8 @@ class GenerationResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A line of the file, in the format that `question_files` reads."""
+class _QuestionLine:
+    """A line of the file of questions, in the format that `question_files` reads."""
 
     qid: str
     query: str
@@ -64,16 +66,17 @@ class _Written:
     model: str
 
 
-class _Rejected(Exception):
-    """A reply contains no usable question; the message is the reason."""
+class _RejectedReply(Exception):
+    """A reply contains no usable question; the exception's message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _DrawnChunks:
     """All chunks of one level of a collection, and the order in which they are drawn.
 
-    The chunks are numbered from 0, document after document. `ends` contains for each document
-    the number after its last chunk. `order` contains all numbers in the order of the draw.
+    Each chunk has an index. The indices start at 0 and continue document after document. `ends`
+    contains for each document the index after its last chunk. `order` contains all indices in the
+    order of the draw.
     """
 
     document_ids: Sequence[str]
@@ -83,10 +86,10 @@ class _Source:
 
     def chunk_ids(self) -> Iterator[str]:
         """Yields the ids of the chunks in the order of the draw."""
-        for number in self.order:
-            document = bisect_right(self.ends, number)
-            index = number - (self.ends[document - 1] if document else 0)
-            yield f"{self.document_ids[document]}#{self.level}.{index}"
+        for index in self.order:
+            document = bisect_right(self.ends, index)
+            index_in_document = index - (self.ends[document - 1] if document else 0)
+            yield f"{self.document_ids[document]}#{self.level}.{index_in_document}"
 
 
 class QuestionGenerator:
@@ -102,16 +105,17 @@ class QuestionGenerator:
         self._prompt = prompt_template("question_prompt.txt")
 
     def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
-        """Adds questions to the file until it has `count`, or chunks or attempts run out.
+        """Adds questions to the file until the file has `count` questions.
 
-        Raises the client's errors, the chat model's error if the first calls all fail, and
-        OSError, which names the file, if it cannot be written.
+        Stops earlier if no chunks or no attempts are left. Raises the client's errors, the chat
+        model's error if the first calls all fail, and OSError, which names the file, if the file
+        cannot be written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         known_questions = {row.text("query").casefold() for row in existing}
         used = {row.text("source_chunk", default="") for row in existing}
-        source = self._source(seed)
-        unused = iter([chunk_id for chunk_id in source.chunk_ids() if chunk_id not in used])
+        chunks = self._draw_chunks(seed)
+        unused = iter([chunk_id for chunk_id in chunks.chunk_ids() if chunk_id not in used])
         attempts = _ATTEMPTS_PER_QUESTION * max(0, count - len(existing))
         rejected: Counter[str] = Counter()
         added = 0
@@ -133,10 +137,11 @@ class QuestionGenerator:
                     show(len(existing) + added, count, rejected.total())
         return GenerationResult(len(existing) + added, added, rejected, self._calls.usage)
 
-    def _source(self, seed: int) -> _Source:
+    def _draw_chunks(self, seed: int) -> _DrawnChunks:
         where = self._where
         tree = self._client.get_collection(where.tenant_id, where.collection).settings.tree
-        # Unlike leaves, their parents have enough text for a question that needs no context.
+        # The parents of leaves are used, because a leaf often has too little text for a question
+        # that can be understood without context.
         level = min(tree.embedding_level + 1, tree.top_level)
         counts = dict(self._chunk_counts(level))
         if not counts:
@@ -145,10 +150,10 @@ class QuestionGenerator:
             )
         ends = list(accumulate(counts.values()))
         order = np.random.default_rng(seed).permutation(ends[-1])
-        return _Source(list(counts), ends, level, [int(number) for number in order])
+        return _DrawnChunks(list(counts), ends, level, [int(number) for number in order])
 
     def _chunk_counts(self, level: int) -> Iterator[tuple[str, int]]:
-        """Yields (document id, number of its chunks at the level) for each document."""
+        """Yields, for each document, its id and how many chunks it has at the level."""
         where, token = self._where, ""
         while True:
             page = self._client.list_documents(
@@ -162,8 +167,8 @@ class QuestionGenerator:
             if not token:
                 return
 
-    def _attempt(self, chunk_id: str) -> _Written | str:
-        """Returns a question about the chunk, or as a text the reason why there is none."""
+    def _attempt(self, chunk_id: str) -> _QuestionLine | str:
+        """Returns a question about the chunk; if there is none, returns the reason as a text."""
         where = self._where
         try:
             node = self._client.get_chunk(where.tenant_id, chunk_id, collection=where.collection)
@@ -172,26 +177,26 @@ class QuestionGenerator:
             prompt = self._prompt.substitute(title=node.chunk.title, text=node.chunk.content)
             reply = self._calls.ask(prompt, _MAX_REPLY_TOKENS)
             return _question_from(reply, node.chunk, self._calls.usage.model)
-        except _Rejected as error:
+        except _RejectedReply as error:
             return str(error)
         except HragError as error:
             self._calls.check_reachable(error)
             return f"the call failed ({type(error).__name__})"
 
 
-def _question_from(reply: str, chunk: Chunk, model: str) -> _Written:
-    """Returns the question in a reply. Raises _Rejected."""
+def _question_from(reply: str, chunk: Chunk, model: str) -> _QuestionLine:
+    """Returns the question in a reply; raises _RejectedReply if it is missing or not usable."""
     fields = _fields(reply)
     question, quote = fields["question"], fields["quote"]
     if not question:
-        raise _Rejected("nothing to ask about the chunk")
+        raise _RejectedReply("nothing to ask about the chunk")
     if len(question) < _MIN_QUESTION_CHARS:
-        raise _Rejected("the question is too short")
+        raise _RejectedReply("the question is too short")
     if not quote:
-        raise _Rejected("no quote in the reply")
+        raise _RejectedReply("no quote in the reply")
     match = quote_pattern(quote).search(chunk.content)
     if match is None:
-        raise _Rejected("the quote is not in the chunk")
+        raise _RejectedReply("the quote is not in the chunk")
     start = chunk.span.char_start
     gold = {
         "doc_id": chunk.document_id,
@@ -200,13 +205,14 @@ def _question_from(reply: str, chunk: Chunk, model: str) -> _Written:
     }
     digest = hashlib.sha256(chunk.chunk_id.encode()).hexdigest()[:12]
     qid = f"generated-{digest}"
-    return _Written(qid, question, fields["answer"], (gold,), chunk.chunk_id, model)
+    return _QuestionLine(qid, question, fields["answer"], (gold,), chunk.chunk_id, model)
 
 
 def _fields(reply: str) -> dict[str, str]:
     """Returns the fields `question`, `quote` and `answer` of the JSON object in a reply.
 
-    A missing field is an empty text. Raises _Rejected.
+    A missing field is returned as an empty text. Raises _RejectedReply if there is no JSON object,
+    or if a field contains a lone surrogate.
     """
     match = _OBJECT.search(reply)
     try:
@@ -214,8 +220,8 @@ def _fields(reply: str) -> dict[str, str]:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise _Rejected("no JSON in the reply")
+        raise _RejectedReply("no JSON in the reply")
     texts = {name: str(values.get(name) or "").strip() for name in ("question", "quote", "answer")}
     if any(map(has_lone_surrogate, texts.values())):
-        raise _Rejected("a lone surrogate in the reply")
+        raise _RejectedReply("a lone surrogate in the reply")
     return texts

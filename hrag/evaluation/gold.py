@@ -1,8 +1,9 @@
-"""Computes how much of the gold a text contains, and at which rank each piece of it is found.
+"""Computes how much of the gold a text contains, and at which rank each piece of gold is found.
 
-The gold of a question is the text or the documents that are expected. A quote may occur at
-several places. Every place where any system found it is accepted, and the place of which most is
-covered counts. A quote that no system found counts as missed by all systems.
+The gold of a question is the text or the documents that are expected. A piece of gold is one
+expected text. An expected quote may occur at several places of documents. Every place at which any
+system found the quote is accepted. If a text contains parts of several accepted places, only the
+place of which it contains most counts. If no system found a quote, all systems have missed it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +18,9 @@ FOUND_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A piece of text that is expected at one of `places`; `chars` is its length.
+    """A piece of gold: a text of `chars` characters that is expected at one of `places`.
 
-    `places` is empty for a quote that no system found.
+    `places` is empty if the text is a quote that no system found.
     """
 
     places: tuple[TextSpan, ...]
@@ -28,7 +29,7 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedGold:
-    """The gold of one question: texts, or documents with their relevance."""
+    """The gold of one question: texts, or the relevance of documents by document id."""
 
     texts: tuple[GoldText, ...] = ()
     documents: Mapping[str, int] | None = None
@@ -41,12 +42,13 @@ class ResolvedGold:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much gold there is, and how much of it a text contains.
+    """How much gold a question has, and how much of the gold a text contains.
 
-    `gold` and `found` count characters, or documents if whole documents are expected. The other
-    fields count characters: `text` is the length of the text, `relevant` the length of the part
-    that is gold, and `union` the length of text and gold together. The length of whole documents
-    is not known, so `union` is then the length of the text alone.
+    `gold` is the amount of gold, and `found` the amount that the text contains. Both are in
+    characters, or in documents if whole documents are expected. The other fields are in characters:
+    `text` is the length of the text, `relevant` the length of the text's part that is gold, and
+    `union` the length of text and gold together. If whole documents are expected, `union` is the
+    length of the text alone, because the length of the documents is not known.
     """
 
     gold: int
@@ -83,9 +85,9 @@ def _gold_text(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
 
 
 def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
-    """Returns how much of the gold the spans contain.
+    """Returns how much of the gold the text in `spans` contains.
 
-    If spans overlap, the text that they share counts twice in `text`.
+    If two spans overlap, the text that both contain counts twice in the field `text`.
     """
     text = sum(end - start for _, start, end in spans)
     if gold.documents is not None:
@@ -95,13 +97,14 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
     merged = _by_document(_merge_spans(spans))
     gold_chars = sum(piece.chars for piece in gold.texts)
     found_chars = sum(_found_chars(piece, merged) for piece in gold.texts)
-    # Quotes may overlap, and the text that they share is counted for each of them.
+    # If two quotes overlap, `found_chars` counts the text that both contain twice. So `found_chars`
+    # may be larger than `text`.
     relevant = min(found_chars, text)
     return Coverage(gold_chars, found_chars, text, relevant, text + gold_chars - relevant)
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters are covered at the place of which most is covered.
+    """Returns how many characters of `text` the spans contain, at the place where it is the most.
 
     `merged` are the spans by document id, without overlaps.
     """
@@ -113,12 +116,14 @@ def _covered_chars(place: TextSpan, merged: Mapping[str, Sequence[TextSpan]]) ->
 
 
 def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
-    """Returns the gain at each rank.
+    """Returns the gain at each rank of `ranking`, which contains the spans of passages, best first.
 
     A piece of gold counts once, at the first passage that finds it, with gain 1. A passage that
-    finds several new pieces occupies as many ranks. A passage that finds no new piece occupies
-    one rank, with gain 0. If whole documents are expected, a document is ranked by its first
-    passage, its later passages are left out, and its gain is its relevance, as in BEIR.
+    finds several new pieces occupies one rank for each of these pieces. A passage that finds no new
+    piece occupies one rank, with gain 0.
+
+    If whole documents are expected, each document has one rank, which its first passage determines.
+    The gain is the relevance of the document, as in BEIR.
     """
     gains: list[int] = []
     if gold.documents is not None:
@@ -142,9 +147,10 @@ def ideal_gains(gold: ResolvedGold) -> list[int]:
 
 
 def finds(span: TextSpan, gold: TextSpan) -> bool:
-    """Returns True if the text counts as finding the gold.
+    """Returns True if the text in `span` finds the piece of gold in `gold`.
 
-    That is so if the overlap is at least half of the shorter one (overlap coefficient >= 0.5).
+    It finds the gold if both spans overlap by at least half of the shorter span, so that the
+    overlap coefficient is at least 0.5.
     """
     shorter = min(span.char_end - span.char_start, gold.char_end - gold.char_start)
     return shorter > 0 and overlap(span, gold) >= FOUND_SHARE * shorter

@@ -1,7 +1,7 @@
 """Writes the report as one HTML file: figures, plots and failures, readable without a network.
 
-The file contains everything: style, charts and data. The page's policy forbids the browser to
-load anything. Text from questions and documents is escaped.
+The file contains everything: style, charts and data. The page's content security policy forbids the
+browser to load anything. Text from questions and documents is escaped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +18,16 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
-_SMALL = 0.1  # Smaller shares are shown with one more digit.
+_SMALL = 0.1  # An estimate is shown with one more digit if its interval is below this share.
 _METRICS = (
-    (RECALL, "Recall", "Share of the gold that the text contains, in %."),
-    (PRECISION, "Precision", "Share of the text that is gold, in %."),
-    (IOU, "Intersection over union", "Gold within the text over gold and text together, in %."),
-    (HIT, "Hit rate", "Questions for which the text finds any piece of the gold, in %."),
+    (RECALL, "Recall", "Share of the gold that the returned text contains, in %."),
+    (PRECISION, "Precision", "Share of the returned text that is gold, in %."),
+    (
+        IOU,
+        "Intersection over union",
+        "Gold in the returned text, divided by gold and text together, in %.",
+    ),
+    (HIT, "Hit rate", "Questions for which the returned text finds any piece of gold, in %."),
 )
 
 
@@ -95,14 +99,14 @@ def _differences(figures: RetrievalFigures) -> Iterator[str]:
     yield f"<h2>Compared with {escape(figures.baseline)}</h2>"
     yield _figure(
         interval_chart("Difference in recall", rows, [_points(row.mean) for _, row in rows]),
-        f"Difference in recall at {budget:,} tokens, in points, question by question, with "
-        "paired 95 % bootstrap intervals. Blue intervals exclude zero: a difference beyond "
-        f"chance, if there are {MIN_QUESTIONS} questions or more. {figures.resamples:,} resamples, "
-        f"seed {figures.seed}.",
+        f"Difference in recall at {budget:,} tokens, in percentage points, with 95 % bootstrap "
+        "intervals that are paired by question. A blue interval means a difference beyond chance: "
+        f"it excludes zero, and there are {MIN_QUESTIONS} questions or more. "
+        f"{figures.resamples:,} resamples, seed {figures.seed}.",
     )
     names = [*(at_budget(RECALL, size) for size in figures.budgets), MRR, NDCG]
     yield _table(
-        ["difference in points", *names],
+        ["difference in percentage points", *names],
         (
             [_cell(system.name, "text"), *(_difference(system.differences[name]) for name in names)]
             for system in compared
@@ -114,9 +118,9 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
     budget = figures.budgets[-1]
     yield "<h2>Ranks, latency and tokens</h2>"
     yield _paragraph(
-        "MRR and nDCG@10 of the ranking, in %. Latency is the client's for a search that fills "
-        f"{budget:,} tokens, one at a time, without embedding the question. Tokens are those "
-        "returned, on average.",
+        "MRR and nDCG@10 of the ranking, in %. Latency is measured by the client, for one search "
+        f"at a time that fills {budget:,} tokens, without the time for embedding the question. "
+        "Tokens are the average count of returned tokens.",
         "note",
     )
     yield _table(
@@ -145,7 +149,7 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
 def _questions(figures: RetrievalFigures) -> Iterator[str]:
     """Yields a table of the questions on which the systems differ most.
 
-    A table of the questions that every system misses follows.
+    Then yields a table of the questions that every system misses.
     """
     name = at_budget(RECALL, figures.budgets[-1])
 
@@ -182,9 +186,10 @@ def _judged(judged: JudgeFigures) -> Iterator[str]:
     yield "<h2>Answers compared by a chat model</h2>"
     yield _paragraph(
         f"{judged.questions:,} questions ({judged.with_reference:,} with a reference answer), "
-        f"answered by {usage.model} from passages of {judged.passage_tokens:,} tokens and "
-        "compared by it in both orders. An answer wins if it is preferred in both; a preference "
-        f"that changes with the order is a tie. {usage.calls:,} calls"
+        f"answered by {usage.model} from passages of {judged.passage_tokens:,} tokens. The same "
+        "model compares two answers in both orders. An answer wins if it is preferred in both "
+        "orders; if the preference changes with the order, the result is a tie. "
+        f"{usage.calls:,} calls"
         + (f", {usage.failed:,} failed" if usage.failed else "")
         + (f"; {tokens}." if usage.prompt_tokens else "; the endpoint reports no tokens."),
         "note",

@@ -1,8 +1,8 @@
 """A file of finished calls, so that a run that was stopped can continue where it stopped.
 
-Each line is a JSON object, written as soon as a call has ended. It contains the call's key, which
-is a hash of everything that the result depends on, and the result. Failed calls are not stored,
-so the next run makes them again.
+Each line is a JSON object, which is written as soon as a call has ended. The object contains the
+result of the call and its key. The key is a hash of everything on which the result depends. Failed
+calls are not stored, so the next run makes these calls again.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ Value = TypeVar("Value")
 
 
 def key_of(kind: str, **parts: Any) -> str:
-    """Returns the key of a call: a hash of its kind and of all that its result depends on."""
+    """Returns the key of a call: a hash of `kind` and of all values on which the result depends."""
     return hashlib.sha256(canonical_json.encode({"kind": kind, **parts})).hexdigest()
 
 
 class Journal:
     """The finished calls of one or more runs. Thread-safe. A context manager.
 
-    Without a path the calls are stored in memory, for this run only.
+    Without a path, the calls are stored in memory, for this run only.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -44,7 +44,7 @@ class Journal:
         If a stopped run left the last line incomplete, the line is removed. Raises
         InvalidArgument if the file is not a journal or cannot be written.
         """
-        # `_rows` are the calls of earlier runs, `_results` those of this run.
+        # `_rows` contains the calls of earlier runs, `_results` the calls of this run, by key.
         self._rows: dict[str, Row] = {}
         self._results: dict[str, object] = {}
         self._lock = Lock()
@@ -75,9 +75,10 @@ class Journal:
             self._file.close()
 
     def get(self, key: str, kind: type[Value]) -> Value | None:
-        """Returns the stored result, a dataclass of this kind; None if there is none.
+        """Returns the stored result of a call; None if there is none.
 
-        Raises InvalidArgument if another version has written the result.
+        `kind` is the dataclass of the result. Raises InvalidArgument if another version of hrag has
+        written the result.
         """
         result = self._results.get(key)
         if isinstance(result, kind):
@@ -91,9 +92,9 @@ class Journal:
             row.refuse("value", row.fields.get("value"), f"a {kind.__name__} of this version")
 
     def put(self, key: str, value: Any) -> None:
-        """Stores a result, a dataclass. It is in the file when this method returns.
+        """Stores the result of a call, a dataclass, in the file before it returns.
 
-        Raises OSError, which names the file, if it cannot be written.
+        Raises OSError, which names the file, if the file cannot be written.
         """
         with self._lock:
             if self._file is not None:
@@ -102,7 +103,7 @@ class Journal:
 
 
 def _prepare(path: Path) -> None:
-    """Creates the file with its header, or removes what follows the last line end.
+    """Creates the file with its header, or removes an incomplete last line.
 
     Raises InvalidArgument if the file is not a journal, and leaves the file unchanged.
     """

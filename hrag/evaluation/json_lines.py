@@ -1,4 +1,4 @@
-"""Reads and continues files with one JSON object in each line.
+"""Reads files with one JSON object in each line, and appends lines to them.
 
 Errors name the file, the line and the field.
 """
@@ -14,12 +14,14 @@ from hrag.host.private_files import opener
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
-MAX_LINE_BYTES = 256 << 20  # A service's limit for documents cannot be set higher.
+# The maximum length of a line. A document cannot be larger, because a service's limit for documents
+# cannot be set higher.
+MAX_LINE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The fields of one line of a file, with the file's path and the line's number from 1."""
+    """The fields of one line of a file, with the path of the file and the line number from 1."""
 
     path: Path
     line: int
@@ -28,9 +30,10 @@ class Row:
     def text(self, *names: str, default: str | None = None) -> str:
         """Returns the text of the first of the named fields that is present.
 
-        A whole number is returned as text. If no field is present, returns `default`. Raises
-        InvalidArgument if there is no default and the field is missing or blank, if it is not a
-        text, or if it contains a lone surrogate, which UTF-8 cannot encode.
+        A whole number is converted to a text. If none of the fields is present, returns `default`.
+        Raises InvalidArgument if there is no default and the field is missing or blank. Also raises
+        InvalidArgument if the field is not a text, or contains a lone surrogate, which UTF-8 cannot
+        encode.
         """
         name = next((field for field in names if self.fields.get(field) is not None), None)
         if name is None:
@@ -39,7 +42,7 @@ class Row:
             self.refuse(names[0], "missing", "a text that is not blank")
         value = self.fields[name]
         if isinstance(value, int) and not isinstance(value, bool):
-            # Ids are often numbers.
+            # Many files have numbers as ids.
             value = str(value)
         if not isinstance(value, str) or (not value.strip() and default is None):
             self.refuse(name, value, "a text that is not blank")
@@ -50,7 +53,8 @@ class Row:
     def number(self, name: str, at_least: int, default: int | None = None) -> int:
         """Returns a field that is a whole number; `default` if the field is missing.
 
-        Raises InvalidArgument if there is no such number or it is less than `at_least`.
+        Raises InvalidArgument if the field is missing and has no default, is not a whole number, or
+        is less than `at_least`.
         """
         value = self.fields.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
@@ -58,9 +62,10 @@ class Row:
         return value
 
     def rows(self, name: str) -> list["Row"]:
-        """Returns a field that is a list of objects, each object as a row with this line's number.
+        """Returns a field that is a list of objects, each as a row with the number of this line.
 
-        Returns an empty list if the field is missing.
+        Returns an empty list if the field is missing. Raises InvalidArgument if the field is not a
+        list of objects.
         """
         value = self.fields.get(name, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -69,11 +74,11 @@ class Row:
 
     @property
     def place(self) -> str:
-        """The file and the line, as errors name them."""
+        """The path of the file and the line number, as error messages name a line."""
         return f"{self.path}, line {self.line}"
 
     def refuse(self, field: str, value: object, allowed: str) -> NoReturn:
-        """Raises InvalidArgument; it names file, line, field, value and what is allowed."""
+        """Raises InvalidArgument, which names file, line, field, value and what is allowed."""
         shown = value if value == "missing" else quoted(str(value))
         raise InvalidArgument(
             f"{self.place}: {field} is {shown}; it must be {allowed}", field=field
@@ -83,8 +88,8 @@ class Row:
 class RowWriter:
     """Appends objects to a file, one in each line. A context manager.
 
-    An object is in the file when `write` returns. If an object does not fit on the disk, its
-    beginning is removed, so that the file can be continued.
+    When `write` returns, the object is in the file. If the disk is full, the part of the object
+    that was written is removed, so that later objects can be appended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +108,7 @@ class RowWriter:
         self._file.close()
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Appends an object. Raises OSError, which names the file."""
+        """Appends an object; raises OSError, which names the file, if it cannot be written."""
         line = json.dumps(values, ensure_ascii=False).encode() + b"\n"
         end = self._file.seek(0, os.SEEK_END)
         if end and not self._ends_with_line_end():
@@ -116,13 +121,13 @@ class RowWriter:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def _ends_with_line_end(self) -> bool:
-        """Returns True if the file ends with a line end; a file written by hand may not."""
+        """Returns True if the last line has a line end; a file written by hand may lack it."""
         self._file.seek(-1, os.SEEK_END)
         return self._file.read(1) == b"\n"
 
 
 def json_rows(path: Path) -> Iterator[Row]:
-    """Yields the objects of a file; blank lines are skipped.
+    """Yields the objects of a file as rows; skips blank lines.
 
     Raises InvalidArgument if the file cannot be read or a line is not a JSON object.
     """
@@ -148,7 +153,7 @@ def _bad_line(path: Path, line: int, problem: str) -> InvalidArgument:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a UTF-8 file with their numbers, counted from 1."""
+    """Yields the number, from 1, and the text of each line of a UTF-8 file."""
     try:
         with path.open("rb") as file:
             for number, content in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):

@@ -1,9 +1,10 @@
-"""Lets a chat model judge which of two systems' passages lead to better answers.
+"""Lets a chat model judge which of two systems has passages that lead to better answers.
 
 The model first answers each question from each system's passages, at an equal token budget. Then
-the same model compares the two answers twice, once in each order, because models tend to prefer
-the first or the second answer (Zheng et al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer wins
-if it is preferred both times. If the preference changes with the order, the result is a tie.
+the same model compares the two answers twice, once in each order, because a model may prefer the
+answer that is shown first, or the answer that is shown second, regardless of the content (Zheng et
+al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer wins if it is preferred in both orders. If the
+preference changes with the order, the result is a tie.
 """
 
 import json
@@ -36,7 +37,8 @@ CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."
 
 _MAX_ANSWER_TOKENS = 400
-_MAX_VERDICT_TOKENS = 512  # Some models write down their reasoning before the verdict.
+# This is enough for models that write their reasoning before the verdict.
+_MAX_VERDICT_TOKENS = 512
 _ORDERS = 2
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _PREFERENCES = {"a": 1, "b": -1, "tie": 0}
@@ -50,8 +52,8 @@ Verdict = Mapping[str, int]
 class JudgeSettings:
     """Settings of the judge.
 
-    `passage_tokens` is the token budget of the passages for an answer. `concurrency` is the
-    number of calls at the same time.
+    `passage_tokens` is the token budget of the passages for an answer. `concurrency` is the number
+    of questions that are processed at the same time. `seed` and `resamples` are for the bootstrap.
     """
 
     passage_tokens: int = DEFAULT_ANSWER_TOKENS
@@ -62,9 +64,9 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The number of wins, ties and losses by one criterion.
+    """The numbers of wins, ties and losses of a system by one criterion.
 
-    `net` estimates (wins - losses) / questions.
+    `net` is the estimate of (wins - losses) / questions.
     """
 
     wins: int
@@ -75,13 +77,14 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class PairFigures:
-    """One system's answers compared with the baseline's, by criterion.
+    """One system's answers compared with the baseline's answers, by criterion.
 
-    `identical` counts the pairs of equal answers, which are ties without a call. All other pairs
-    were judged. `consistent` is the share of them in which both orders agree on the better answer
-    as a whole; None if no pair was judged. `first_preferred` is the share of replies that prefer
-    the answer shown first, among the replies that are not ties; it is 0.5 without a bias, and if
-    all replies are ties. A question with a failed call is in `failures` and in no other number.
+    `identical` is the number of pairs of equal answers. These pairs are ties without a call of the
+    model; all other pairs were judged. `consistent` is the share of the judged pairs in which both
+    orders agree on which answer is better as a whole; None if no pair was judged. `first_preferred`
+    is the share of replies that prefer the answer shown first, among the replies that are not ties.
+    It is 0.5 if the model is not biased, and if all replies are ties. A question with a failed call
+    is in `failures` and in no other figure.
     """
 
     system: str
@@ -95,7 +98,11 @@ class PairFigures:
 
 @dataclass(frozen=True, slots=True)
 class JudgeFigures:
-    """All comparisons with the baseline, and the calls and tokens of answers and comparisons."""
+    """The figures of all comparisons with the baseline.
+
+    `usage` has the calls and tokens of answers and comparisons. `with_reference` is the number of
+    questions that have a reference answer.
+    """
 
     usage: ChatUsage
     passage_tokens: int
@@ -107,9 +114,10 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdicts about a system and the baseline, one for each order of their answers.
+    """The verdicts on the answers of a system and of the baseline, one for each order.
 
-    In `first` the system's answer was shown first, in `second` the baseline's answer.
+    For the verdict `first`, the system's answer was shown first; for the verdict `second`, the
+    baseline's answer was shown first.
     """
 
     first: Verdict
@@ -117,19 +125,19 @@ class Comparison:
     identical: bool = False
 
     def outcome(self, criterion: str) -> int:
-        """Returns 1 if the system wins, -1 if the baseline does, 0 for a tie."""
+        """Returns 1 if the system wins by the criterion, -1 if the baseline wins, 0 for a tie."""
         in_first, in_second = self.first[criterion], -self.second[criterion]
         return in_first if in_first == in_second else 0
 
 
-_SAME = Comparison(dict.fromkeys(CRITERIA, 0), dict.fromkeys(CRITERIA, 0), identical=True)
+_IDENTICAL = Comparison(dict.fromkeys(CRITERIA, 0), dict.fromkeys(CRITERIA, 0), identical=True)
 
 AnswerOutcome = str | HragError
 ComparisonOutcome = Comparison | HragError
 
 
 class Judge:
-    """Lets the model answer and compare, question by question. Thread-safe."""
+    """Lets the model answer questions and compare the answers. Thread-safe."""
 
     def __init__(
         self,
@@ -154,8 +162,8 @@ class Judge:
     ) -> JudgeFigures:
         """Compares every other system with the baseline, and returns the figures.
 
-        `show` is called with the number of finished calls. Raises the chat model's error if the
-        first calls all fail.
+        `show` is called with the numbers of finished, of all and of failed calls. Raises the chat
+        model's error if the first calls all fail.
         """
         others = [system for system in systems if system.name != baseline.name]
         calls_per_question = len(systems) + _ORDERS * len(others)
@@ -211,7 +219,7 @@ class Judge:
         assert isinstance(answer, str)
         assert isinstance(expected, str)
         if answer == expected:
-            return _SAME
+            return _IDENTICAL
         try:
             return Comparison(
                 self._verdict(question, answer, expected), self._verdict(question, expected, answer)
@@ -261,7 +269,7 @@ class Judge:
 
 
 def parse_verdict(reply: str) -> Verdict:
-    """Returns the last verdict in a reply. Raises ChatRejected if it contains no verdict."""
+    """Returns the last verdict in a reply; raises ChatRejected if the reply contains no verdict."""
     for text in reversed(_OBJECT.findall(reply)):
         try:
             values = json.loads(text)
@@ -287,7 +295,7 @@ def consistent(compared: Sequence[Comparison]) -> float | None:
 
 
 def first_preferred(compared: Sequence[Comparison]) -> float:
-    """Returns the share of replies that prefer the first answer, among those that are not ties.
+    """Returns the share of replies that prefer the answer shown first, without ties.
 
     Returns 0.5 if all replies are ties.
     """

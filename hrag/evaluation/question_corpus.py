@@ -1,9 +1,9 @@
-"""Reads a corpus to search: `corpus.jsonl`, with one document in each line.
+"""Reads the documents to search from a file `corpus.jsonl`, with one document in each line.
 
 A line has `_id` (or `doc_id`), `title` and `text`, as in BEIR, and optionally `lang` and
-`mime_type`. If a text without a type begins with a Markdown heading, it is read as Markdown, so
-that its sections are recognised. If the text is blank, the title is used as the text; some
-documents of BEIR have neither.
+`mime_type`. If a line has no `mime_type` and its text begins with a Markdown heading, the text is
+read as Markdown, so that its sections are recognised. If the text is blank, the title is used as
+the text. Some documents of BEIR have neither a text nor a title.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ _HASH_DIGITS = 8
 
 
 def corpus_path(path: Path) -> Path:
-    """Returns the corpus file of a folder, or the path itself if that is a file."""
+    """Returns the corpus file in a folder; if `path` is not a folder, returns `path` itself."""
     return path / CORPUS if path.is_dir() else path
 
 
 def read_corpus(path: Path) -> Iterator[Document]:
-    """Yields the documents of a corpus while it is read.
+    """Yields the documents of a corpus while the file is being read.
 
     Raises InvalidArgument if the file is missing or invalid; the error names file, line and
     field.

@@ -1,16 +1,17 @@
-"""Reads questions from a BEIR folder, from JSON lines with gold, or from a table.
+"""Reads questions with their gold from a BEIR folder, from JSON lines, or from a table.
 
-The path determines the format:
+The gold of a question is the text or the documents that are expected. The path determines the
+format:
 
 * A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
   score) is in BEIR's format. Documents with a score over 0 are the gold.
-* A folder with `queries.jsonl` alone, or a `.jsonl` file, has in each line `qid`, `query`, `gold`
-  and optionally `answer`. Each entry of `gold` has `doc_id` with `start` and `end`, or `quote`
-  with or without `doc_id`, or `doc_id` alone. If the same folder contains a `corpus.jsonl`, the
-  spans are checked against it.
+* A `.jsonl` file, or a folder with `queries.jsonl` but without `qrels`, has in each line `qid`,
+  `query`, `gold` and optionally `answer`. Each entry of `gold` has `doc_id` with `start` and `end`,
+  or `quote` with or without `doc_id`, or `doc_id` alone. If the folder also contains a
+  `corpus.jsonl`, `end` must not be larger than the length of the document.
 * A `.csv` or `.tsv` file has the column `question`, the column `document_id` or `quote` or both,
-  and optionally `qid` and `answer`. Rows with the same question are one question; either all of
-  them have a quote, or none has.
+  and optionally `qid` and `answer`. Rows with the same question are joined to one question. Either
+  all of these rows have a quote, or none of them.
 
 If a file contains a mistake, the error names the line, the field, its value and what is allowed.
 """
@@ -47,8 +48,8 @@ _MAX_CELL_CHARS = 1 << 20
 def read_questions(path: Path, split: str = DEFAULT_SPLIT) -> tuple[Question, ...]:
     """Returns the questions of a file or folder, in their order.
 
-    `split` names the file in `qrels/` of a BEIR folder. Raises InvalidArgument for anything that
-    cannot be used; the error names file, line and field.
+    `split` is the name, without extension, of a file in the folder `qrels` of a BEIR folder. Raises
+    InvalidArgument if the questions cannot be read or used; the error names file, line and field.
     """
     questions = tuple(_questions(path, split))
     check_unique(questions, str(path))
@@ -85,9 +86,9 @@ def _json_lines(path: Path) -> Iterator[Question]:
 def _question(
     row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
 ) -> Question:
-    """Returns a question with the gold that was read up to this row.
+    """Returns a question with the gold from `row` and earlier rows.
 
-    Raises InvalidArgument, which names the row, if the gold has both documents and texts.
+    Raises InvalidArgument, which names the row, if the gold contains both documents and texts.
     """
     try:
         return Question(question_id, text, gold, answer)
@@ -101,7 +102,7 @@ def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
     if "quote" in row.fields:
         return GoldQuote(row.text("quote"), document_id)
     if not document_id:
-        row.refuse("doc_id", "missing", "a document id, unless there is a quote")
+        row.refuse("doc_id", "missing", "a document id, because there is no quote")
     if "start" not in row.fields and "end" not in row.fields:
         return GoldDocument(document_id, row.number("relevance", at_least=1, default=1))
     start = row.number("start", at_least=0)
@@ -112,7 +113,7 @@ def _gold(row: Row, lengths: Mapping[str, int]) -> Gold:
 
 
 def _table(path: Path) -> Iterator[Question]:
-    """Yields the questions of a table; the rows of one question are joined."""
+    """Yields the questions of a table; rows with the same question are joined."""
     by_text: dict[str, Question] = {}
     for row in _table_rows(path, _DELIMITERS[path.suffix]):
         text = row.text(*_QUESTION_COLUMNS)
@@ -141,7 +142,8 @@ def _expected(row: Row) -> tuple[Gold, ...]:
 def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
     """Yields the rows below the header.
 
-    The names of the fields are those of the header in lower case. Empty cells are left out.
+    The names of a row's fields are the cells of the header, in lower case. Empty cells are left
+    out.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -181,7 +183,7 @@ def _beir(folder: Path, split: str) -> Iterator[Question]:
 
 
 def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:
-    """Returns the relevant documents of each query of the split, by the query's id."""
+    """Returns the relevant documents of each query of the split, by query id."""
     path = folder / f"{split}.tsv"
     if not path.is_file():
         splits = ", ".join(sorted(file.stem for file in folder.glob("*.tsv"))) or "none"

@@ -1,6 +1,6 @@
-"""Questions with their gold, which says where their answers are.
+"""Questions with their gold. The gold says which text or which documents answer a question.
 
-Spans are half-open ranges of code points of the document's stored text.
+Spans are half-open ranges of code points in the stored text of a document.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,16 +20,16 @@ class TextSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoldSpan:
-    """Gold that says: the answer is this part of a document."""
+    """Gold that means: the answer is this span of a document."""
 
     span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class GoldQuote:
-    """Gold that says: the answer is this text, with any white space between its words.
+    """Gold that means: the answer is this text, with any white space between its words.
 
-    It may be in any document, unless `document_id` names one.
+    If `document_id` is empty, the text may be in any document.
     """
 
     text: str
@@ -38,7 +38,7 @@ class GoldQuote:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """Gold that says: the answer is in this document. `relevance` is a grade of 1 or more."""
+    """Gold that means: the answer is in this document. `relevance` is a grade of 1 or more."""
 
     document_id: str
     relevance: int = 1
@@ -49,10 +49,11 @@ Gold: TypeAlias = GoldSpan | GoldQuote | GoldDocument
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question.
+    """A question with its gold and a reference answer, which both may be empty.
 
-    Without `gold` it can only be judged. `answer` is a reference for the judge. Its gold is
-    either only text (spans and quotes) or only documents.
+    `gold` contains either only texts (spans and quotes) or only documents. Without gold, the
+    metrics of retrieval cannot be computed for the question; only a judge can compare the answers
+    to it. `answer` is the reference answer, which the judge reads.
     """
 
     question_id: str
@@ -71,7 +72,7 @@ class Question:
 
     @property
     def expects_documents(self) -> bool:
-        """True if the gold is whole documents."""
+        """True if the gold consists of whole documents."""
         return any(isinstance(gold, GoldDocument) for gold in self.gold)
 
     @property
@@ -85,7 +86,7 @@ class Question:
 
 
 def check_unique(questions: Sequence[Question], source: str) -> None:
-    """Raises InvalidArgument if there are no questions, or two have the same id."""
+    """Raises InvalidArgument if there are no questions, or if two questions have the same id."""
     if not questions:
         raise InvalidArgument(f"{source} has no questions", field="questions")
     repeated = first_repeated(question.question_id for question in questions)
@@ -94,7 +95,7 @@ def check_unique(questions: Sequence[Question], source: str) -> None:
 
 
 def first_repeated(values: Iterable[str]) -> str | None:
-    """Returns the first value that equals an earlier one; None if all values are different."""
+    """Returns the first value that equals an earlier value; None if all values are different."""
     earlier: set[str] = set()
     for value in values:
         if value in earlier:

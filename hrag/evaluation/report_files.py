@@ -11,10 +11,11 @@ from hrag.evaluation.summary import VERSION, RetrievalFigures, as_json
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The complete result. `about` says when, where and with which models it was measured.
+    """The complete result of `hrag eval`.
 
-    `retrieval` is None if no question has gold, `judged` is None without a judge, and `generated`
-    is None if no questions were generated.
+    `about` says when, where and with which models the result was measured. `retrieval` is None if
+    no question has gold. `judged` is None if no answers were judged. `generated` is None if no
+    questions were generated.
     """
 
     about: Mapping[str, str | int]
@@ -26,7 +27,7 @@ class Report:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The warnings of the report itself, then the warnings of its parts."""
+        """The warnings of the report itself, then those of `retrieval` and `judged`."""
         retrieval = self.retrieval.warnings if self.retrieval else ()
         judged = self.judged.warnings if self.judged else ()
         return (*self.warnings, *retrieval, *judged)

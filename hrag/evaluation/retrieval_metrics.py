@@ -1,9 +1,13 @@
 """The metrics of retrieval, each for one question, from 0 to 1; a higher value is better.
 
+The gold is the text or the documents that a question expects. The text is what a system returned,
+cut to a token budget.
+
 * Recall: the share of the gold that the text contains. Precision: the share of the text that is
-  gold. Intersection over union: the gold within the text divided by gold and text together.
-* Hit: 1 if the text finds any piece of the gold.
-* Reciprocal rank: 1 / rank of the first piece that is found (its mean over questions is MRR).
+  gold. Intersection over union: the gold in the text divided by gold and text together.
+* Hit: 1 if the text finds any piece of gold, else 0.
+* Reciprocal rank: 1 / rank of the first piece of gold that is found. The mean of the reciprocal
+  ranks of all questions is MRR.
 * nDCG: discounted cumulative gain, which is the sum of gain / log2(rank + 1) over the first
   ranks, divided by the same sum of the ideal ranking (Järvelin and Kekäläinen, Cumulated
   gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002). Gains are linear, as in
@@ -23,7 +27,7 @@ from hrag.evaluation.gold import (
 )
 from hrag.evaluation.retrieved import RetrievalResult
 
-RANKS = 10  # nDCG uses this many ranks.
+RANKS = 10  # nDCG is computed from this many ranks.
 
 RECALL, PRECISION, IOU, HIT = "recall", "precision", "iou", "hit"
 MRR, NDCG = "mrr", f"ndcg@{RANKS}"
@@ -47,7 +51,7 @@ def metric_names(budgets: Sequence[int]) -> tuple[str, ...]:
 def scores(gold: ResolvedGold, result: RetrievalResult | None, budgets: Sequence[int]) -> Scores:
     """Returns all metrics of one question by their names.
 
-    `result` is None for a search that failed; its metrics are all 0.
+    If `result` is None, the search has failed, and all metrics are 0.
     """
     if result is None:
         return dict.fromkeys(metric_names(budgets), 0.0)
@@ -66,31 +70,34 @@ def scores(gold: ResolvedGold, result: RetrievalResult | None, budgets: Sequence
 
 
 def recall(covered: Coverage) -> float:
-    """Returns the share of the gold that was found."""
+    """Returns the share of the gold that was found; 0 if there is no gold."""
     return covered.found / covered.gold if covered.gold else 0.0
 
 
 def precision(covered: Coverage) -> float:
-    """Returns the share of the text that is gold; 0 for no text."""
+    """Returns the share of the text that is gold; 0 if there is no text."""
     return covered.relevant / covered.text if covered.text else 0.0
 
 
 def intersection_over_union(covered: Coverage) -> float:
-    """Returns the gold within the text divided by gold and text together (Jaccard index)."""
+    """Returns the gold in the text divided by gold and text together (Jaccard index)."""
     return covered.relevant / covered.union if covered.union else 0.0
 
 
 def reciprocal_rank(gains: Sequence[float]) -> float:
-    """Returns 1 / rank of the first gain that is not 0; 0 if there is none."""
+    """Returns 1 / rank of the first gain that is not 0; 0 if all gains are 0."""
     return next((1 / rank for rank, gain in enumerate(gains, 1) if gain), 0.0)
 
 
 def dcg(gains: Sequence[float], ranks: int) -> float:
-    """Returns the discounted cumulative gain of the first ranks."""
+    """Returns the discounted cumulative gain of the first `ranks` ranks."""
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:ranks], 1))
 
 
 def ndcg(gains: Sequence[float], ideal: Sequence[float], ranks: int) -> float:
-    """Returns the normalised discounted cumulative gain of the first ranks."""
+    """Returns the normalised discounted cumulative gain of the first `ranks` ranks.
+
+    `ideal` are the gains of the best possible ranking. Returns 0 if all of them are 0.
+    """
     best = dcg(ideal, ranks)
     return dcg(gains, ranks) / best if best else 0.0

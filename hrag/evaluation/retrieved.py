@@ -1,7 +1,7 @@
-"""The part of a search result that the metrics need, small enough to be stored in a file.
+"""Extracts from a search result what the metrics need, small enough to be stored in a file.
 
-Texts are stored as spans. The expected quotes are searched in the passages before the passages'
-contents are dropped.
+Texts are stored as spans, and the contents of passages are dropped. Before that, the expected
+quotes are searched in the contents.
 """
 
 import re
@@ -17,12 +17,14 @@ from hrag.values.search import Passage, SearchResult
 class RetrievalResult:
     """The result of one question in one system.
 
-    `ranking` contains the spans of the whole passages, best first; `texts` contains the text that
-    fits each budget. `quotes` says for each entry of the question's gold where it was found; it
-    is empty for an entry that is not a quote. Times are of one search for the largest budget:
-    `embed_us` is the service's time for embedding the question, and `latency_us` is the client's
-    time without it. `fallback` is the reason why a source or the reranker was not used; empty if
-    all were used.
+    `ranking` contains the spans of the whole passages, best first. `texts` contains, for each
+    budget, the text that fits the budget. `quotes` contains, for each entry of the question's gold,
+    the places at which the entry was found; no places if the entry is not a quote.
+
+    Times are of one search for the largest budget: `embed_us` is the service's time for embedding
+    the question, and `latency_us` is the time that the client measured, minus `embed_us`.
+    `sequence` is the sequence number of the snapshot that was searched. `fallback` is the reason
+    why a source or the reranker was not used; empty if all sources and the reranker were used.
     """
 
     ranking: tuple[TextSpan, ...]
@@ -64,7 +66,7 @@ def retrieved(
 def find_quote(quote: GoldQuote, passages: Sequence[Passage]) -> tuple[TextSpan, ...]:
     """Returns the places where passages contain the quote, without duplicates.
 
-    White space in the quote matches any other white space.
+    Any white space in the quote matches any white space in a passage.
     """
     pattern = quote_pattern(quote.text)
     places: dict[TextSpan, None] = {}

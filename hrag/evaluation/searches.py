@@ -1,7 +1,8 @@
 """Asks every system every question, one search at a time.
 
-For each question the systems search in turn, and with each question another system begins. So a
-period in which the machine is slow affects all systems. A search that fails is an outcome too.
+For each question, the systems search one after another, and with each question another system is
+the first. So a period in which the machine is slow affects all systems. The outcome of a search is
+its result or its error.
 """
 
 import math
@@ -37,12 +38,15 @@ from hrag.values.search import Passage, SearchResult
 DEFAULT_BUDGETS = (1000, 2000, 4000, 8000)
 MAX_BUDGET = 100_000
 
-# Leaves have at most 256 tokens by default, and somewhat fewer on average.
+# A passage is assumed to have this many tokens, to estimate how many passages fill a budget. The
+# shortest passages are leaves, which have at most 256 tokens by default, and fewer on average.
 _SHORT_PASSAGE_TOKENS = 200
+# If the service limits the rate of calls, a call is repeated at most this many times. A call is not
+# repeated if the service asks for a longer delay than `_LONGEST_WAIT_S`.
 _MAX_WAITS = 5
 _LONGEST_WAIT_S = 30.0
-# If a system's first search fails with one of these errors, all its searches would fail, so the
-# run ends.
+# If a system's first search fails with one of these errors, all searches of the system would fail,
+# so the run ends.
 _FATAL = (
     *(Unauthenticated, PermissionDenied, CollectionNotFound, InvalidArgument),
     *(NoSummaries, NoVectors, NoLexicalIndex, EmbedderMismatch),
@@ -50,14 +54,15 @@ _FATAL = (
 )
 
 Outcome = RetrievalResult | HragError
-# The arguments are the number of finished calls, of all calls, and of failed calls.
+# A function that shows progress. Its arguments are the numbers of finished, of all and of failed
+# calls.
 Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """The collection that is searched, and the token budgets to compare at, in ascending order."""
+    """The collection to search, and the token budgets of the comparison, in ascending order."""
 
     tenant_id: str
     collection: str = DEFAULT_COLLECTION
@@ -72,7 +77,7 @@ def search_all(
     journal: Journal,
     show: Show,
 ) -> dict[str, list[Outcome]]:
-    """Returns the outcomes by the system's name, in the order of the questions.
+    """Returns the outcomes of all questions, in their order, by the name of the system.
 
     Raises an error that all questions of a system would cause, for example a missing credential,
     a missing collection, an option that the mode does not have, or an unreachable service.
@@ -97,10 +102,10 @@ def _rotate(systems: Sequence[System], number: int) -> Iterator[System]:
 
 
 def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
-    """Raises the error if all searches of the system would fail with it.
+    """Raises `error` if all searches of the system would fail with this error.
 
-    That is not so if this question alone may be the cause, or if an earlier search of the system
-    has succeeded.
+    Raises nothing if the question alone may be the cause of the error, or if an earlier search of
+    the system has succeeded.
     """
     is_fatal = isinstance(error, _FATAL) and not isinstance(error, TooLarge)
     if is_fatal and all(isinstance(outcome, HragError) for outcome in earlier):
@@ -118,7 +123,8 @@ def _outcome(
         result = search_one(client, question, system, where)
     except HragError as error:
         return error
-    # A result with a fallback is not stored, because the next run may get the full search.
+    # A result with a fallback is not stored, because in the next run the same search may use all
+    # sources.
     if not result.fallback:
         journal.put(key, result)
     return result
@@ -141,8 +147,8 @@ def search_one(
 ) -> RetrievalResult:
     """Returns the result of one system for one question. Raises the errors of `Client.search`.
 
-    A mode that fills a budget itself searches once for each budget. With other modes, the
-    passages of one search are cut to each of the budgets.
+    If the system's mode fills a token budget itself, searches once for each budget. With other
+    modes, searches once and cuts the passages to each of the budgets.
     """
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)
@@ -171,7 +177,7 @@ def _search_each_budget(
 def best_passages(
     client: Client, text: str, system: System, where: SearchTarget, budget: int
 ) -> tuple[Passage, ...]:
-    """Returns the passages that fill the budget; the last one is cut.
+    """Returns the passages that fill the budget; the last passage is cut.
 
     Raises the errors of `Client.search`.
     """
@@ -183,9 +189,10 @@ def best_passages(
 def timed_search(
     client: Client, text: str, system: System, where: SearchTarget, **bounds: Any
 ) -> tuple[SearchResult, int]:
-    """Returns a result and the time that the client waited for it, in microseconds.
+    """Returns the result of a search, and the microseconds that the client waited for the result.
 
-    If the service limits the rate of calls, waits and searches again; that time is not counted.
+    If the service limits the rate of calls, waits and searches again; only the last attempt is
+    timed.
     """
     options = {"collection": where.collection, **system.options, **bounds}
 
@@ -198,12 +205,12 @@ def timed_search(
 
 
 def _limit(budget: int) -> int:
-    """Returns the number of passages that usually fill the budget."""
+    """Returns how many passages are usually enough to fill the budget."""
     return min(MAX_LIMIT, math.ceil(budget / _SHORT_PASSAGE_TOKENS))
 
 
 def _retry(call: Callable[[], Reply]) -> Reply:
-    """Makes a call, and repeats it a few times after the delay that an error asks for."""
+    """Makes a call; if its error asks for a delay, waits and repeats the call, a few times."""
     for _ in range(_MAX_WAITS):
         try:
             return call()

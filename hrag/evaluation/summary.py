@@ -1,7 +1,7 @@
-"""The figures of an evaluation as one value, with its questions, failures and warnings.
+"""Puts the figures of an evaluation into one value, with its questions, failures and warnings.
 
-`as_json` returns it for programs. The tables on the terminal and the HTML report show the same
-value.
+`as_json` converts this value to JSON for programs. The tables on the terminal and the HTML report
+show the same value.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from hrag.evaluation.searches import Outcome, SearchTarget
 from hrag.evaluation.systems import System
 from hrag.values.errors import HragError
 
-# The version of the JSON form.
+# The version of the JSON form of reports.
 VERSION = 1
 P50, P95 = 0.5, 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call that failed: its subject, such as a question id, and its error's class and message."""
+    """A failed call: its subject, for example a question id, and the error's class and message."""
 
     subject: str
     error: str
@@ -39,12 +39,12 @@ class FailedCall:
 class SystemFigures:
     """The figures of one system.
 
-    `estimates` are the means of its metrics, by metric. `differences` are the means of its scores
-    minus the baseline's scores, question by question; empty for the baseline itself. A failed
-    search has the score 0. Latencies are of successful searches for the largest budget, in
-    microseconds, without embedding the question. `tokens` is the mean number of returned tokens,
-    by budget. `fallbacks` counts the searches that did not use a source or the reranker, by
-    reason.
+    `estimates` contains the mean of each metric over the questions, by metric. `differences`
+    contains the mean of the system's score minus the baseline's score for the same question, by
+    metric; it is empty for the baseline itself. All scores of a failed search are 0. Latencies are
+    of successful searches for the largest budget, in microseconds, without the time for embedding
+    the question. `tokens` is the mean number of returned tokens, by budget. `fallbacks` counts the
+    searches that did not use a source or the reranker, by reason.
     """
 
     name: str
@@ -62,7 +62,7 @@ class SystemFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """A question with its scores, by system and metric."""
+    """A question with its scores, by the name of the system and then by metric."""
 
     question_id: str
     text: str
@@ -187,7 +187,7 @@ def _mean_tokens(results: Sequence[RetrievalResult], budget: int) -> float:
 
 
 def failed_call(subject: str, error: HragError) -> FailedCall:
-    """Returns the error in the form in which it is reported."""
+    """Returns the FailedCall that reports an error."""
     return FailedCall(subject, type(error).__name__, error.message)
 
 
@@ -210,7 +210,7 @@ def _warnings(
     sequences = {result.sequence for result in results}
     if len(sequences) > 1:
         warnings.append(
-            f"the tenant's data changed between searches (sequences {min(sequences)} to "
+            f"the tenant's data changed between searches (sequence numbers {min(sequences)} to "
             f"{max(sequences)}); the systems may have searched different documents"
         )
     for name, row in outcomes.items():
@@ -227,13 +227,13 @@ def _fallbacks(outcomes: Iterable[Outcome]) -> Counter[str]:
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """Returns a dataclass as JSON values. Numbers are rounded to six digits after the point."""
+    """Converts a dataclass to JSON values; rounds floats to six digits after the point."""
     json_value: dict[str, Any] = _json_value(value)
     return json_value
 
 
 def _json_value(value: Any) -> Any:
-    # `dataclasses.asdict` would count the pairs of a Counter.
+    # `dataclasses.asdict` is not used, because it would turn a Counter into a Counter of its pairs.
     if is_dataclass(value):
         return {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""Systems that are compared: a system is a way to search, with all its settings.
+"""Parses the systems to compare: a system is a way to search, with all its settings.
 
 A system is written `mode[:retrieval][:option=value]...`, for example `context`,
-`standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The names of the options are those of
-the fields of `hrag.types.SearchQuery`. The option `collection` compares collections that were
+`standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options have the names of the fields
+of `hrag.types.SearchQuery`. The option `collection` compares collections that were
 created with different settings.
 """
 
@@ -19,7 +19,8 @@ from hrag.values.search import SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 
-# The evaluation sets these fields itself, or their values are not scalars.
+# These fields of SearchQuery are not options of a system, because the evaluation sets the field
+# itself, or because its value is not a scalar.
 _NOT_OPTIONS = (
     *("tenant_id", "query", "vector", "mode", "limit", "token_budget", "cut_last"),
     *("min_sequence", "filter"),
@@ -43,9 +44,9 @@ class System:
 
 
 def parse_systems(text: str) -> tuple[System, ...]:
-    """Returns the systems of a list that is separated by commas.
+    """Returns the systems in a list that is separated by commas.
 
-    Raises InvalidArgument, which names the wrong part.
+    Raises InvalidArgument, which names the invalid part of the list.
     """
     systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
     repeated = first_repeated(system.name for system in systems)
@@ -62,7 +63,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
 def parse_system(text: str) -> System:
     """Returns the system that `mode[:retrieval][:option=value]...` describes.
 
-    Raises InvalidArgument.
+    Raises InvalidArgument if the mode or an option is invalid.
     """
     mode, *parts = text.split(":")
     options: dict[str, Any] = {}
@@ -77,10 +78,10 @@ def parse_system(text: str) -> System:
 
 
 def baseline_of(systems: Sequence[System], name: str) -> System:
-    """Returns the system that the others are compared with.
+    """Returns the system with which the other systems are compared.
 
-    It is the system with this name, or the last system if `name` is empty. Raises
-    InvalidArgument if there is no system with this name.
+    It is the system with the name `name`, or the last system if `name` is empty. Raises
+    InvalidArgument if no system has this name.
     """
     if not name:
         return systems[-1]
@@ -97,7 +98,7 @@ def _list(systems: Sequence[System]) -> str:
 
 
 def option_types() -> dict[str, type]:
-    """Returns the options that a system may have, with the type of each."""
+    """Returns the types of the options that a system may have, by name."""
     hints = get_type_hints(SearchQuery)
     types = {name: _scalar(hint) for name, hint in hints.items() if name not in _NOT_OPTIONS}
     return {name: kind for name, kind in types.items() if kind is not None}

@@ -1,4 +1,4 @@
-"""Builds the gateway from its parts, and runs it until it is stopped."""
+"""Creates the routes and the HTTP server of the gateway, and serves until it is stopped."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ _CORS_HEADERS = (
     *("authorization", "content-type", "connect-protocol-version", "connect-timeout-ms"),
     *("traceparent", "tracestate", REQUEST_ID),
 )
-_CORS_S = 3600  # Browsers cache the reply to a CORS preflight request for so many seconds.
+_CORS_S = 3600  # Browsers may cache the reply to a CORS preflight request for this many seconds.
 
 
 def serve(
@@ -54,7 +54,8 @@ def serve(
 ) -> None:
     """Serves until `stopping` is set; calls `on_serving` with the port when it begins to serve.
 
-    Raises SettingsError, ServiceUnavailable.
+    Raises SettingsError if a setting is invalid, and ServiceUnavailable if the address cannot be
+    bound.
     """
     require_protection(settings, settings.address)
     tls = server_context(settings)
@@ -107,14 +108,17 @@ def _method_route(exchange: Exchange, method: ServiceMethod) -> Route:
 
 
 def _hosts(settings: GatewaySettings) -> frozenset[str]:
-    """Returns the host names under which browsers may reach the gateway."""
+    """Returns the host names that the `host` header of a request may contain."""
     bind_host = settings.address.rpartition(":")[0].lower()
     bound = () if bind_host in _EVERY_INTERFACE else (bind_host,)
     return frozenset((*_LOOPBACK, *bound, *settings.hosts))
 
 
 def _with_cors(application: Any, origins: Sequence[str]) -> Any:
-    """Returns the application whose replies only pages of `origins` may read in a browser."""
+    """Returns the application with CORS headers for the web pages of `origins`.
+
+    A browser lets only these pages, and the gateway's pages, read the replies.
+    """
     if not origins:
         return application
     return CORSMiddleware(

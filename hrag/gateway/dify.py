@@ -1,9 +1,9 @@
-"""Dify's external knowledge API: `POST /retrieval`, translated to one search.
+"""Serves Dify's external knowledge API: translates `POST /retrieval` to one search.
 
-`knowledge_id` is `tenant/collection`, or only a tenant for its collection `default`. The search
-uses the default mode and retrieval, so scores are from 0 to 1; `score_threshold` is its
-`min_score`. Conditions on metadata become a filter if hrag can express them; other operators are
-refused by name.
+`knowledge_id` is `tenant/collection`, or only `tenant` for the tenant's collection `default`. The
+search uses the default mode and retrieval, so scores are from 0 to 1. `score_threshold` becomes the
+search's `min_score`. Conditions on metadata become a filter. If hrag cannot express the operator of
+a condition, the request is refused, and the error names the operator.
 See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 """
 
@@ -31,14 +31,14 @@ _SEARCH = method_named("Search")
 _BEARER = re.compile(r"(?i)bearer +\S+ *")
 # Dify's error codes.
 _NO_BEARER, _REFUSED, _NO_KNOWLEDGE = 1001, 1002, 2001
-# Names that are fields of a document; all other names are keys of its metadata.
+# In a condition, these names are fields of a document; other names are keys of its metadata.
 _DOCUMENT_FIELDS = ("document_id", "title", "source")
 _LOGIC = {"and": "allOf", "or": "anyOf"}
 _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
 _EQUAL = ("is", "=", "in")
 _UNEQUAL = ("is not", "≠", "not in")
-# Operators whose value may be a list.
+# Operators with a list of values. Dify may send the list as a text with commas.
 _LIST_OPERATORS = ("in", "not in")
 _ABSENT = ("empty", "null")
 _PRESENT = ("not empty", "not null")
@@ -76,7 +76,7 @@ async def _start(exchange: Exchange, request: Request, share: Share) -> Any:
 
 
 def _error_code(error: ConnectError, request: Request) -> int:
-    """Returns Dify's code of the error; if Dify has none, the HTTP status."""
+    """Returns Dify's code for the error; if Dify has no code for it, the HTTP status."""
     if error.code is grpc.StatusCode.UNAUTHENTICATED:
         credential = request.headers.get("authorization", "")
         return _REFUSED if _BEARER.fullmatch(credential) else _NO_BEARER
@@ -88,7 +88,7 @@ def _error_code(error: ConnectError, request: Request) -> int:
 
 
 def records(encoded: bytes) -> bytes:
-    """Returns Dify's JSON document for the encoded response of a search."""
+    """Converts the encoded response of a search to the JSON document that Dify expects."""
     passages = as_json(_SEARCH.response, encoded).get("passages", ())
     return dumped({"records": [_record(passage) for passage in passages]})
 
@@ -111,11 +111,11 @@ def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Reading the request.
+# The functions below read the request.
 
 
 def search_request(raw: bytes) -> bytes:
-    """Returns the encoded search for a request of Dify; raises InvalidArgument."""
+    """Converts a request of Dify, in JSON, to an encoded SearchRequest; raises InvalidArgument."""
     dify_request = _object(json_reader.load(raw), "", _REQUEST)
     setting = _setting(dify_request.get("retrieval_setting"))
     tenant_id, _, collection = _text(dify_request, "knowledge_id").partition("/")
@@ -133,9 +133,9 @@ def search_request(raw: bytes) -> bytes:
 
 
 def _setting(value: Any) -> dict[str, Any]:
-    """Returns the settings of the search, without a threshold of 0.
+    """Returns the members of Dify's `retrieval_setting`, without a threshold of 0.
 
-    Dify sends the threshold 0 if no threshold is set.
+    Dify sends the threshold 0 if its user has set no threshold.
     """
     setting = {} if value is None else _object(value, "retrieval_setting", _SETTING)
     return {name: value for name, value in setting.items() if (name, value) != _NO_THRESHOLD}
@@ -180,7 +180,7 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
             f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
     if operator in _LIST_OPERATORS and isinstance(value, str):
-        # Dify itself also splits this text at its commas.
+        # Dify's own knowledge bases also split this text at its commas.
         value = [item.strip() for item in value.split(",") if item.strip()]
     if operator in _EQUAL:
         return _match(field, value, where)

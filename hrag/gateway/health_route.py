@@ -1,4 +1,4 @@
-"""Health checks: the gateway is alive, and both services that it calls are serving."""
+"""Serves the health checks: is the gateway alive, and are both services serving?"""
 
 import asyncio
 
@@ -15,7 +15,11 @@ _UNAVAILABLE = 503
 
 
 def health_routes(services: ServiceChannels) -> dict[str, Route]:
-    """Returns the routes of the liveness check and of the readiness check."""
+    """Returns the routes of the liveness check and of the readiness check.
+
+    The liveness check succeeds if the gateway answers. The readiness check succeeds if both
+    services report that they are serving.
+    """
 
     async def ready(_request: Request) -> Response:
         serving = await asyncio.gather(*map(services.is_serving, SERVICE_NAMES))

@@ -191,9 +191,12 @@ def test_hash_directions_are_uniform() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([[1.0, 0.0], [np.nan, 1.0]], "it returned a vector with NaN or infinity: number 1 of 2"),
-        ([[np.inf, 0.0]], "it returned a vector with NaN or infinity: number 0 of 1"),
-        ([[3.0, 4.0], [0.0, 0.0]], "it returned a vector of zeros: number 1 of 2"),
+        (
+            [[1.0, 0.0], [np.nan, 1.0]],
+            "it returned a vector with NaN or infinity: index 1 of 2 vectors",
+        ),
+        ([[np.inf, 0.0]], "it returned a vector with NaN or infinity: index 0 of 1 vectors"),
+        ([[3.0, 4.0], [0.0, 0.0]], "it returned a vector of zeros: index 1 of 2 vectors"),
     ],
 )
 def test_vectors_without_direction_are_refused(wrong: list[list[float]], message: str) -> None:

@@ -1,1 +1,1 @@
-"""How does the gateway send a call and its response: as one reply, as events or as lines?"""
+"""How does the gateway forward a call and its response: as one reply, as events or as lines?"""

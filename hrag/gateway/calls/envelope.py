@@ -27,21 +27,23 @@ def end_frame(error: ConnectError | None) -> bytes:
 
 
 def only_message(body: bytes) -> bytes:
-    """Returns the message of a body that is one frame.
+    """Returns the message in a body that consists of exactly one frame.
 
     Raises InvalidArgument for any other body, and NotSupported for a compressed frame.
     """
     if len(body) < _HEAD.size:
         raise InvalidArgument(
-            f"the body has {len(body)} bytes; a frame has at least {_HEAD.size}", field=BODY
+            f"the body has {len(body)} bytes; it must be one frame, which has at least "
+            f"{_HEAD.size} bytes",
+            field=BODY,
         )
     flags, length = _HEAD.unpack_from(body)
     if flags == _COMPRESSED:
-        raise NotSupported("the body's frame is compressed; only identity is supported")
+        raise NotSupported("the frame in the body is compressed; send it uncompressed")
     if flags or length != len(body) - _HEAD.size:
         raise InvalidArgument(
-            f"the body has {len(body) - _HEAD.size} bytes after a frame head with the flags "
-            f"{flags} and the length {length}; it must be one frame",
+            f"the body has {len(body) - _HEAD.size} bytes after the head of a frame with "
+            f"the flags {flags} and the length {length}; it must be one frame",
             field=BODY,
         )
     return body[_HEAD.size :]

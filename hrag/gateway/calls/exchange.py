@@ -18,7 +18,7 @@ from hrag.server.admission.byte_budget import ByteBudget, Share
 
 
 class Exchange:
-    """Sends requests to the services, and makes replies of their responses."""
+    """Sends requests to the services, and turns their responses into HTTP replies."""
 
     def __init__(self, settings: GatewaySettings, services: ServiceChannels) -> None:
         self.services = services
@@ -38,9 +38,10 @@ class Exchange:
         return self._settings.max_request_bytes if is_write else MAX_SEARCH_BYTES
 
     def share(self, request: Request) -> AbstractContextManager[Share]:
-        """Returns a context manager of the request's share in the gateway's byte budget.
+        """Returns a context manager that yields the request's share of the byte budget.
 
-        The share is given back when the context ends.
+        The byte budget limits the bytes of all buffered requests and replies. The bytes of the
+        share no longer count when the context ends.
         """
         return self.budget.share(call_headers.caller(request))
 
@@ -51,11 +52,11 @@ class Exchange:
         media_type: str,
         convert: Callable[[bytes], bytes] | None = None,
     ) -> CountedReply:
-        """Returns the reply with the response of the call that `start` returns.
+        """Starts a call with `start`, waits for its response, and returns the response as a reply.
 
-        `convert` makes the reply's body from the response; without it the response is the body.
-        Request and reply count in the byte budget until the client has read the reply. Raises
-        the errors of `start` and of the call.
+        `start` returns the running call. `convert` makes the reply's body from the response. If
+        `convert` is None, the response is the body. Request and reply count in the byte budget
+        until the client has read the reply. Raises the errors of `start` and of the call.
         """
         with ExitStack() as shares:
             share = shares.enter_context(self.share(request))
@@ -75,10 +76,11 @@ class Exchange:
         is_json: bool,
         message_in: Callable[[bytes], bytes] = lambda body: body,
     ) -> Any:
-        """Starts the call that a request of the Connect protocol describes, and returns it.
+        """Starts the call that a request of the Connect protocol describes; returns the call.
 
-        `message_in` returns the message in the body. Raises HragError for an invalid request,
-        and the errors of `authorize`.
+        `message_in` extracts the message from the request's body. If `is_json` is True, the
+        message is converted from JSON to protobuf. Raises HragError for an invalid request, and
+        the errors of `authorize`.
         """
         call_headers.check_version(request)
         time_left_s = call_headers.time_left_s(request)
@@ -101,6 +103,9 @@ class Exchange:
         return await read_body(request, self.max_bytes(method), arrival_s, share, authorize)
 
     async def authorize(self, request: Request, metadata: Metadata) -> None:
-        """Raises `grpc.aio.AioRpcError` if the services do not accept the credential."""
+        """Checks the caller's credential with a call of GetServerInfo.
+
+        Raises `grpc.aio.AioRpcError` if the service refuses the credential or cannot be reached.
+        """
         await self.services.call(method_named("GetServerInfo"), b"", metadata, None)
         request.state.connection.accept()

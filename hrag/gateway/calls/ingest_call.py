@@ -1,8 +1,8 @@
-"""A stream of documents as JSON lines: a request in each line, an outcome for each line.
+"""Serves a stream of documents: each line of JSON is a request, and is answered by an outcome.
 
 Lines are read no faster than the indexer accepts documents and the client reads outcomes, so the
-gateway buffers a limited number of them. If a line cannot be read, its outcome is an error at the
-same position, and the stream continues with the next line.
+gateway buffers a limited number of lines. If a line is not a valid request, its outcome is an error
+at the same position, and the stream continues with the next line.
 """
 
 import asyncio
@@ -31,8 +31,10 @@ from hrag.wire.indexer import error_outcome
 from hrag.wire.stream_admission import is_admitted
 
 JSON_LINES = "application/x-ndjson"
+# grpc.aio raises an error with this message if it has lost the status of a call.
 _LOST_STATUS = "Internal error from Core"
-# Maximum number of lines that have no outcome yet. The indexer reads 260 documents ahead.
+# The maximum number of lines that are sent but have no outcome yet. The indexer reads 260 documents
+# ahead, so it never waits because of this limit.
 _MAX_AHEAD = 512
 
 
@@ -50,7 +52,8 @@ async def _serve(exchange: Exchange, method: ServiceMethod, request: Request) ->
     await exchange.authorize(request, metadata)
     call = exchange.services.call(method, None, metadata, time_left_s())
     outcomes = _Stream(exchange, method, call).outcomes(parts, exchange.share(request))
-    # An error before the first outcome is the reply's error, with its HTTP status.
+    # If an error occurs before the first outcome, it is raised here. So the whole reply is this
+    # error, with its HTTP status.
     first = await anext(outcomes, b"")
     return StreamReply(_chain(first, outcomes), JSON_LINES)
 
@@ -64,34 +67,40 @@ async def _chain(first: bytes, next_parts: Parts) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class _SentLine:
-    """A line whose document was sent to the indexer or, with `error`, could not be read."""
+    """A line of the request, with its line number.
+
+    If `error` is None, the document in the line was sent to the indexer. Otherwise the line could
+    not be read.
+    """
 
     number: int
     error: HragError | None = None
 
 
 class _Stream:
-    """A stream of documents: it reads lines and yields their outcomes in the same order."""
+    """Reads the lines of one request, and yields the outcomes of the lines in the same order."""
 
     def __init__(self, exchange: Exchange, method: ServiceMethod, call: Any) -> None:
         self._exchange = exchange
         self._method = method
         self._call = call
-        self._ahead: asyncio.Queue[_SentLine | HragError | None] = asyncio.Queue(_MAX_AHEAD)
+        # The lines without an outcome. None follows the last line; a HragError ends the stream.
+        self._sent: asyncio.Queue[_SentLine | HragError | None] = asyncio.Queue(_MAX_AHEAD)
+        # The outcomes that have arrived from the indexer but were not yielded yet.
         self._received: deque[dict[str, Any]] = deque()
 
     async def outcomes(
         self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
     ) -> Parts:
-        """Yields a line for each line of the request, and one for an error that ends the stream.
+        """Yields one line of JSON for each line of the request that is not blank.
 
-        If that error occurs before the first outcome, it is raised instead. Buffered bytes count
-        in `budget_share`.
+        An error that ends the stream is yielded as the last line. If the error occurs before the
+        first outcome, it is raised instead. Buffered bytes count in `budget_share`.
         """
         sending = asyncio.ensure_future(self._send(parts, budget_share))
         is_first = True
         try:
-            while (sent := await self._ahead.get()) is not None:
+            while (sent := await self._sent.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
             await self._call.read()  # This raises if the indexer ended the stream with an error.
@@ -109,7 +118,11 @@ class _Stream:
     async def _send(
         self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
     ) -> None:
-        """Sends the lines; then adds None, or the error that ends the stream, to the queue."""
+        """Sends the lines to the indexer.
+
+        At the end, adds None to the queue, or the error because of which the rest of the lines
+        cannot be read.
+        """
         end = None
         try:
             if await is_admitted(self._call):
@@ -117,8 +130,8 @@ class _Stream:
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The call has ended. Reading its next response raises the reason.
-        await self._ahead.put(end)
+            pass  # The call has ended. `outcomes` reads its next response, which raises the reason.
+        await self._sent.put(end)
 
     async def _send_lines(
         self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
@@ -135,9 +148,9 @@ class _Stream:
             raw = line.content()
             message = await self._exchange.conversion.encoded(self._method.request, raw)
         except InvalidArgument as error:
-            await self._ahead.put(_SentLine(line.number, error))
+            await self._sent.put(_SentLine(line.number, error))
         else:
-            await self._ahead.put(_SentLine(line.number))
+            await self._sent.put(_SentLine(line.number))
             await self._call.write(message)
 
     async def _outcome(self, sent: _SentLine | HragError) -> dict[str, Any]:
@@ -157,7 +170,7 @@ class _Stream:
 
 
 def _restore_status(error: HragError | grpc.aio.AioRpcError) -> HragError | grpc.aio.AioRpcError:
-    """Returns ServiceUnavailable for an error whose status grpc.aio lost, else the error itself.
+    """Returns ServiceUnavailable if grpc.aio has lost the status of `error`, else `error` itself.
 
     grpc.aio loses the status of a stream that the server ends while a line is being written.
     """

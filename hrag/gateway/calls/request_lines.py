@@ -11,7 +11,10 @@ from hrag.values.errors import DeadlineExceeded, TooLarge
 
 @dataclass(frozen=True, slots=True)
 class RequestLine:
-    """A line without its line break. `number` counts all lines from 1, also blank ones."""
+    """A line without its line break.
+
+    `number` is its line number. Lines are numbered from 1, and blank lines are counted too.
+    """
 
     number: int
     raw: bytes | None
@@ -34,16 +37,16 @@ async def lines_of(
 ) -> AsyncIterator[RequestLine]:
     """Yields the lines that are not blank.
 
-    Bytes that have arrived and were not yielded count in `share`. A line of more than
+    Bytes that have arrived but were not yielded yet count in `share`. A line of more than
     `max_bytes` is dropped while it arrives, and yielded without its bytes. Raises
     DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if `share` is used
     up, and the errors of `parts`.
     """
-    # `line_start` is the beginning of the current line, from the parts before.
+    # `line_start` contains the bytes of the current line that arrived in earlier parts.
     number, line_start, is_long = 1, bytearray(), False
     left_s = idle_s
     while True:
-        part, took_s = await _next(parts, left_s, idle_s)
+        part, took_s = await _next_part(parts, left_s, idle_s)
         share.take(len(part))
         *line_ends, begin = part.split(b"\n") if part else (b"", b"")
         for line_end in line_ends:
@@ -67,8 +70,14 @@ async def lines_of(
         share.give(share.size_bytes - len(line_start))
 
 
-async def _next(parts: AsyncIterator[bytes], left_s: float, idle_s: float) -> tuple[bytes, float]:
-    """Returns the next bytes, and the seconds until they arrived; no bytes at the end."""
+async def _next_part(
+    parts: AsyncIterator[bytes], left_s: float, idle_s: float
+) -> tuple[bytes, float]:
+    """Returns the next part that is not empty, and the seconds until it arrived.
+
+    Returns an empty part if the stream has ended. `left_s` is the time that is left for the current
+    line, `idle_s` the whole time for a line. Raises DeadlineExceeded if no time is left.
+    """
     loop = asyncio.get_running_loop()
     started_s = loop.time()
     try:
@@ -81,5 +90,5 @@ async def _next(parts: AsyncIterator[bytes], left_s: float, idle_s: float) -> tu
                     return part, loop.time() - started_s
     except TimeoutError:
         raise DeadlineExceeded(
-            f"no line was complete within {idle_s:g} s (HRAG_STREAM_IDLE_TIMEOUT_S)"
+            f"no complete line arrived within {idle_s:g} s (HRAG_STREAM_IDLE_TIMEOUT_S)"
         ) from None

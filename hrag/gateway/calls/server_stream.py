@@ -1,9 +1,10 @@
-"""Methods with a stream of responses: as a Connect stream, and as server-sent events.
+"""Serves methods with a stream of responses, as a Connect stream or as server-sent events.
 
-A request in plain JSON is answered by events. The name of an event is the field that the response
-sets, and its data is the value of that field. An error before the first response has the HTTP
-status that a unary call would have; a later error is the event `error`. In a Connect stream every
-error is in the last frame. In both forms, a client that disconnects cancels the call.
+A request in plain JSON is answered by events. The name of an event is the name of the field that
+the response sets, and the event's data is the value of the field. An error before the first
+response has the HTTP status that a unary call would have; a later error is the event `error`. In a
+Connect stream every error is in the last frame. In both forms, the call is cancelled if the client
+disconnects.
 """
 
 import asyncio
@@ -31,7 +32,9 @@ CONNECT_PROTO = "application/connect+proto"
 EVENTS = "text/event-stream"
 MEDIA_TYPES = (JSON, CONNECT_JSON, CONNECT_PROTO)
 
-_HEARTBEAT_S = 15.0  # Proxies close connections that are silent for a minute.
+# The interval of heartbeats while no response arrives. Proxies close connections that are silent
+# for a minute.
+_HEARTBEAT_S = 15.0
 _HEARTBEAT = b": heartbeat\n\n"
 
 
@@ -66,7 +69,7 @@ async def _start(exchange: Exchange, method: ServiceMethod, request: Request, **
 async def _read_first(call: Any) -> Any:
     """Returns the first response, or `grpc.aio.EOF` if there is none.
 
-    Cancels the call if this task is cancelled.
+    Cancels the call if the current task is cancelled.
     """
     try:
         return await call.read()
@@ -84,8 +87,8 @@ async def _frames(
 ) -> Parts:
     """Yields the frames of a stream.
 
-    Calls `accept` with each response, because a response means that the service has accepted
-    the caller.
+    Calls `accept` after each response has arrived, because a response means that the service has
+    accepted the caller.
     """
     try:
         while (response := await call.read()) is not grpc.aio.EOF:

@@ -1,4 +1,4 @@
-"""Methods with one request and one response, in the Connect protocol."""
+"""Serves methods with one request and one response, in the Connect protocol."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,5 +1,5 @@
-// Shows a model's text with its citation markers as buttons. The text is untrusted and stays plain
-// text.
+// Shows the text of a chat model, with the citation markers in it as buttons. The text is
+// untrusted, so it is never read as HTML.
 
 import { h } from "./dom.js";
 
@@ -10,10 +10,11 @@ const ITEMS = ` *${ITEM}(?: *[,，、;] *${ITEM})* *`;
 const MARKER = new RegExp(`(\\[${ITEMS}\\]|【${ITEMS}】)`);
 
 /**
- * Returns nodes for the text. Each number of a marker becomes a button, which calls
- * `onCite(number, citation)`. The n-th button of a number gets the n-th citation of that number;
- * `citation` is undefined if the server sent fewer citations. Brackets are a marker only if the
- * citations contain all of their numbers; other brackets stay text.
+ * Returns nodes for the text. A marker is a pair of brackets with the numbers of passages, for
+ * example `[1, 3]`. Each number of a marker becomes a button, which calls `onCite(number,
+ * citation)`. If a number occurs several times, its n-th button gets its n-th citation. `citation`
+ * is undefined if the server sent fewer citations of this number. Brackets are a marker only if
+ * `citations` contains all numbers in the brackets; other brackets stay text.
  */
 export function citedText(text, citations, onCite) {
   const unused = Map.groupBy(citations, ({ marker }) => marker);
@@ -30,7 +31,9 @@ function chips(brackets, unused, onCite) {
   return cited.length ? cited.map((number) => chip(number, unused, onCite)) : [brackets];
 }
 
-/** Returns the numbers in brackets, each once; none if one of them is not in `cited`. */
+/**
+ * Returns the numbers in brackets, each once; returns none if one number is not a key of `cited`.
+ */
 function numbers(brackets, cited) {
   const distinct = new Set();
   for (const item of brackets.split(/[,，、;]/)) {

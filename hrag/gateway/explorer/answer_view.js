@@ -60,7 +60,8 @@ export class AnswerView {
 
   #clear() {
     this.#running.abort();
-    // With a new controller, the call that was stopped does not show its error.
+    // `#submit` shows the error of a call only if its controller is the current one. So the new
+    // controller prevents that the aborted call shows its error.
     this.#running = new AbortController();
     this.#finish();
     this.#output.replaceChildren(emptyState("answer.empty_title", "answer.empty_text"));

@@ -1,10 +1,10 @@
 // Shows the chunks of a document as a tree that follows the ARIA pattern for trees: one item has
-// the focus, and the arrow keys move it and open or close items. The top-level chunks are shown in
-// pages, because a long document has thousands of them.
+// the focus, and the arrow keys move the focus and open or close items. The top-level chunks are
+// shown in pages, because a long document has thousands of top-level chunks.
 
 import { button, data, h, tr } from "./dom.js";
 
-const TOP_PAGE = 50;
+const TOP_PAGE = 50; // The number of top-level chunks on a page.
 
 export class ChunkTree {
   #nodes;
@@ -15,9 +15,9 @@ export class ChunkTree {
 
   /**
    * `nodes` is a map from chunk ids to ChunkNodes; entries may be added later. `onSelect` is called
-   * with the id of a chunk that is selected. `onPreview` is called with the id of the chunk that
-   * has the pointer or the focus, or with undefined if no chunk has them. `preview` returns the
-   * first words of a node's chunk.
+   * with the id of a chunk that the user selects. `onPreview` is called with the id of the chunk
+   * under the pointer or with the focus, or with undefined if there is no such chunk. `preview`
+   * returns the first words of a node's chunk.
    */
   constructor(nodes, { onSelect, onPreview, preview }) {
     this.#nodes = nodes;
@@ -29,8 +29,8 @@ export class ChunkTree {
   }
 
   /**
-   * Shows a chunk as selected, with all its ancestors open. If the focus was in the tree, it moves
-   * to the item of the chunk.
+   * Shows a chunk as selected, with all its ancestors open. `topId` is the id of the top-level
+   * chunk above the chunk. If the focus was in the tree, the focus moves to the item of the chunk.
    */
   show(chunkId, topId) {
     const hadFocus = this.#list.contains(document.activeElement);
@@ -179,8 +179,8 @@ export class ChunkTree {
   }
 
   /**
-   * Opens or closes an item. If the item's children are not read yet, it is selected instead, which
-   * reads them.
+   * Opens or closes an item. If the item's children are not read yet, the item is selected instead,
+   * because selecting an item reads its children.
    */
   #toggle(item, isOpen) {
     if (!item.hasAttribute("aria-expanded")) return;

@@ -25,12 +25,12 @@ export class CallError extends Error {
     this.details = details.map(({ debug }) => debug).filter(Boolean);
   }
 
-  /** The stable reason, for example `REPLY_TOO_LARGE`; empty if there is none. */
+  /** The stable reason of the error, for example `REPLY_TOO_LARGE`; empty if the error has none. */
   get reason() {
     return this.details.find(({ reason }) => reason)?.reason ?? "";
   }
 
-  /** The field of the request that is wrong; empty if the error names none. */
+  /** The field of the request that caused the error; empty if the error names no field. */
   get field() {
     return (
       this.details.find(({ fieldViolations }) => fieldViolations)?.fieldViolations[0].field ?? ""
@@ -38,7 +38,7 @@ export class CallError extends Error {
   }
 }
 
-/** Calls a unary method, for example `RetrieverService/Search`; returns the response. */
+/** Calls a unary method, for example `RetrieverService/Search`; returns its response. */
 export async function call(method, request, signal) {
   try {
     const response = await send(method, request, "application/json", signal);
@@ -48,7 +48,10 @@ export async function call(method, request, signal) {
   }
 }
 
-/** Calls `Answer`; yields `{ name, value }` for each event. The last event is `end`. */
+/**
+ * Calls `Answer`; yields the name and the value of each event as `{ name, value }`. Raises
+ * CallError for an event `error`, and if the stream ends without the event `end`.
+ */
 export async function* answerEvents(request, signal) {
   let hasEnded = false;
   try {
@@ -64,7 +67,10 @@ export async function* answerEvents(request, signal) {
   if (!hasEnded) throw unreachable("the answer ended early");
 }
 
-/** Calls `IngestDocument`; calls `progress` with the share of the request that is sent, 0 to 1. */
+/**
+ * Calls `IngestDocument`; returns its response. Meanwhile calls `progress` with the share of the
+ * request that is sent, from 0 to 1.
+ */
 export async function ingest(request, progress) {
   const { status, responseText } = await upload(request, progress);
   if (status !== 200) throw failure(responseText, status);
@@ -126,8 +132,8 @@ function failure(text, status) {
 }
 
 /**
- * Returns `unreachable` for the TypeError that browsers raise if a connection fails, also in the
- * middle of a reply. Returns any other error unchanged.
+ * Converts a TypeError to a CallError with the code `unreachable`, because browsers raise TypeError
+ * if a connection fails, also in the middle of a reply. Returns any other error unchanged.
  */
 function callError(error) {
   return error instanceof TypeError ? unreachable(error.message) : error;

@@ -1,6 +1,6 @@
 // Shows one document: its chunks as a tree and as a map of levels, and the text of one top-level
-// chunk with the span of the selected chunk marked in it. Only this text and the descendants of
-// this chunk are read, so a long document loads as fast as a short one.
+// chunk. In this text, the span of the selected chunk is marked. Only the text and the descendants
+// of this top-level chunk are read, so a long document loads as fast as a short one.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
@@ -22,10 +22,10 @@ export class DocumentView {
   #nodes; // A map from chunk ids to the ChunkNodes that were read.
   #top; // The ChunkNode of the top-level chunk whose text is shown.
   #latestRead; // A symbol that identifies the latest call of #read.
-  #offset; // A function from a code point of that text to its UTF-16 unit.
-  #selected;
+  #offset; // Converts an offset in the text of `#top` from code points to UTF-16 units.
+  #selected; // The id of the selected chunk.
   #running = new AbortController();
-  #marks = []; // The places that a search marked.
+  #marks = []; // The ranges that a search marked, in the form of the marks of `markedText`.
   #tree;
   #map;
   #body = h("div", {});
@@ -49,8 +49,9 @@ export class DocumentView {
   }
 
   /**
-   * Opens a document at `chunkId`; without one at its first mark; without a mark at its start. If
-   * `chunkId` belongs to another document, which an address may contain, it is ignored.
+   * Opens a document and shows the chunk `chunkId`. Without `chunkId`, shows the first mark;
+   * without marks, shows the beginning of the document. If `chunkId` is a chunk of another
+   * document, it is ignored; the page's address may contain such an id.
    */
   async open({ documentId, chunkId, marks = [] }) {
     const isInside = chunkId?.startsWith(`${documentId}#`);
@@ -59,7 +60,7 @@ export class DocumentView {
     this.#running = new AbortController();
     const work = () => this.#load(target);
     if (!(await fill(this.#body, work, () => this.open(target)))) return;
-    this.#select(target.chunkId || this.#chunkAt(this.#place) || this.#top.chunk.chunkId);
+    this.#select(target.chunkId || this.#chunkAt(this.#markStart) || this.#top.chunk.chunkId);
     scrollWithin(this.#text, this.#text.querySelector(".mark-cited"));
     this.#body.querySelector("h2").focus();
   }
@@ -71,12 +72,15 @@ export class DocumentView {
     this.#nodes = new Map();
     this.#marks = marks;
     await this.#read(chunkId || `${documentId}#${this.#topLevel}.0`);
-    if (!chunkId) await this.#readAround(this.#place);
+    if (!chunkId) await this.#readAround(this.#markStart);
     return this.#layout();
   }
 
-  /** The first code point of the mark `cited`, else of the first mark; undefined without marks. */
-  get #place() {
+  /**
+   * The offset, in code points, of the first mark of the kind `cited`. If there is none, the offset
+   * of the first mark of any kind; undefined without marks.
+   */
+  get #markStart() {
     return (this.#marks.find(({ kind }) => kind === "cited") ?? this.#marks[0])?.start;
   }
 
@@ -85,8 +89,8 @@ export class DocumentView {
   }
 
   /**
-   * Reads the top-level chunk above a chunk, with its siblings and descendants. If another call was
-   * begun meanwhile, the result of this one is dropped.
+   * Reads the top-level chunk above a chunk, with the siblings and descendants of the top-level
+   * chunk. If `#read` is called again before the chunks have arrived, they are dropped.
    */
   async #read(chunkId) {
     const read = (this.#latestRead = Symbol(chunkId));
@@ -162,22 +166,22 @@ export class DocumentView {
     );
   }
 
-  async #readAround(place) {
+  async #readAround(offset) {
     const around = [...this.#nodes.values()].find(
-      (node) => whole(node.chunk.level) === this.#topLevel && contains(node, place),
+      (node) => whole(node.chunk.level) === this.#topLevel && contains(node, offset),
     );
     if (around && around !== this.#top) await this.#read(around.chunk.chunkId);
   }
 
-  #chunkAt(place) {
-    if (place === undefined) return "";
-    const around = [...this.#nodes.values()].filter((node) => contains(node, place));
+  #chunkAt(offset) {
+    if (offset === undefined) return "";
+    const around = [...this.#nodes.values()].filter((node) => contains(node, offset));
     return (
       around.sort((a, b) => whole(a.chunk.level) - whole(b.chunk.level))[0]?.chunk.chunkId ?? ""
     );
   }
 
-  /** Selects a chunk; first reads its text if it lies in another top-level chunk. */
+  /** Selects a chunk; reads its text first if the chunk is below another top-level chunk. */
   async #select(chunkId) {
     const read = () => this.#read(chunkId).then(() => []);
     const again = () => this.#select(chunkId);
@@ -198,8 +202,8 @@ export class DocumentView {
   }
 
   /**
-   * Marks the span of a chunk, and the parts of it that its neighbours contain too. Without
-   * `chunkId`, marks the selected chunk.
+   * Marks the span of a chunk, and the parts of the span that neighbouring chunks contain too.
+   * Without `chunkId`, marks the span of the selected chunk.
    */
   #paint(chunkId = this.#selected) {
     const chunkMarks = this.#isShown(chunkId)
@@ -226,7 +230,7 @@ export class DocumentView {
     });
   }
 
-  /** Returns the first words of a chunk; empty if its text is not read. */
+  /** Returns the first words of a chunk; returns an empty text if the chunk's text is not read. */
   #firstWords({ chunk }) {
     const top = this.#top.chunk;
     const start = top.span?.charStart ?? 0;
@@ -237,8 +241,8 @@ export class DocumentView {
   }
 }
 
-function contains({ chunk }, place) {
-  return (chunk.span?.charStart ?? 0) <= place && place < (chunk.span?.charEnd ?? 0);
+function contains({ chunk }, offset) {
+  return (chunk.span?.charStart ?? 0) <= offset && offset < (chunk.span?.charEnd ?? 0);
 }
 
 function chunkFacts({ chunk }) {

@@ -12,7 +12,7 @@ const PAGE_SIZE = 25;
 
 export class DocumentsView {
   #session;
-  #tokens = [""]; // The page tokens of all pages up to the shown one.
+  #tokens = [""]; // The page tokens of all pages up to the page that is shown.
   #status = h("div", { class: "status-panel" });
   #table = h("div", { class: "document-list" });
   #list = h("div", { class: "view" }, this.#status, this.#table);
@@ -26,7 +26,7 @@ export class DocumentsView {
     this.#reset();
   }
 
-  /** Reads the list if it is not read or out of date; called when the view is shown. */
+  /** Reads the list of documents if it is out of date; called when the view is shown. */
   show() {
     if (this.#isStale && this.#document.element.hidden) this.#load();
   }
@@ -40,7 +40,7 @@ export class DocumentsView {
     this.#document.open(target);
   }
 
-  /** Shows the list again. */
+  /** Closes the opened document and shows the list of documents again. */
   close() {
     this.#document.element.hidden = true;
     this.#list.hidden = false;
@@ -169,8 +169,8 @@ export class DocumentsView {
 }
 
 /**
- * Returns a badge that says if the document's leaves are in a segment or in the tail. Returns an
- * empty text for an engine without segments.
+ * Returns a badge that says whether the document's leaves are in a segment or in the tail. Returns
+ * an empty text if the engine has no segments.
  */
 function indexBadge({ sequence }, { embedded }) {
   if (!embedded) return "";

@@ -25,22 +25,24 @@ export default {
   "key.none": "No API key",
   "key.set": "API key set",
   "key.title": "API key",
-  "key.text": "The key is kept only in this page's memory. It is deleted when you close or reload the page.",
+  "key.text":
+    "The key is kept only in this page's memory. It is deleted when you close or reload the page.",
   "key.label": "API key or token",
   "key.use": "Use this key",
   "key.forget": "Forget the key",
 
-  "error.title": "That did not work",
+  "error.title": "The action failed",
   "error.field": "Field:",
   "advice.no_key": "The server requires a credential. Set an API key at the top of the page.",
   "advice.unauthenticated":
-    "The server does not know this key, or it has been revoked. Set another one at the top of the page.",
+    "The server does not know this key, or the key has been revoked. Set another key at the top of the page.",
   "advice.permission_denied":
-    "The key is valid, but not for this tenant, or its role does not permit this action.",
-  "advice.not_found": "It may have been deleted. Check the tenant and the collection.",
+    "The key is valid. But it is not valid for this tenant, or the key's role does not permit this action.",
+  "advice.not_found":
+    "The requested object may have been deleted. Check the tenant and the collection.",
   "advice.invalid_argument": "Change the value that the message names and try again.",
   "advice.failed_precondition":
-    "The server's or the collection's settings do not allow this; the message says which.",
+    "A setting of the server or of the collection does not allow this action. The message says which setting.",
   "advice.resource_exhausted": "Wait a little and try again.",
   "advice.RATE_QUOTA_EXCEEDED":
     "The tenant has made more calls than its quota allows. Wait a little and try again.",
@@ -48,15 +50,16 @@ export default {
     "The tenant has reached its storage quota. Delete something first.",
   "advice.REPLY_TOO_LARGE": "Ask for less: a lower limit, level or token budget.",
   "advice.unavailable": "A service is starting, stopping or down. Wait a little and try again.",
-  "advice.deadline_exceeded": "The server needed too long. Try again, or ask for less.",
+  "advice.deadline_exceeded": "The server did not finish in time. Try again, or ask for less.",
   "advice.data_loss": "Stored data does not match its checksum. Ingest the document again.",
-  "advice.internal": "The server has a fault. Its log contains the id in the message.",
+  "advice.internal":
+    "The server has a fault. The server's log has an entry with the id that the message contains.",
   "advice.unreachable":
-    "The gateway did not answer, or its reply ended early. Check that the gateway runs and that the address is right.",
+    "The gateway did not answer, or its reply ended early. Check that the gateway is running and that its address is right.",
   "advice.unexpected":
-    "This page has a fault, or it does not understand a reply. Reload the page and try again.",
+    "This page has a fault, or it cannot read a reply of the server. Reload the page and try again.",
   "advice.unreadable":
-    "The browser cannot read this file. If it is a folder, open it and choose the files in it.",
+    "The browser cannot read this file. If you chose a folder, open the folder and choose its files.",
 
   "search.text": "Query",
   "search.placeholder": 'A question, or words that must match: "phrase" +word',
@@ -78,7 +81,7 @@ export default {
   "legend.title": "Marks in passages",
   "legend.leaf": "matched leaf",
   "legend.term": "query term",
-  "legend.cited": "place to cite",
+  "legend.cited": "text to cite",
 
   "setting.a": "Setting A",
   "setting.b": "Setting B",
@@ -110,11 +113,11 @@ export default {
   "mode.CONTEXT": "The best leaves, joined where they touch, until the token budget is full.",
   "mode.AUTO_MERGE": "The leaves, or a larger chunk if enough of its children match.",
   "mode.STANDARD": "The leaves that match.",
-  "mode.SENTENCE_WINDOW": "The best sentences with their neighbours.",
+  "mode.SENTENCE_WINDOW": "The best sentences, with the sentences before and after them.",
   "mode.SUMMARY_FIRST": "Larger chunks, inside the sections whose summaries match best.",
 
   "filter.hint":
-    'Only documents that pass are searched. A value is text, a number, true or false, a date, or a list such as ["a", "b"]. A value in quotes is a text.',
+    'Only documents that satisfy the conditions are searched. A value is a text, a number, true or false, a date, or a list such as ["a", "b"]. A value in quotes is a text.',
   "filter.add": "Add condition",
   "filter.remove": "Remove condition",
   "filter.condition": "Condition",
@@ -140,8 +143,7 @@ export default {
   "filter.kind_malformed": "malformed",
   "filter.malformed_value":
     '{key} is “{value}”; it must be a number, true, false, a text, or a list such as ["a", "b"]. A text that is empty, or begins with a quote or a bracket, must be in "double quotes".',
-  "filter.malformed_bound":
-    "{key} is “{value}”; it must be a number or a date such as 2026-11-21.",
+  "filter.malformed_bound": "{key} is “{value}”; it must be a number or a date such as 2026-11-21.",
 
   "timing.total": "{total} in the service, {trip} including the network",
   "timing.embed": "embed",
@@ -159,9 +161,9 @@ export default {
   "plan.levels": "Level matched → returned",
   "plan.eligible": "Eligible leaves",
   "plan.considered": "Candidates considered",
-  "plan.exhausted": "Exhausted",
+  "plan.exhausted": "No further passages",
   "plan.reranked": "Reranked",
-  "plan.sequence": "Sequence",
+  "plan.sequence": "Sequence number",
   "plan.yes": "yes",
   "plan.no": "no",
   "summary.title": {
@@ -196,7 +198,7 @@ export default {
     "The server searches, gives the passages to its chat model, and streams the text with citations.",
   "answer.cite": "Citation of passage {number}",
   "answer.citations": "Citations",
-  "answer.nearness": "nearest sentence {score}",
+  "answer.nearness": "similarity of the nearest sentence: {score}",
   "answer.usage": "{prompt} + {text} tokens",
   "answer.times": "first text after {first}, whole answer after {total}",
   "answer.stopped": "Stopped.",
@@ -204,7 +206,7 @@ export default {
   "finish.LENGTH": "The text reached its maximum length.",
   "finish.CONTENT_FILTER": "The model's endpoint withheld the rest of the text.",
   "finish.NO_PASSAGES": "No passages were found, so the model was not called.",
-  "finish.FAILED": "The model failed. The text that it wrote before is valid.",
+  "finish.FAILED": "The model failed. The text that it wrote before the failure is valid.",
   "finish.UNSPECIFIED": "The answer ended.",
 
   "documents.caption": "Documents",
@@ -217,8 +219,9 @@ export default {
   "documents.index": "Index",
   "documents.sealed": "segment",
   "documents.tail": "tail",
-  "documents.sealed_hint": "Its leaves are in a segment of the index.",
-  "documents.tail_hint": "Its leaves are not in a segment yet. Searches scan them exactly.",
+  "documents.sealed_hint": "The document's leaves are in a segment of the index.",
+  "documents.tail_hint":
+    "The document's leaves are not in a segment yet. Searches scan these leaves exactly.",
   "documents.pages_nav": "Pages of documents",
   "documents.previous": "Previous",
   "documents.next": "Next",
@@ -237,7 +240,7 @@ export default {
   "status.tail": "Leaves in the tail",
   "status.summaries": "Summaries",
   "status.summaries_waiting": "{done}, {waiting} documents waiting",
-  "status.sequence": "Sequence",
+  "status.sequence": "Sequence number",
   "status.stored": "Stored by the tenant",
   "status.tenant_documents": "Documents of the tenant",
 

@@ -19,7 +19,7 @@ function addField(event, line) {
   else if (name === "data") event.data.push(value);
 }
 
-/** Yields whole lines. The stream's pieces may end anywhere, also inside a character. */
+/** Yields whole lines. The pieces of the stream may end anywhere, also inside a character. */
 async function* lines(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,6 +1,6 @@
-// Builds the Filter message from the rows of a filter. Values are read as `hrag search --filter`
-// reads them: JSON numbers, true, false, quoted texts and lists have their JSON meaning, and
-// everything else is a text. Bounds are numbers or dates. A value that looks like a mistake is
+// Builds the Filter message from the rows of a filter. A value is read by the rules of
+// `hrag search --filter`: numbers, true, false, quoted texts and lists have their JSON meaning, and
+// every other value is a text. A bound is a number or a date. A value that looks like a mistake is
 // refused, because it would match no document or all documents.
 
 import { CallError } from "./connect.js";
@@ -10,13 +10,14 @@ const BOUNDS = { at_least: "atLeast", above: "above", at_most: "atMost", below: 
 const TEXT_FIELDS = ["document_id", "title", "source"];
 // The field of FilterValue for each JavaScript type.
 const KINDS = { string: "text", number: "number", boolean: "flag" };
-// Dates and times in the forms of RFC 3339 and most of ISO 8601: date, time, seconds, zone.
+// Matches a date or a time in a form of RFC 3339, or in most forms of ISO 8601. The groups are
+// date, time, seconds and zone.
 const TIMESTAMP =
   /^(\d{4}-\d\d-\d\d)(?:[t ]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d(?:[.,]\d{1,9})?))?(z|[+-]\d\d:?\d\d)?)?$/i;
 
 /**
- * Returns the Filter of rows `[key, operator, value]`; undefined if there are no rows. Raises
- * CallError for a malformed value.
+ * Returns the Filter message for the rows `[key, operator, value]`; undefined if no row has a key.
+ * Raises CallError for a malformed value.
  */
 export function filterMessage({ join, rows }) {
   const filters = rows
@@ -58,7 +59,9 @@ function malformed(key, operator, value) {
   return new CallError({ code: "invalid_argument", message: translate(text, { key, value }) });
 }
 
-/** Returns the FilterValues of a value; none if the value is malformed. */
+/**
+ * Returns the FilterValue messages for a value, as an array; it is empty if `value` is malformed.
+ */
 function values(field, operator, value) {
   return operator in BOUNDS ? bound(value) : matched(field, value);
 }

@@ -27,7 +27,10 @@ export class FilterRows {
     this.#count();
   }
 
-  /** The rows as `[key, operator, value]`, and `join`: `all` or `any` of them must hold. */
+  /**
+   * The conditions, as `{ join, rows }`. Each row is `[key, operator, value]`. `join` is `all` if
+   * all conditions must be true, or `any` if one is enough.
+   */
   get value() {
     const rows = [...this.#rows.children].map((row) =>
       [...row.querySelectorAll("input, select")].map((control) => control.value),
@@ -43,7 +46,7 @@ export class FilterRows {
     this.#count();
   }
 
-  /** The Filter message; undefined without rows. */
+  /** The Filter message for the conditions; undefined if there are none. */
   get message() {
     return filterMessage(this.value);
   }
@@ -111,7 +114,10 @@ export class FilterRows {
   }
 }
 
-/** Returns true if a row of an address contains only texts, or values that become texts. */
+/**
+ * Returns true if `row`, which comes from the page's address, is an array of texts or of other
+ * values that can be converted to text.
+ */
 function isRow(row) {
   return Array.isArray(row) && row.every((value) => typeof value !== "object");
 }
@@ -126,7 +132,7 @@ function showKind(key, operator, value, kind) {
   );
 }
 
-/** Returns the id of the list of keys that inputs suggest; the first call creates the list. */
+/** Returns the id of the `datalist` of suggested keys; the first call creates it. */
 function keyList() {
   const id = "filter-keys";
   if (!document.getElementById(id)) {

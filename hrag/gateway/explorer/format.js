@@ -1,6 +1,6 @@
 // Formats numbers for people.
 
-/** Returns a whole number as a Number. ProtoJSON writes a number of 64 bits as a text. */
+/** Converts a whole number to a Number; ProtoJSON writes a 64-bit number as a text. */
 export function whole(value) {
   return Number(value ?? 0);
 }
@@ -15,7 +15,7 @@ export function countOrDash(value) {
   return whole(value) ? count(value) : "–";
 }
 
-/** Returns a size in bytes with a binary unit. */
+/** Formats a size in bytes with a binary unit, for example `1.5 MiB`. */
 export function size(value) {
   let rest = whole(value);
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
@@ -26,7 +26,7 @@ export function size(value) {
   return `${rest.toFixed(1)} TiB`;
 }
 
-/** Returns a duration in microseconds as a text in milliseconds, or in seconds from 10 s on. */
+/** Formats a duration in microseconds: in milliseconds, or in seconds if it is 10 s or longer. */
 export function duration(microseconds) {
   const ms = whole(microseconds) / 1000;
   if (ms >= 10_000) return `${(ms / 1000).toFixed(1)} s`;

@@ -18,8 +18,8 @@ export class LevelMap {
   }
 
   /**
-   * Draws a row for each level of the top-level chunk `topId` and its descendants. If the document
-   * has several top-level chunks, a row above shows all of them.
+   * Draws a row for the top-level chunk `topId`, and a row for each level of its descendants. If
+   * the document has several top-level chunks, a row above these rows shows all top-level chunks.
    */
   show(nodes, topId, selected) {
     this.#bars.clear();
@@ -46,7 +46,7 @@ export class LevelMap {
     this.highlight(selected);
   }
 
-  /** Highlights the bars of one chunk, and no others. */
+  /** Highlights the bars of the chunk `chunkId`, and no other bars. */
   highlight(chunkId) {
     for (const [id, bars] of this.#bars)
       for (const bar of bars) bar.classList.toggle("is-meant", id === chunkId);

@@ -1,4 +1,4 @@
-// Builds the page: the bar and the views. Then shows the view that the address names.
+// Builds the page: the bar at its top and the views. Then shows the view that the address names.
 
 import { changeAddress, readAddress } from "./address.js";
 import { AnswerView } from "./answer_view.js";
@@ -34,7 +34,7 @@ const tabs = new Tabs(
   },
 );
 
-/** Opens a document at the place that a search or an answer names. */
+/** Opens a document; `target` is the argument of `DocumentView.open`. */
 function openDocument(target) {
   changeAddress(
     { view: "documents", doc: target.documentId, chunk: target.chunkId },
@@ -70,19 +70,22 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Shows what the address names, after the user went back or edited the address. */
-async function follow() {
+/**
+ * Shows the tenant, the collection, the search and the view that the address names. Called after
+ * the user went back or edited the address.
+ */
+async function showAddress() {
   const { tenant = "", collection } = readAddress();
   const isOtherScope =
     tenant !== session.tenant || (collection && collection !== session.collection);
   if (isOtherScope) await scope.open(tenant, collection);
-  const address = readAddress(); // It may have changed during the call.
+  const address = readAddress(); // The address may have changed during the call.
   if (isOtherScope || !search.isAt(address)) search.load(address);
-  followView();
+  showView();
 }
 
 /** Shows the view that the address names. */
-function followView() {
+function showView() {
   const { view, doc, chunk } = readAddress();
   if (doc && view === "documents") documents.open({ documentId: doc, chunkId: chunk });
   else if (view === "documents") documents.close();
@@ -120,8 +123,8 @@ async function start() {
   if (address.tenant) await scope.open(address.tenant, address.collection);
   else scope.focusTenant();
   search.load(address);
-  followView();
-  window.addEventListener("popstate", follow);
+  showView();
+  window.addEventListener("popstate", showAddress);
 }
 
 start();

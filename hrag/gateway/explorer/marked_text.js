@@ -1,13 +1,13 @@
-// Shows a text with marked ranges, which may overlap. The text is cut at every border of a range,
-// and each piece gets all marks that cover it.
+// Shows a text with marked ranges, which may overlap. The text is cut at the start and the end of
+// every range, and each piece gets all marks that cover it.
 
 import { h } from "./dom.js";
 import { utf16Offsets } from "./text_offsets.js";
 
 /**
  * Returns nodes that show `text`. `start` is the offset of the text in its document, in code
- * points. `marks` are `{ kind, start, end }`, also in code points of the document; the parts of
- * marks outside the text are ignored.
+ * points. `marks` are `{ kind, start, end }`, where `start` and `end` are also offsets in the
+ * document, in code points. If a part of a mark is outside the text, this part is ignored.
  */
 export function markedText(text, start, marks) {
   const offset = utf16Offsets(text);
@@ -36,12 +36,15 @@ function piece(text, kinds) {
   return h("mark", { class: [...kinds].map((kind) => `mark-${kind}`).join(" ") }, text);
 }
 
-/** Returns the mark of a span of the protocol, where a field with the value 0 is missing. */
+/**
+ * Returns a mark that covers `span`. A field that is missing in the span has the value 0, because
+ * ProtoJSON leaves out zeros.
+ */
 export function spanMark(kind, span) {
   return { kind, start: span.charStart ?? 0, end: span.charEnd ?? 0 };
 }
 
-/** Scrolls a box, but nothing around it, until the mark inside it is visible. */
+/** Scrolls only `box`, and not the page, until the mark inside the box is visible. */
 export function scrollWithin(box, mark) {
   if (!mark) return;
   const top = mark.getBoundingClientRect().top - box.getBoundingClientRect().top;

@@ -11,7 +11,7 @@ export function announcements() {
   return announcer;
 }
 
-/** Announces a text to screen readers. */
+/** Announces the dictionary's text for `key` to screen readers. */
 export function announce(key, values) {
   announcer.textContent = translate(key, values);
 }
@@ -46,7 +46,7 @@ function adviceKey({ code, reason }) {
   return keys.find(hasText) ?? null;
 }
 
-/** Returns the notice for a place that has no content yet. */
+/** Returns a notice for a part of the page that has no content yet. */
 export function emptyState(title, text, ...actions) {
   return h(
     "div",
@@ -70,30 +70,36 @@ export function loading() {
   );
 }
 
-const latest = new WeakMap(); // From a place to the only work that may still fill it.
+// For each element, the function whose result may still become the content of the element. Results
+// of functions that were started earlier are dropped.
+const latest = new WeakMap();
 
-/** Shows `content` in `place`. Results of work that still runs for the place will be dropped. */
-export function show(place, ...content) {
-  latest.delete(place);
-  place.replaceChildren(...content);
+/**
+ * Shows `content` in `element`. If a call of `fill` is still running for the element, its result
+ * will be dropped.
+ */
+export function show(element, ...content) {
+  latest.delete(element);
+  element.replaceChildren(...content);
 }
 
 /**
- * Shows in `place` the nodes that `work` returns: first a loading state, then the nodes or an
- * error. Returns false if the work failed, or if other work was begun for the place meanwhile. The
- * error has a button that calls `retry`; by default it runs the work again.
+ * Calls `work`, and shows in `element` the nodes that it returns. Until then, shows a loading
+ * state; if `work` fails, shows the error with a button that calls `retry`. By default, `retry`
+ * repeats this call. Returns false if `work` failed, or if its result was dropped, because `fill`
+ * or `show` was called for the same element meanwhile.
  */
-export async function fill(place, work, retry = () => fill(place, work)) {
-  latest.set(place, work);
-  place.replaceChildren(loading());
+export async function fill(element, work, retry = () => fill(element, work)) {
+  latest.set(element, work);
+  element.replaceChildren(loading());
   try {
     const nodes = await work();
-    if (latest.get(place) !== work) return false;
-    place.replaceChildren(...[nodes].flat());
+    if (latest.get(element) !== work) return false;
+    element.replaceChildren(...[nodes].flat());
     return true;
   } catch (error) {
-    if (error.name !== "AbortError" && latest.get(place) === work)
-      place.replaceChildren(errorBox(error, retry));
+    if (error.name !== "AbortError" && latest.get(element) === work)
+      element.replaceChildren(errorBox(error, retry));
     return false;
   }
 }

@@ -1,5 +1,5 @@
-// Shows one passage: its citation, its scores, and its text. In the text all places are marked that
-// the response contains: matched leaves, terms of the query, and the sentence to cite.
+// Shows one passage: its citation, its scores, and its text. The matched leaves, the terms of the
+// query and the sentence to cite are marked in the text.
 
 import { button, data, h, newId, tr } from "./dom.js";
 import { score } from "./format.js";
@@ -18,10 +18,10 @@ export class PassageCard {
   });
 
   /**
-   * `place` is the position among the passages, from 1. `onOpen` is called with the target of
-   * `DocumentView.open`.
+   * `rank` is the position of the passage among all passages, from 1. `onOpen` is called with an
+   * argument for `DocumentView.open`.
    */
-  constructor(passage, place, onOpen) {
+  constructor(passage, rank, onOpen) {
     this.passage = passage;
     this.#chunk = passage.chunk;
     this.#marks = passageMarks(passage);
@@ -33,7 +33,7 @@ export class PassageCard {
       h(
         "header",
         {},
-        h("span", { class: "place", "aria-hidden": "true" }, String(place)),
+        h("span", { class: "place", "aria-hidden": "true" }, String(rank)),
         this.#citation(heading),
         scoreColumn(passage),
       ),
@@ -48,14 +48,14 @@ export class PassageCard {
     return this.element.classList.contains("is-expanded");
   }
 
-  /** Adds a note, for example that the other setting also found the passage. */
+  /** Adds a note below the text, for example that the other setting also found the passage. */
   addNote(node) {
     this.#notes.append(node);
   }
 
   /**
-   * Cuts the text after some lines and scrolls it to the first match. The element must be on the
-   * page.
+   * Cuts a long text to some lines, and scrolls the text to its first mark. Must be called after
+   * `element` was added to the page.
    */
   settle() {
     const isLong = this.#text.scrollHeight > this.#text.clientHeight + 8;
@@ -67,7 +67,7 @@ export class PassageCard {
     scrollWithin(this.#text, places.find(Boolean));
   }
 
-  /** Marks a span, expands the text and brings both into view. */
+  /** Marks a span, shows the whole text of the passage, and scrolls the page to the span. */
   reveal(span) {
     this.#paint([spanMark("aim", span)]);
     this.#setExpanded(true);
@@ -157,8 +157,8 @@ function scoreColumn(passage) {
 }
 
 /**
- * Returns the section path of a chunk or a section, without a first section that repeats the title.
- * Returns null if the path is empty.
+ * Returns a node with the section path of a chunk or a section. The first section of the path is
+ * left out if it equals the title. Returns null if nothing is left of the path.
  */
 export function sections({ title, sectionPath = [] }) {
   const path = sectionPath[0] === title ? sectionPath.slice(1) : sectionPath;
@@ -171,7 +171,7 @@ export function sections({ title, sectionPath = [] }) {
     : null;
 }
 
-/** Returns the pages of a passage; null if its document has no pages. */
+/** Returns a node with the page numbers of a passage; null if the passage has no page numbers. */
 export function pageRange({ firstPage, lastPage }) {
   if (!firstPage) return null;
   if (firstPage === lastPage) return h("span", { t: ["page.one", { page: firstPage }] });

@@ -1,4 +1,4 @@
-// Shows the result of a search: warnings, timings, its plan, and its passages.
+// Shows the result of a search: warnings, timings, the plan of the search, and the passages.
 
 import { data, facts, h, tr } from "./dom.js";
 import { count, score, whole } from "./format.js";
@@ -36,13 +36,13 @@ export class ResultList {
     );
   }
 
-  /** Cuts long texts; the element must be on the page. */
+  /** Cuts the long texts of passages. Must be called after `element` was added to the page. */
   settle() {
     for (const card of this.cards) card.settle();
   }
 }
 
-/** Adds to each passage a note with the places of the same text in the other list. */
+/** Adds to each passage a note with the positions of passages in the other list that overlap it. */
 export function compare(cards, otherCards, otherName) {
   for (const card of cards) {
     const places = otherCards.flatMap((other, index) =>

@@ -46,7 +46,7 @@ export class ScopeBar {
     this.#showCollections();
   }
 
-  /** Opens a tenant's collection; an error is shown below the bar. */
+  /** Opens a collection of a tenant; shows an error below the bar. */
   async open(tenant, collection = "") {
     this.#tenant.value = tenant;
     this.notice.replaceChildren();

@@ -10,8 +10,8 @@ const SOURCES = [
 ];
 
 /**
- * Returns the scores of the sources that scored the passage or leaf. A score whose scale is 0 to 1
- * has a bar.
+ * Returns a node with the scores of `scored`, which is a passage or a leaf. Sources without a score
+ * are left out. A score has a bar, except that of the reranker, whose scale is not 0 to 1.
  */
 export function scoreList(scored) {
   const present = SOURCES.filter(([, name]) => scored[name] !== undefined);

@@ -14,9 +14,11 @@ export const MODES = [
 ];
 
 /**
- * The options that are always visible. `enum` is the prefix of the protocol's names, and `values`
- * are the rests of the names. The first value is the default; it is not sent, except for the mode.
- * `modes` and `retrievals` are those that an option applies to; without them, it applies to all.
+ * The options that are always visible. If an option is an enum of the protocol, `enum` is the
+ * prefix of the names of its values, and `values` are the names without this prefix. The first
+ * value is the default; a default is not sent, except for the mode. `modes` and `retrievals` list
+ * the modes and the retrievals that the option applies to; an option without these lists always
+ * applies.
  */
 export const MAIN_OPTIONS = [
   { name: "mode", enum: "SEARCH_MODE_", values: MODES },
@@ -25,7 +27,7 @@ export const MAIN_OPTIONS = [
   { name: "tokenBudget", min: 0, step: 1 },
 ];
 
-/** The options below "More options", in the same form. */
+/** The options below "More options", in the form of `MAIN_OPTIONS`. */
 export const MORE_OPTIONS = [
   { name: "returnLevel", min: 0, max: 7, step: 1, modes: CHUNK_MODES },
   { name: "mergeRatio", min: 0, max: 1, step: "any", modes: ["AUTO_MERGE"] },
@@ -62,7 +64,7 @@ export function applies(option, mode, retrieval) {
   );
 }
 
-/** Returns the fields of a SearchRequest for `options`, an object of texts and flags by name. */
+/** Returns the fields of a SearchRequest; `options` has the text or flag of each option by name. */
 export function requestOptions(options) {
   const request = {};
   for (const option of [...MAIN_OPTIONS, ...MORE_OPTIONS]) {

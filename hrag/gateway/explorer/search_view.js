@@ -1,5 +1,5 @@
-// Searches for one text with one setting, or with two settings whose results are shown side by
-// side.
+// Searches for one text with one search setting, or with two settings. The results of two settings
+// are shown side by side.
 
 import { changeAddress } from "./address.js";
 import { call } from "./connect.js";
@@ -12,7 +12,7 @@ export class SearchView {
   #session;
   #onOpen;
   #running = new AbortController();
-  #latest = ""; // The search that was loaded or run last, as `searchOf` returns it.
+  #latest = ""; // The result of `searchOf` for the search that was loaded or run last.
   #text = h("input", {
     type: "search",
     required: true,
@@ -71,7 +71,7 @@ export class SearchView {
     this.#clear();
   }
 
-  /** Shows the search of an address in the form, and runs it if it has a text. */
+  /** Shows in the form the search that an address contains, and runs it if it has a query. */
   load(address) {
     const { q = "", a = "", b = "" } = address;
     this.#latest = searchOf(address);
@@ -84,7 +84,7 @@ export class SearchView {
     else this.#clear();
   }
 
-  /** Returns true if the search of an address is the one that was loaded or run last. */
+  /** Returns true if an address contains the search that was loaded or run last. */
   isAt(address) {
     return searchOf(address) === this.#latest;
   }
@@ -133,7 +133,7 @@ export class SearchView {
     if (shownLists.length) announce("search.found", { n: shownLists[0].cards.length });
   }
 
-  /** Returns the list of results; undefined after an error, which the column shows. */
+  /** Returns the ResultList of a column; undefined after an error, which the column shows. */
   async #fillColumn({ form, results }, signal) {
     let list;
     await fill(

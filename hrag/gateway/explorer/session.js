@@ -1,9 +1,11 @@
-// The tenant and the collection that the page shows. Views listen to the event `change`, after
-// another tenant or collection was chosen, and to `refresh`, after their contents may have changed.
+// Stores the tenant and the collection that the page shows. The event `change` tells the views that
+// another tenant or collection was chosen. The event `refresh` tells the views that the contents of
+// the collections may have changed.
 
 import { call } from "./connect.js";
 
-const NEW_COLLECTION = "default"; // The server creates this collection with its first document.
+// The collection of a tenant without collections. The server creates it with its first document.
+const NEW_COLLECTION = "default";
 
 export class Session extends EventTarget {
   tenant = "";
@@ -27,8 +29,8 @@ export class Session extends EventTarget {
   }
 
   /**
-   * Opens a tenant's collection, by default its first one. Raises CallError; then the list of
-   * collections is empty.
+   * Opens a collection of a tenant, by default the tenant's first collection. If the collections
+   * cannot be listed, raises CallError, and the list of collections is empty.
    */
   async open(tenant, collection = "") {
     this.tenant = tenant;

@@ -1,5 +1,5 @@
-// The controls of one search setting. Options that do not apply to the chosen mode or retrieval are
-// hidden and not sent. For an empty option the server uses its default.
+// The controls of one search setting. If an option does not apply to the chosen mode or retrieval,
+// it is hidden and not sent. If an option is empty, the server uses the default of the option.
 
 import { field, h, newId, tr } from "./dom.js";
 import { FilterRows } from "./filter_rows.js";
@@ -11,7 +11,10 @@ export class SettingForm {
   #modeHint = h("p", { class: "hint" });
   #defaults;
 
-  /** `title` is a key of the dictionary. `defaultMode` is the mode that is chosen at first. */
+  /**
+   * `title` is the dictionary's key of the title. `defaultMode` is the mode that is selected before
+   * the user chooses one.
+   */
   constructor(title, defaultMode = "SMALL_TO_BIG") {
     const main = h(
       "div",
@@ -49,7 +52,7 @@ export class SettingForm {
     return { ...requestOptions(this.#options), filter: this.#filters.message };
   }
 
-  /** All options that are set, as a text for a link. `load` reads it. */
+  /** All options that are set, and the filter, as a text for a link. `load` reads this text. */
   get saved() {
     const set = Object.entries(this.#options).filter(
       ([, value]) => value !== "" && value !== false,
@@ -57,7 +60,10 @@ export class SettingForm {
     return JSON.stringify({ ...Object.fromEntries(set), filters: this.#filters.value });
   }
 
-  /** Sets the options of a text that `saved` returned, and all other options to their defaults. */
+  /**
+   * Sets the options that `text` contains, and all other options to their defaults. `text` is a
+   * value of `saved`.
+   */
   load(text) {
     const saved = { ...this.#defaults, ...parsed(text) };
     for (const [name, control] of this.#controls) {
@@ -125,7 +131,9 @@ function isAllowed(control, value) {
   );
 }
 
-/** Opens the fold around an invalid control, so that the browser can show its message there. */
+/**
+ * Opens the `details` element around an invalid control, so that the browser can show its message.
+ */
 function unfold({ target }) {
   target.closest("details")?.setAttribute("open", "");
 }

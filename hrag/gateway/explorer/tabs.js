@@ -8,8 +8,8 @@ export class Tabs {
   #onShow;
 
   /**
-   * `views` are `[name, panel content]` in their order. `onShow` is called with the name of the
-   * view that is shown.
+   * `views` are pairs of a name and the content of a panel, in the order of the tabs. `onShow` is
+   * called with the name of a view when the view is shown.
    */
   constructor(views, onShow) {
     this.#onShow = onShow;

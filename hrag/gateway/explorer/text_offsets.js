@@ -1,7 +1,10 @@
 // Converts offsets in texts. The services count Unicode code points, and JavaScript counts UTF-16
 // units. A code point above U+FFFF (an emoji, a rare Chinese character) has two units.
 
-/** Returns a function from the offset of a code point in `text` to its offset in UTF-16 units. */
+/**
+ * Returns a function that converts an offset in `text` from code points to UTF-16 units. Offsets
+ * outside the text become the start or the end of the text.
+ */
 export function utf16Offsets(text) {
   const wide = widePlaces(text);
   const units = (place) => place + countBelow(wide, place);

@@ -5,7 +5,7 @@ import { duration, whole } from "./format.js";
 
 const STAGES = ["embed", "filter", "search", "climb", "fetch", "rerank"];
 
-/** The bar with its legend. `setScale` makes the bars of several searches comparable. */
+/** A bar with its legend. `setScale` makes the bars of several searches comparable. */
 export class TimingsChart {
   constructor(timings, roundTripMs) {
     this.totalUs = whole(timings.totalUs);

@@ -1,10 +1,11 @@
-// The texts of the page in the chosen language. For each element this module stores which text it
-// shows. So a change of the language replaces all texts in place and interrupts nothing.
+// The texts of the page in the chosen language. This module stores which text each element shows.
+// So a change of the language replaces all texts in place, and the page need not be loaded again.
 
 import chinese from "./chinese.js";
 import english from "./english.js";
 
 const DICTIONARIES = { en: english, "zh-Hans": chinese };
+// For each element, a map from its attributes to `[key, values]`, the arguments of `translate`.
 const bound = new WeakMap();
 let language = "en";
 
@@ -13,7 +14,7 @@ export const LANGUAGES = [
   ["zh-Hans", "中文"],
 ];
 
-/** Returns the first language of a browser's list that the page has, or else English. */
+/** Returns the first language of the browser's list that the page supports, else English. */
 export function preferredLanguage(browserLanguages) {
   for (const code of browserLanguages) {
     if (code.toLowerCase().startsWith("zh")) return "zh-Hans";
@@ -22,7 +23,7 @@ export function preferredLanguage(browserLanguages) {
   return "en";
 }
 
-/** Shows all texts in the language `chosen`; an unknown language counts as English. */
+/** Shows all texts in the language `chosen`. If the page does not support it, shows English. */
 export function setLanguage(chosen) {
   language = Object.hasOwn(DICTIONARIES, chosen) ? chosen : "en";
   document.documentElement.lang = language;
@@ -32,7 +33,10 @@ export function setLanguage(chosen) {
   }
 }
 
-/** Binds an attribute of `node` to a text of the dictionary; the attribute "" is its content. */
+/**
+ * Makes an attribute of `node` show a text of the dictionary, in the chosen language. If
+ * `attribute` is empty, the content of the node shows the text.
+ */
 export function bindText(node, attribute, key, values = {}) {
   if (!bound.has(node)) bound.set(node, new Map());
   bound.get(node).set(attribute, [key, values]);
@@ -46,14 +50,15 @@ function show(node, attribute, key, values) {
 }
 
 /**
- * Returns a text of the dictionary. `{name}` in it is replaced by a value; numbers are formatted
- * for the language. If a text has plural forms, the value `n` determines the form. If a key has no
- * text, for example the name of a limit of a newer server, the key is returned.
+ * Returns the dictionary's text for `key`. In the text, `{name}` is replaced by the value `name`;
+ * numbers are formatted for the language. If the text has plural forms, the value `n` determines
+ * the form. If the key has no text, returns the key; this may be the name of a limit of a newer
+ * server.
  */
 export function translate(key, values = {}) {
   const text = DICTIONARIES[language][key] ?? key;
   const form = typeof text === "string" ? text : (text[plural(values.n)] ?? text.other);
-  return form.replace(/\{(\w+)\}/g, (_, name) => written(values[name]));
+  return form.replace(/\{(\w+)\}/g, (_, name) => formatted(values[name]));
 }
 
 /** Returns true if the dictionary has a text for `key`. */
@@ -65,6 +70,6 @@ function plural(number) {
   return new Intl.PluralRules(language).select(Number(number));
 }
 
-function written(value) {
+function formatted(value) {
   return typeof value === "number" ? new Intl.NumberFormat(language).format(value) : String(value);
 }

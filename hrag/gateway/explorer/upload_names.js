@@ -1,5 +1,5 @@
-// Determines the document ids and MIME types of files by the rules of `hrag ingest`. So the same
-// file gets the same id in both.
+// Determines the document ids and MIME types of files by the rules of `hrag ingest`. So a file gets
+// the same id in the explorer and by that command.
 
 // Each MIME type, with its file extensions.
 const TYPES = [
@@ -37,8 +37,8 @@ const MAX_ID_CHARS = 128;
 const HASH_DIGITS = 8;
 
 /**
- * Returns a readable and valid document id. If the file's name is not a valid id, the id is a
- * changed name that ends with a hash of the original name.
+ * Returns a readable and valid document id for a file. If the file's name is not a valid id, the id
+ * is the name with other characters, followed by a hash of the original name.
  */
 export async function documentId(fileName) {
   let name = fileName.replace(/[^A-Za-z0-9._:-]/gu, "_");
@@ -49,8 +49,8 @@ export async function documentId(fileName) {
 }
 
 /**
- * Returns the MIME type of a file. It is empty for an unknown extension; then the server detects
- * the type by the content.
+ * Returns the MIME type of a file. If the extension is unknown, returns an empty text, so that the
+ * server detects the type by the content.
  */
 export function mimeType(fileName) {
   const extension = /.\.([^.]+)$/.exec(fileName)?.[1].toLowerCase();

@@ -12,7 +12,7 @@ export class UploadView {
   #session;
   #waiting = [];
   #isBusy = false;
-  #maxBytes = 0; // The largest document that the server accepts; 0 until that is known.
+  #maxBytes = 0; // The maximum size of a document, in bytes; 0 until the server has sent it.
   #rows = h("ul", { class: "uploads", tLabel: "upload.list" });
   #input = h("input", {
     type: "file",
@@ -84,7 +84,7 @@ export class UploadView {
     this.#isBusy = true;
     while (this.#waiting.length) await this.#send(this.#waiting.shift());
     this.#isBusy = false;
-    // An error is ignored here, because the outcomes show what failed.
+    // An error of the refresh is ignored, because the rows already show the outcome of each upload.
     if (this.#session.tenant) await this.#session.refresh().catch(() => {});
   }
 
@@ -148,7 +148,9 @@ export class UploadView {
   }
 }
 
-/** Returns a file's bytes in base64. Raises CallError if it cannot be read, as for a folder. */
+/**
+ * Returns a file's bytes in base64. Raises CallError if it cannot be read, for example a folder.
+ */
 function base64(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

@@ -1,7 +1,7 @@
 """Reads the metadata, the deadline and the content type of a call from a request's headers.
 
-The services receive only the credential, the request id and the trace context, as from the SDK.
-No other header is passed to them.
+The services receive only the credential, the request id and the trace context, as they do from
+hrag's client SDK. No other header is passed to the services.
 """
 
 import re
@@ -22,32 +22,39 @@ _PASSED = ("authorization", "traceparent", "tracestate")
 
 
 def metadata(request: Request) -> Metadata:
-    """Returns the gRPC metadata of the calls that the request causes; raises InvalidArgument."""
+    """Returns the gRPC metadata for the calls of services that answer the request.
+
+    Raises InvalidArgument if a header occurs twice or contains other characters than visible ASCII
+    and spaces.
+    """
     entries = [(REQUEST_ID, request.state.request_id)]
     for name in _PASSED:
-        entries += [(name, _visible(name, value)) for value in request.headers.getlist(name)]
+        entries += [
+            (name, _require_visible(name, value)) for value in request.headers.getlist(name)
+        ]
     names = [name for name, _ in entries]
     for name in names:
-        # If a header is there twice, a proxy in front of the gateway may have checked the other
-        # value.
+        # If a header occurs twice, a proxy in front of the gateway may have checked one value, and
+        # a service could use the other value.
         if names.count(name) > 1:
-            raise InvalidArgument(f"the header {name} is there twice", field=name)
+            raise InvalidArgument(f"the header {name} occurs twice; send it once", field=name)
     return entries
 
 
 def caller(request: Request) -> str:
     """Returns the text that identifies the caller: its credential, or an empty text.
 
-    Spellings of a credential that are the same for the services return the same text.
+    If the services treat two spellings as the same credential, this function returns the same text
+    for both spellings.
     """
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     return f"{scheme.lower()} {credential.strip()}".strip()
 
 
-def _visible(name: str, value: str) -> str:
+def _require_visible(name: str, value: str) -> str:
     if not (value.isascii() and value.isprintable()):
         raise InvalidArgument(
-            f"the header {name} has characters other than visible ones of ASCII and spaces",
+            f"the header {name} has a character that is neither visible ASCII nor a space",
             field=name,
         )
     return value
@@ -69,7 +76,8 @@ def time_left_s(request: Request) -> Callable[[], float | None]:
     The function returns None if the request has no deadline. It raises DeadlineExceeded if the
     deadline has passed, for example because the body needed all the time.
 
-    Raises InvalidArgument for a malformed header, and DeadlineExceeded for a time of 0.
+    `time_left_s` itself raises InvalidArgument if the header connect-timeout-ms is malformed, and
+    DeadlineExceeded if the header is 0.
     """
     timeout_ms = request.headers.get("connect-timeout-ms")
     if timeout_ms is None:
@@ -89,7 +97,7 @@ def time_left_s(request: Request) -> Callable[[], float | None]:
         if left_s <= 0:
             raise DeadlineExceeded(
                 f"the {timeout_ms} ms of the header connect-timeout-ms passed before the request "
-                "had arrived and its caller was known"
+                "had arrived and its credential was accepted"
             )
         return left_s
 

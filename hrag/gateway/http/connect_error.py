@@ -1,4 +1,4 @@
-"""Errors in the Connect protocol: code, message, details, and the HTTP status.
+"""Converts errors to the form of the Connect protocol: code, message, details and HTTP status.
 
 Errors of the services and errors of the gateway itself have the same form.
 See https://connectrpc.com/docs/protocol#error-codes.
@@ -52,7 +52,7 @@ _KNOWN_DETAILS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectError:
-    """The error of a call that failed."""
+    """The error of a call that failed, in the form of the Connect protocol."""
 
     code: grpc.StatusCode
     message: str
@@ -93,9 +93,9 @@ class ConnectError:
             for bad_request in self._unpacked(error_details_pb2.BadRequest)
             for violation in bad_request.field_violations
         ]
-        number = self.code.value[0]
+        grpc_code = self.code.value[0]
         return status_codes.from_reason(
-            (reasons or [""])[0], number, self.message, (fields or [""])[0]
+            (reasons or [""])[0], grpc_code, self.message, (fields or [""])[0]
         )
 
     def _unpacked(self, kind: type[Message]) -> list[Any]:
@@ -105,7 +105,7 @@ class ConnectError:
 
 
 def error_of(failure: Exception) -> ConnectError:
-    """Returns the Connect error of an exception of `hrag.errors` or of gRPC."""
+    """Converts an exception of `hrag.errors` or of gRPC to a ConnectError."""
     if isinstance(failure, HragError):
         ending = status_codes.to_status(failure)
         return _error(ending.code, ending.details, ending.trailing_metadata)

@@ -1,8 +1,9 @@
 """An HTTP/1.1 connection: uvicorn's connection, with additional time limits.
 
-uvicorn limits only the pause between two requests. Here the headers of a request must arrive in
-time, and the client must read the reply in time. If a client disconnects, its request is
-cancelled. The application limits the time for a body.
+uvicorn limits only the pause between two requests. This connection also limits the time in which
+the headers of a request must arrive, and the time in which the client must read the reply. The
+application limits the time in which the body must arrive. If a client disconnects, its request is
+cancelled.
 """
 
 import asyncio
@@ -31,8 +32,9 @@ class HttpConnection(H11Protocol):
         """Creates a connection.
 
         `arrival_s` is the time limit in seconds for the headers, `send_s` the time limit for the
-        client to read a reply. While a new connection may replace this one, this connection is a
-        key of `replaceable`; the value is the event loop's time at which that began.
+        client to read a reply. `replaceable` contains the connections that the server may close to
+        accept a new connection. While this connection is replaceable, it is a key of `replaceable`;
+        the value is the event loop's time at which it became replaceable.
         """
         super().__init__(config, state, {"connection": self})
         self._replaceable = replaceable
@@ -45,7 +47,10 @@ class HttpConnection(H11Protocol):
         self._is_receiving = False
 
     def begin(self, task: asyncio.Task[Any] | None) -> None:
-        """Marks the begin of a request; called by the application with the task that answers."""
+        """Marks the beginning of a request.
+
+        The application calls this method with the task that answers the request.
+        """
         self._task = task
         self._is_accepted = False
         self._update_replaceable()
@@ -53,14 +58,14 @@ class HttpConnection(H11Protocol):
     def accept(self) -> None:
         """Marks the caller as accepted.
 
-        Called by the application when the services have accepted the request's credential.
+        The application calls this method when a service has accepted the request's credential.
         """
         self._is_accepted = True
         self._update_replaceable()
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Marks, inside its context, that the application waits for the body of a request."""
+        """Marks the connection as waiting for the body of a request while the context is active."""
         self._is_receiving = True
         self._update_replaceable()
         try:
@@ -70,7 +75,10 @@ class HttpConnection(H11Protocol):
             self._update_replaceable()
 
     def end(self) -> None:
-        """Marks the end of a request; called by the application when the request is answered."""
+        """Marks the end of a request.
+
+        The application calls this method when the request is answered.
+        """
         self._task = None
         self._update_replaceable()
 
@@ -82,11 +90,13 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_needed(self) -> bool:
-        """True if no new connection may replace this one.
+        """True if the server must not close this connection to accept a new connection.
 
-        If the client's credential was accepted, the connection is needed while a request runs,
-        and while a closing connection still sends its last reply. Otherwise it is needed only
-        while a request runs that neither waits for its body nor for the client to read.
+        If the client's credential was accepted, the connection is needed while a request runs. It
+        is also needed while it is closing, because it may still send its last reply.
+
+        If the credential was not accepted, the connection is needed only while the gateway works on
+        a request, not while it waits for the body or for the client to read the reply.
         """
         has_request = self._task is not None
         if self._is_accepted:
@@ -130,14 +140,14 @@ class HttpConnection(H11Protocol):
             self._read_until_s = self.loop.time() + self._arrival_s
 
     def on_response_complete(self) -> None:
-        """Sets the time limit for the next input.
+        """Sets the time limit for the next bytes from the client.
 
-        Called after the last byte of a response was given to the transport.
+        uvicorn calls this method after the last byte of a response was passed to the transport.
 
         If a request was refused before its body had arrived, the rest of the body is read and
         dropped, because many clients read the response only after they have sent the body. The
-        time limit for this rest is that of headers. The same limit applies to a next request
-        that has begun to arrive.
+        time limit for headers applies to this rest. It also applies to the next request if a part
+        of that request has arrived.
         """
         super().on_response_complete()  # This answers the next request if it has arrived.
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
@@ -145,18 +155,18 @@ class HttpConnection(H11Protocol):
         self._read_until_s = self.loop.time() + self._arrival_s if is_awaited else math.inf
 
     def pause_writing(self) -> None:
-        """Starts the time limit for reading.
+        """Starts the time limit within which the client must read the reply.
 
-        Called by the transport when the client reads more slowly than the reply is sent.
+        The transport calls this method when the client reads more slowly than the reply is sent.
         """
         super().pause_writing()
         self._written_until_s = self.loop.time() + self._send_s
         self._update_replaceable()
 
     def resume_writing(self) -> None:
-        """Stops the time limit for reading.
+        """Stops the time limit within which the client must read the reply.
 
-        Called by the transport when the client has read enough of the reply.
+        The transport calls this method when the client has read enough of the reply.
         """
         super().resume_writing()
         self._written_until_s = math.inf

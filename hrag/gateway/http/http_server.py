@@ -1,9 +1,12 @@
 """An HTTP server that accepts a limited number of connections, with or without TLS.
 
-If the limit is reached, a new connection replaces the oldest replaceable one, so that idle
-connections never lock others out. Replaceable are connections without a request, connections in a
-TLS handshake, and connections of callers that are not accepted yet whose request has not arrived
-or who do not read their reply. The time of a TLS handshake is limited too.
+If the limit is reached, the server closes the oldest replaceable connection to accept a new one, so
+idle connections never lock out other clients. A connection is replaceable
+
+- during its TLS handshake, whose time is limited too,
+- while it has no request,
+- if the caller's credential is not accepted yet: while the server waits for the request's body, or
+  for the caller to read the reply.
 """
 
 import asyncio
@@ -21,13 +24,14 @@ from uvicorn.server import ServerState
 from hrag.config import GatewaySettings
 from hrag.gateway.http.http_connection import HttpConnection
 
-_SWEEP_S = 0.5
+_SWEEP_S = 0.5  # At this interval the server looks for connections that exceed a time limit.
 _KEEP_ALIVE_S = 30  # The maximum pause between two requests of a client.
 # The limit of the request line and the headers together. A credential has up to 8 KiB.
 _MAX_HEADER_BYTES = 16 * 1024
-# The pause before the next attempt to accept if the process cannot open more files.
-_NO_FILES_S = 0.1
-_DRAIN_POLL_S = 0.02
+# If no connection can be accepted, for example because the process cannot open more files, the
+# server pauses this long before its next attempt.
+_ACCEPT_PAUSE_S = 0.1
+_DRAIN_POLL_S = 0.02  # At this interval `close` checks whether all connections have ended.
 
 
 class HttpServer:
@@ -44,7 +48,8 @@ class HttpServer:
 
         `tls` returns the TLS context for the next connection.
         """
-        # Any client can cause less severe log lines, with malformed requests.
+        # Less severe messages of uvicorn are not logged, because any client can cause them with
+        # malformed requests.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._config = uvicorn.Config(
             application,
@@ -61,8 +66,9 @@ class HttpServer:
         self._listening = listening
         self._settings = settings
         self._tls = tls
-        # The values are the times at which a connection was accepted, and since which it may be
-        # replaced. Both dictionaries are ordered by time, oldest first.
+        # The keys of `_opening` are the tasks of connections in a TLS handshake; the value is the
+        # time at which the connection was accepted. The value in `_replaceable` is the time since
+        # which a connection is replaceable. Both dictionaries are ordered by time, oldest first.
         self._opening: dict[asyncio.Task[None], float] = {}
         self._replaceable: dict[HttpConnection, float] = {}
         self._loop = asyncio.get_running_loop()
@@ -112,7 +118,7 @@ class HttpServer:
             try:
                 accepted, _ = await self._loop.sock_accept(self._listening)
             except OSError:
-                await asyncio.sleep(_NO_FILES_S)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             if self.connections >= self._settings.max_connections and not self._evict():
                 accepted.close()
@@ -120,7 +126,7 @@ class HttpServer:
                 opening = self._loop.create_task(self._open(accepted))
                 self._opening[opening] = self._loop.time()
                 opening.add_done_callback(lambda ended: self._opening.pop(ended, None))
-            # Without this, no other task would run while connections wait to be accepted.
+            # Without this pause, no other task would run while connections wait to be accepted.
             await asyncio.sleep(0)
 
     def _evict(self) -> bool:
@@ -138,8 +144,8 @@ class HttpServer:
 
     async def _open(self, accepted: socket) -> None:
         arrival_s = self._settings.arrival_timeout_s
-        # The head and the body of a reply are two packets. Without TCP_NODELAY the second would
-        # wait until the client has acknowledged the first.
+        # The head and the body of a reply are two packets. Without TCP_NODELAY, the body would wait
+        # until the client has acknowledged the head.
         accepted.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         try:
             await self._loop.connect_accepted_socket(
@@ -162,7 +168,10 @@ class HttpServer:
         )
 
     async def _sweep(self) -> None:
-        """Aborts connections whose clients exceed a time limit, and updates the header `date`."""
+        """Aborts connections whose clients exceed a time limit.
+
+        Also updates the header `date` of replies. Runs until the task is cancelled.
+        """
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             now_s = self._loop.time()

@@ -10,23 +10,30 @@ from hrag.gateway.http.connect_error import ConnectError
 
 JSON = "application/json"
 Parts = AsyncGenerator[bytes, None]
+"""The parts of a streamed body, in order."""
 
 _PART_BYTES = 64 * 1024
 
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-# Without this header nginx would buffer many events before it sends the first.
+# Without the header x-accel-buffering, nginx would buffer many events before it sends any.
 _STREAM_HEADERS = {**_HEADERS, "x-accel-buffering": "no"}
 
 
 def json_reply(body: bytes, media_type: str = JSON) -> Response:
-    """Returns a reply whose media type browsers do not guess and that nobody caches."""
+    """Returns a reply with status 200.
+
+    Its headers tell browsers not to guess another media type, and forbid caching.
+    """
     return Response(body, media_type=media_type, headers=_HEADERS)
 
 
 def error_reply(
     error: ConnectError, http_status: int = 0, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Returns the reply of a call that failed before its response began."""
+    """Returns the reply for a call that failed before its response began.
+
+    If `http_status` is 0, the error determines the HTTP status.
+    """
     reply = json_reply(error.encoded())
     reply.status_code = http_status or error.http_status
     reply.headers.update({**error.headers(), **(headers or {})})
@@ -34,10 +41,16 @@ def error_reply(
 
 
 class CountedReply(Response):
-    """A reply that counts in the byte budget until the client has read it or disconnected."""
+    """A reply whose bytes count in the byte budget.
+
+    The bytes count until the client has read the reply or has disconnected.
+    """
 
     def __init__(self, body: bytes, media_type: str, shares: ExitStack) -> None:
-        """Creates a reply that closes `shares`, and so removes its bytes, after it was sent."""
+        """Creates a reply.
+
+        After the reply was sent, it closes `shares`, so that its bytes no longer count.
+        """
         super().__init__(body, media_type=media_type, headers=_HEADERS)
         self._shares = shares
 

@@ -1,4 +1,4 @@
-"""Reads the body of a request, with limits of its size, its time and the bytes of all bodies."""
+"""Reads the body of a request; limits its size, its time and the total bytes of all bodies."""
 
 import asyncio
 import zlib
@@ -14,7 +14,8 @@ from hrag.values.ids import quoted
 LARGE_BYTES = 16 * 1024
 """A longer body is read and parsed only if the caller's credential is valid.
 
-Bodies of this size on all HRAG_MAX_CONNECTIONS connections use a quarter of the byte budget.
+With the default settings, bodies of this size on all HRAG_MAX_CONNECTIONS connections use a quarter
+of the byte budget. So callers without a valid credential cannot use up the byte budget.
 """
 _PART_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
@@ -80,9 +81,10 @@ def body_parts(request: Request) -> AsyncIterator[bytes]:
 
 
 async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the content of a gzip stream in small parts.
+    """Yields the decompressed content of a gzip stream, in parts of at most `_PART_BYTES`.
 
-    Decompressed content may be a thousand times as long as its gzip.
+    The parts are small, because the decompressed content may be a thousand times as long as the
+    compressed content.
     """
     unzip = zlib.decompressobj(_GZIP)
     try:
@@ -91,9 +93,10 @@ async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             while packed or len(unpacked) == _PART_BYTES:
                 unpacked = unzip.decompress(packed, _PART_BYTES)
                 packed = unzip.unconsumed_tail
-                # `unused_data` would keep all bytes after the end of the gzip in memory.
+                # Bytes after the end of the gzip are refused, because the decompressor would keep
+                # all of them in memory, in `unused_data`.
                 if unzip.unused_data:
-                    raise InvalidArgument("the body has data after its gzip", field=BODY)
+                    raise InvalidArgument("the body has data after the end of its gzip", field=BODY)
                 yield unpacked
                 await asyncio.sleep(0)  # Other requests run between the parts.
     except zlib.error:

@@ -1,6 +1,6 @@
-"""The outermost part of the application: it calls the handler of a request's path.
+"""The ASGI application: it calls the handler that the path of a request determines.
 
-Every request gets an id here, and every error becomes a reply here.
+The application also assigns an id to every request, and turns every error into a reply.
 """
 
 import asyncio
@@ -24,10 +24,11 @@ from hrag.wire.stream_admission import REQUEST_ID
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-# If both headers are given, a proxy in front of the gateway may have used the other one. Then it
-# sees the end of the request elsewhere, and a second request could hide in the body.
+# Each of these headers defines where the body ends. If a request has both headers, the gateway
+# could use one and a proxy in front of the gateway the other. Then they would disagree on the end
+# of the request, and a second request could hide in the body.
 _AMBIGUOUS = InvalidArgument(
-    "the headers content-length and transfer-encoding are given; only one is allowed",
+    "the request has the headers content-length and transfer-encoding; only one is allowed",
     field="transfer-encoding",
 )
 _UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
@@ -37,16 +38,19 @@ _PORT = re.compile(r":[0-9]*$")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The handler of a path, and the requests that it accepts."""
+    """The handler of a path, with the HTTP methods and media types that the handler accepts."""
 
     endpoint: Endpoint
     methods: tuple[str, ...] = _READ
     media_types: tuple[str, ...] = ()
-    """The media types of the body that it accepts; empty if it reads no body."""
+    """The media types that a request's body may have; empty if the handler reads no body."""
 
 
 class Application:
-    """The ASGI application; it serves its routes to requests for one of its hosts."""
+    """The ASGI application of the gateway.
+
+    It refuses requests whose `host` header is not one of its hosts.
+    """
 
     def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:
         self._routes = routes
@@ -90,7 +94,7 @@ class Application:
         path = request.scope["raw_path"].decode("latin-1")
         route = self._routes.get(path)
         if route is None:
-            return _refusal(404, f"there is nothing at {quoted(path)}")
+            return _refusal(404, f"the gateway serves nothing at the path {quoted(path)}")
         if request.method not in route.methods:
             allowed = ", ".join(route.methods)
             problem = f"the method is {quoted(request.method)}; {quoted(path)} allows {allowed}"
@@ -105,10 +109,10 @@ class Application:
         return await route.endpoint(request)
 
     def _check_host(self, request: Request) -> None:
-        """Raises PermissionDenied unless the request names one of the gateway's hosts.
+        """Raises PermissionDenied if the header `host` is not one of the gateway's hosts.
 
-        Otherwise a foreign page could bring a browser to this address under the page's host name
-        (DNS rebinding).
+        This prevents DNS rebinding: a foreign page makes its host name point to this address, so
+        that the browser lets the page read the gateway's replies.
         """
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if _PORT.search(host) else host

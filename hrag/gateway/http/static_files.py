@@ -1,6 +1,6 @@
-"""Serves the files of a folder, which are read once at start.
+"""Serves the files of a folder. The files are read once, when the gateway starts.
 
-Its pages load nothing from other servers; a content security policy enforces that.
+The pages load nothing from other servers; a content security policy enforces this.
 """
 
 import hashlib
@@ -24,13 +24,15 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-cache",  # Browsers ask for each use if the entity tag is unchanged.
+    # Browsers cache a file, but before each use they ask whether the entity tag is unchanged.
+    "cache-control": "no-cache",
 }
 
 
 def static_routes(folder: Traversable, index: str) -> Mapping[str, Route]:
-    """Returns the routes of a folder's files: `index.html` at the path `index`, others below it.
+    """Returns the routes of a folder's files.
 
+    The file `index.html` has the path `index`; the other files have paths below `index`.
     Returns no routes if the folder does not exist.
     """
     if not folder.is_dir():

@@ -13,11 +13,12 @@ from google.protobuf.message import Message
 
 from hrag.gateway.protojson import json_reader
 
-# Converting 8 KiB takes at most 5 ms, for the slowest request that a client can send. Converting
-# 64 KiB of a service's response takes 1 ms.
+# Larger requests and responses are converted in a thread. Converting 8 KiB of a request takes at
+# most 5 ms, for the slowest request that a client can send. Converting 64 KiB of a service's
+# response takes 1 ms.
 _SMALL_REQUEST_BYTES = 8 * 1024
 _SMALL_RESPONSE_BYTES = 64 * 1024
-_THREADS = 2  # The threads share the interpreter lock, so more would not be faster.
+_THREADS = 2  # The threads share the interpreter lock, so more threads would not be faster.
 
 Converted = TypeVar("Converted")
 
@@ -48,7 +49,7 @@ class Conversion:
         return await asyncio.get_running_loop().run_in_executor(self._threads, convert, content)
 
     def close(self) -> None:
-        """Stops the threads; conversions that run already are finished."""
+        """Stops the threads after the conversions that are running; does not wait for them."""
         self._threads.shutdown(wait=False)
 
 

@@ -1,9 +1,9 @@
-"""Reads ProtoJSON into messages, strictly, with errors that name the field.
+"""Converts ProtoJSON to protobuf messages, strictly, with errors that name the field.
 
-It is stricter than protobuf's `json_format`. It refuses unknown fields, duplicates, values of a
-wrong type, invalid base64, lone surrogates and numbers that would lose digits. The error contains
-the path in the document, for example `filter.allOf.filters[0].match`. Field names may be written
-as in the .proto files or in camel case.
+This reader is stricter than protobuf's `json_format`. It refuses unknown fields, duplicate fields,
+values of a wrong type, invalid base64, lone surrogates and numbers that would lose digits. The
+error contains the path of the field in the document, for example `filter.allOf.filters[0].match`.
+Field names may be written as in the .proto files or in camel case.
 """
 
 import base64
@@ -24,12 +24,13 @@ from hrag.values.ids import quoted
 from hrag.wire.common import struct_message
 
 BODY = "request"
-"""The field of errors that concern the whole document."""
-# A filter may be nested 16 deep, and each of its levels needs four levels of JSON.
+"""The name that stands for the field in errors about the whole document."""
+# The maximum depth of messages inside messages. A filter may be nested 16 deep, and each level of
+# the filter needs two messages, so every valid request is less deep.
 MAX_DEPTH = 64
 
 _KIND = FieldDescriptor
-_SHOWN_NAMES = 40
+_SHOWN_NAMES = 40  # An error message lists at most this many allowed names.
 _TYPE_NAMES = {
     dict: "an object",
     list: "an array",
@@ -50,7 +51,8 @@ _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-# The shortest decimal number that rounds to the largest 32-bit float; it is slightly larger.
+# The largest number that a 32-bit float field accepts: the shortest decimal number that rounds to
+# the largest 32-bit float. The decimal number is slightly larger than this float.
 _MAX_FLOAT = 3.4028235e38
 _MAX_DOUBLE = 1.7976931348623157e308
 
@@ -73,7 +75,10 @@ def load(raw: bytes) -> Any:
     except json.JSONDecodeError as error:
         _refuse(f"the body is not JSON: {error.msg} at byte {_byte_of(error)}")
     except RecursionError:
-        _refuse("the body nests objects and arrays far deeper than any message")
+        _refuse(
+            "the body nests objects and arrays too deeply; a message may contain messages only "
+            f"{MAX_DEPTH} deep"
+        )
     except ValueError:  # Python limits the digits of a whole number.
         _refuse("the body has a number with more than 4,300 digits")
 
@@ -84,9 +89,9 @@ def fill(message: Message, value: Any) -> None:
 
 
 def shown(name: str) -> str:
-    """Returns a field name that a client sent as valid text of at most 64 characters.
+    """Returns a field name that a client sent, as valid text, cut to 64 characters.
 
-    It is safe as the field of an error.
+    The result is safe as the field of an error.
     """
     return name[:64].encode("utf-8", "replace").decode()
 
@@ -101,13 +106,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
-                _refuse(f"{quoted(name)} is there twice in one object", shown(name))
+                _refuse(f"the field {quoted(name)} occurs twice in one object", shown(name))
             names.add(name)
     return members
 
 
 def _no_constant(name: str) -> NoReturn:
-    _refuse(f'{name} is not JSON; where numbers that are not finite are allowed, send "{name}"')
+    _refuse(f'{name} is not JSON; where a field allows a number that is not finite, send "{name}"')
 
 
 def _refuse(problem: str, field: str = BODY) -> NoReturn:
@@ -130,7 +135,7 @@ class _Field:
     name: str
     is_repeated: bool
     oneof: str
-    """The name of the oneof that the field belongs to; without a oneof, the field's name."""
+    """The name of the oneof that contains the field; if there is no oneof, the field's name."""
     read: _Read | None
     """Returns the value of a field that is not a message; None for a message."""
     message: Callable[[Message, Any, str, int], None] | None
@@ -159,9 +164,9 @@ def _fill(message: Message, value: Any, path: str, depth: int) -> None:
     if type(value) is not dict:
         _wrong_type(path, value, "an object")
     if depth > MAX_DEPTH:
-        _refuse(f"the body nests over {MAX_DEPTH} messages, which is the most allowed")
+        _refuse(f"the body nests over {MAX_DEPTH} messages; at most {MAX_DEPTH} are allowed")
     fields = _fields_of(message.DESCRIPTOR)
-    # The key is a oneof, the value the name of its field that the document sets.
+    # For each oneof, the name of the field that the document sets.
     set_names: dict[str, str] = {}
     for name, member in value.items():
         field = fields.get(name)
@@ -208,7 +213,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(known[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-# Reading values.
+# Each function below returns a function that reads values of one type.
 
 
 def _string(_type: int) -> _Read:
@@ -219,8 +224,8 @@ def _string(_type: int) -> _Read:
             value.encode()
         except UnicodeEncodeError as error:
             _refuse(
-                f"{path} has half a surrogate pair at character {error.start}; "
-                "that is not valid text",
+                f"{path} has half a surrogate pair at character {error.start}, "
+                "so it is not valid text",
                 path,
             )
         return value

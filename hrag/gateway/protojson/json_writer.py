@@ -1,6 +1,6 @@
-"""Writes messages as ProtoJSON, in UTF-8.
+"""Writes protobuf messages as ProtoJSON, in UTF-8.
 
-Names are in camel case; fields that are unset or have their default value are left out. The
+Field names are in camel case; fields that are unset or have their default value are left out. The
 gateway does not decode messages: a compiled kernel writes the JSON from the encoded message.
 """
 
@@ -25,12 +25,12 @@ def write(message_class: type[Message], encoded: bytes) -> bytes:
 
 
 def dumped(value: Any) -> bytes:
-    """Returns values as a JSON document."""
+    """Returns a value, for example a dictionary, as a JSON document."""
     return orjson.dumps(value)
 
 
 def as_json(message_class: type[Message], encoded: bytes) -> Any:
-    """Returns the values of the JSON document of an encoded message."""
+    """Converts an encoded message to JSON, and returns the parsed JSON."""
     return orjson.loads(write(message_class, encoded))
 
 

@@ -66,9 +66,9 @@ _TIMEOUT: Schema = {
 
 
 def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Schema:
-    """Returns the OpenAPI document of these methods.
+    """Returns the OpenAPI document of the methods.
 
-    `comments` are the comments of the .proto files; a key is the full name of what is described.
+    `comments` is the result of `read_comments`: the comments of the .proto files by full name.
     """
     schemas = _Schemas(comments)
     paths = {method.path: {"post": _operation(method, schemas, comments)} for method in methods}
@@ -80,7 +80,7 @@ def document(methods: Iterable[ServiceMethod], comments: dict[str, str]) -> Sche
             "summary": "Search small chunks, return their larger ancestors.",
             "description": (
                 "Every method is a POST of a JSON object; fields without a value may be left out. "
-                "Whole numbers of 64 bits are strings. Errors have one form."
+                "Whole numbers of 64 bits are strings. Every error is a ConnectError."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -108,11 +108,11 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
     request_type, reply_type = JSON, JSON
     if method.descriptor.client_streaming:
         request_type = reply_type = JSON_LINES
-        request = _text_of("Each line is a request", request)
-        response = _text_of("Each line is an outcome", response)
+        request = _stream_schema("Each line is a request", request)
+        response = _stream_schema("Each line is an outcome", response)
     elif method.descriptor.server_streaming:
         reply_type = EVENTS
-        response = _text_of("Each event is one field of a response", response)
+        response = _stream_schema("Each event is one field of a response", response)
     return {
         "operationId": method.name,
         "tags": [service.name],
@@ -133,7 +133,7 @@ def _operation(method: ServiceMethod, schemas: "_Schemas", comments: dict[str, s
     }
 
 
-def _text_of(content: str, schema: Schema) -> Schema:
+def _stream_schema(content: str, schema: Schema) -> Schema:
     name = schema["$ref"].rpartition("/")[2]
     return {"type": "string", "description": f"{content}, a JSON object: {name}."}
 

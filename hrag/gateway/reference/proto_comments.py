@@ -13,7 +13,8 @@ _FILE = descriptor_pb2.FileDescriptorProto
 _MESSAGE = descriptor_pb2.DescriptorProto
 _ENUM = descriptor_pb2.EnumDescriptorProto
 _SERVICE = descriptor_pb2.ServiceDescriptorProto
-# The path of the first statement of a file, `syntax`. The comment before it is the file's comment.
+# The path of `syntax`, the first statement of a .proto file. The comment before this statement
+# describes the whole file.
 _FIRST_STATEMENT = [_FILE.SYNTAX_FIELD_NUMBER]
 _CHILDREN: dict[Any, dict[int, str]] = {
     _FILE: {
@@ -36,15 +37,16 @@ def read_descriptors() -> list[Any]:
     """Returns the FileDescriptorProto of each .proto file of hrag, with comments."""
     raw = (files("hrag.v1") / "descriptors.pb").read_bytes()
     descriptors = descriptor_pb2.FileDescriptorSet.FromString(raw).file
-    # The set also contains the imported files, because clients need them.
+    # The descriptor set also contains imported files of other packages, because clients need them.
     return [file for file in descriptors if file.package == "hrag.v1"]
 
 
 def read_comments() -> dict[str, str]:
     """Returns all comments of the .proto files.
 
-    The key is the full name of what is described, for example `hrag.v1.SearchRequest.text`. For
-    the comment of a file it is the file's name, for example `hrag/v1/retriever.proto`.
+    The key is the full name of the element that the comment describes, for example
+    `hrag.v1.SearchRequest.text`. If the comment describes a file, the key is the file's name, for
+    example `hrag/v1/retriever.proto`.
     """
     return {name: text for file in read_descriptors() for name, text in _comments_of(file)}
 

@@ -25,7 +25,7 @@ class ServiceChannels:
     def __init__(self, settings: GatewaySettings) -> None:
         """Creates the channels, which connect at the first call.
 
-        Raises SettingsError for files and addresses that cannot be used.
+        Raises SettingsError if a certificate file or the address of a service cannot be used.
         """
         try:
             access = ClientCredentials(
@@ -45,10 +45,10 @@ class ServiceChannels:
     def call(
         self, method: ServiceMethod, request: Any, metadata: Metadata, timeout_s: float | None
     ) -> Any:
-        """Starts a call and returns it.
+        """Starts a call of a method, and returns the running call.
 
-        `request` is an encoded message, an iterator of encoded messages, or None for a stream
-        whose requests are written later. The responses are encoded too. Awaiting the call raises
+        `request` is an encoded message, an iterator of encoded messages, or None for a stream whose
+        requests are written later. The responses are encoded messages. Awaiting the call raises
         `grpc.aio.AioRpcError`.
         """
         return self._calls[method.path](request, timeout=timeout_s, metadata=metadata)

@@ -1,8 +1,8 @@
-"""How does a prompt become text? Chat models, which return a text complete or piece by piece.
+"""How does a prompt become text? By chat models, which return a text complete or piece by piece.
 
-A model raises ChatUnavailable for a retryable failure (the endpoint is down, slow or
+A chat model raises ChatUnavailable for a retryable failure (the endpoint is down, slow or
 rate-limiting, or its reply is truncated) and ChatRejected for a permanent failure. It raises
-DeadlineExceeded if the deadline passes, and Cancelled if the caller leaves.
+DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels the call.
 """
 
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from hrag.values.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class ChatEnd:
-    """The finish reason of a text, and its token counts.
+    """The finish reason of a text, with the token counts of the prompt and of the text.
 
     A token count is 0 if the endpoint does not report it.
     """
@@ -27,13 +27,14 @@ class ChatEnd:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A complete text with its finish reason and token counts."""
+    """A complete text, and a ChatEnd with its finish reason and token counts."""
 
     text: str
     end: ChatEnd
 
 
 Pieces = Generator[str | ChatEnd, None, None]
+"""The pieces of a text, in order, and then one ChatEnd."""
 
 
 class ChatModel(Protocol):
@@ -46,9 +47,9 @@ class ChatModel(Protocol):
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         """Yields nonempty pieces of the text as they arrive, then exactly one ChatEnd.
 
-        Closing the generator abandons the rest of the text. After a failure, raises an error
-        instead of yielding the ChatEnd.
+        If the caller closes the generator, the rest of the text is not read. After a failure, an
+        error is raised, and no ChatEnd is yielded.
         """
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        """Returns the complete text; raises an error if any of it is missing."""
+        """Returns the complete text; raises an error if a part of the text is missing."""

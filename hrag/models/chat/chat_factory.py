@@ -1,6 +1,7 @@
 """Creates the chat model that the settings name.
 
-The OpenAI SDK is imported only if it is used, because the import takes half a second.
+The OpenAI SDK is imported only if a chat model is configured, because the import takes half a
+second.
 """
 
 from hrag.config import CommonSettings
@@ -12,7 +13,8 @@ from hrag.models.endpoint.endpoint_access import EndpointAccess, Variable, acces
 def open_chat(settings: CommonSettings) -> ChatModel | None:
     """Returns the model that HRAG_CHAT_MODEL names, with metrics; None if the setting is empty.
 
-    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
+    Sends no request. If a setting is invalid, raises SettingsError, which names the environment
+    variable.
     """
     if not settings.chat_model:
         return None
@@ -25,7 +27,7 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
 
 
 def _access(settings: CommonSettings) -> EndpointAccess:
-    """Returns URL and key of the chat endpoint.
+    """Returns the URL and the key of the chat endpoint.
 
     OPENAI_API_KEY is never used for an endpoint other than the one at OPENAI_BASE_URL.
     """

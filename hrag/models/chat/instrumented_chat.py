@@ -1,4 +1,4 @@
-"""A chat model with metrics: number, duration and outcome of its requests, and tokens."""
+"""A chat model with metrics: count, duration and outcome of the requests, and token counts."""
 
 from contextlib import closing
 

@@ -1,8 +1,8 @@
-"""Text from any endpoint with OpenAI's `POST /chat/completions`.
+"""Requests texts from any endpoint with OpenAI's `POST /chat/completions`.
 
-Replies are always streamed. So a timeout applies to each piece instead of the whole reply, and a
-truncated reply is recognised. A request may be retried until its reply has started, but not after
-a timeout. Everything in a reply is validated before use.
+Replies are always streamed. So a timeout applies to each piece of a reply, not to the whole reply,
+and a truncated reply is recognised. A request may be retried until its reply has started, but not
+after a timeout. Everything in a reply is validated before use.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,21 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
-# A text may have this many characters for each token of its limit. Few tokens are longer, so only
-# a model that ignores its limit exceeds it.
+# A text may have at most this many characters for each token of `max_tokens`. Few tokens are
+# longer, so only a model that ignores `max_tokens` exceeds this limit.
 MAX_TOKEN_CHARS = 32
-MAX_LINE_BYTES = 1 << 20  # A line of a reply contains one piece of the text.
-MAX_REPLY_S = 600.0  # A caller without a deadline must not occupy its thread for ever.
-# After the text is complete, the token counts must arrive within this time. Some endpoints do not
-# close the stream.
+# A longer line of a reply is refused. A line contains one piece of the text, so valid lines are
+# much shorter.
+MAX_LINE_BYTES = 1 << 20
+# The limit for a whole reply. Without this limit, a caller without a deadline could occupy its
+# thread for ever.
+MAX_REPLY_S = 600.0
+# After the text is complete, the token counts must arrive within this time. The end of the stream
+# is not awaited any longer, because some endpoints do not close the stream.
 MAX_END_S = 2.0
 
-# If `Retry-After` is longer, the request fails immediately, so that the caller knows it.
+# If the endpoint sends a longer `Retry-After`, the request fails at once, so that the caller need
+# not wait.
 _MAX_RETRY_DELAY_S = 10.0
 _FINISH = {
     "stop": FinishReason.STOP,
@@ -88,8 +93,8 @@ class OpenAIChat:
     ) -> None:
         """Creates the client; sends no request.
 
-        `timeout_s` limits the wait for each piece, not the whole reply. A request has at most
-        `1 + max_retries` attempts, and never more than five.
+        `timeout_s` limits the wait for each piece of a reply, not the whole reply. A request has at
+        most `1 + max_retries` attempts, and never more than five.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -105,8 +110,8 @@ class OpenAIChat:
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
         """Yields the pieces of the text, then its ChatEnd. Implements `ChatModel.stream`.
 
-        A text with more than `max_tokens * MAX_TOKEN_CHARS` characters is cut there and ends with
-        LENGTH.
+        A text with more than `max_tokens * MAX_TOKEN_CHARS` characters is cut at this length, and
+        its finish reason is LENGTH.
         """
         deadline.check("requesting from the chat model")
         reply = _Reply(self._endpoint, max_tokens * MAX_TOKEN_CHARS)
@@ -116,7 +121,7 @@ class OpenAIChat:
                 yield from self._pieces(response, reply, deadline)
         except (ChatUnavailable, DeadlineExceeded):
             if not reply.is_finished:
-                # If the deadline has passed as well, its error takes precedence.
+                # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
                 deadline.check("waiting for the chat model")
                 raise
         yield reply.end()
@@ -140,7 +145,7 @@ class OpenAIChat:
                 read_until(response, deadline.within(MAX_END_S))
 
     def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
-        # The raw response is used, because the SDK's parser has no limits and checks no types.
+        # The raw response is used, because the parser of the SDK has no limits and checks no types.
         raw = self._endpoint.client.chat.completions.with_raw_response.create(
             model=self._model,
             messages=[{"role": "user", "content": prompt}],
@@ -152,7 +157,7 @@ class OpenAIChat:
         return raw.http_response
 
     def _data(self, response: Response, deadline: Deadline) -> Iterator[bytes]:
-        """Yields the data of each server-sent event; the data is always one line."""
+        """Yields the data of each server-sent event. In these replies, the data is one line."""
         limit = Deadline.after(MAX_REPLY_S)
         incomplete = b""
         for received in chain(response.iter_bytes(), (b"\n",)):
@@ -179,7 +184,7 @@ class _Reply:
 
     @property
     def is_full(self) -> bool:
-        """True if the text has reached its limit."""
+        """True if the text has reached its maximum length."""
         return self._remaining_chars <= 0
 
     @property
@@ -188,7 +193,7 @@ class _Reply:
         return self._finish is not None
 
     def piece(self, data: bytes) -> str:
-        """Returns the text of an event, which may be empty."""
+        """Reads the data of an event, and returns the text in it, which may be empty."""
         self._events += 1
         try:
             event = _Event.model_validate_json(data)
@@ -202,9 +207,9 @@ class _Reply:
         return text
 
     def end(self) -> ChatEnd:
-        """Returns how the text ended. Must be called after the last event.
+        """Returns how the text ended. Must be called after the last event was read.
 
-        Raises an error of the endpoint if the reply is incomplete.
+        Raises ChatUnavailable if the reply is incomplete, and ChatRejected if it has no events.
         """
         if self._finish is None and self.is_full:
             self._finish = FinishReason.LENGTH
@@ -226,7 +231,7 @@ class _Reply:
     def _raise_error(self, error: Any) -> None:
         """Raises the error that an endpoint sent as an event.
 
-        Some endpoints send an HTTP status with it.
+        Some endpoints send an HTTP status as the error's `code`.
         """
         status = error.get("code") if isinstance(error, dict) else None
         if isinstance(status, int):

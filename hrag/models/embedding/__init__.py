@@ -1,11 +1,12 @@
-"""How do texts become vectors? Embedders.
+"""How do texts become vectors? By embedders.
 
 A collection stores the name and the dimension of its embedder. Two vectors are comparable if the
 names of their embedders are equal. Every embedder is thread-safe and returns finite unit vectors
-as `float32[n, dimension]`, C-contiguous, one row for each text, in the order of the texts. It
-raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent failure. If
-the deadline passes, it raises DeadlineExceeded; if the caller leaves, it raises Cancelled. It then
-stops soon, without embedding the remaining texts.
+as `float32[n, dimension]`, C-contiguous, one row for each text, in the order of the texts.
+
+An embedder raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent
+failure. It raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels the
+call. In these two cases it stops soon, without embedding the remaining texts.
 """
 
 from collections.abc import Sequence
@@ -32,9 +33,9 @@ class Embedder(Protocol):
 
     @property
     def lowest_cosine(self) -> float:
-        """The cosine that counts as no similarity; fusion scales cosines from it to 1.
+        """The cosine that means no similarity: about the cosine of two unrelated texts.
 
-        It is about the cosine of texts that have nothing in common.
+        Fusion maps the cosines from this value to 1 onto the range from 0 to 1.
         """
 
     @property

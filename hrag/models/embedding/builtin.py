@@ -16,21 +16,23 @@ from hrag.models.embedding.builtin_weights import load
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# A batch is large enough that a thread spends its time in the kernels, and small enough that all
-# threads have work.
+# The number of texts that a thread embeds in one call of the kernels. A batch is large enough that
+# a thread spends its time in the kernels, and small enough that all threads have work.
 _BATCH_TEXTS = 8
 
 
 class BuiltinEmbedder:
     """Universal Sentence Encoder v3: 16 languages, 512 dimensions.
 
-    The constructor needs about a second and 100 MB. Thread-safe. A text has the same vector, to
-    the bit, in every call and on every processor. Implements `hrag.models.embedding.Embedder`.
+    Creating an embedder needs about a second and 100 MB of memory. Thread-safe. A text has the same
+    vector, to the bit, in every call and on every processor. Implements
+    `hrag.models.embedding.Embedder`.
     """
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    max_tokens = MAX_CHUNK_TOKENS  # The model sums over tokens and has no limit.
+    # The model itself has no limit, because it sums over tokens. So this is the limit of chunks.
+    max_tokens = MAX_CHUNK_TOKENS
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class BuiltinEmbedder:
         ]
         encoded = []
         for rows in self._pool.map(self._encode, parts):
-            # An error that this raises cancels the batches that have not started.
+            # If this check raises, the batches that have not started are cancelled.
             deadline.check("embedding")
             encoded.append(rows)
         return np.concatenate(encoded)

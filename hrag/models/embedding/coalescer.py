@@ -1,17 +1,18 @@
-"""A coalescer: concurrent requests for single texts share one request (micro-batching).
+"""Coalesces concurrent calls for single texts into one request to the model (micro-batching).
 
 While the model has capacity, a text is sent immediately. While the model is busy, the first text
 opens a batch, and its thread waits MAX_DELAY_S. Texts that arrive meanwhile join the batch, which
-is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and nothing waits for a
-running request to end. A text that several callers request at the same time is sent several times
-in the batch. Otherwise the time of a query would reveal whether another tenant asks the same.
+is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and no text waits until a
+running request ends. If several callers send the same text at the same time, the batch contains the
+text several times. Otherwise the time of a query would reveal whether another tenant sends the same
+query.
 
-Each caller leaves at its deadline; the request continues while any of its callers remains. So a
-batch of several callers is sent in a new thread, which ends with the request. While MAX_BATCHES
-requests of this kind are running, each text is sent alone, in the thread of its caller. If a
+Each caller stops waiting at its deadline; the request continues until none of its callers waits. So
+a batch with several callers is sent in a new thread, which ends with the request. While MAX_BATCHES
+batches with several callers are running, each text is sent alone, in the thread of its caller. If a
 request fails, all callers of the batch receive the error. If a single text may be the cause, each
-caller repeats the request with only its text. Several texts of one caller, and long texts, are
-never coalesced, so that nobody else waits for their embedding.
+caller repeats the request with only its own text. Calls with several texts, and long texts, are
+never coalesced, so that no other caller waits until they are embedded.
 """
 
 import time
@@ -24,19 +25,25 @@ from hrag.models.embedding import Embedder, Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected
 
-# The delay is half a millisecond, because waking a thread in a busy interpreter may take another
-# half millisecond.
+# How long the first text of a batch waits for others. The delay is only half a millisecond, because
+# waking a thread in a busy interpreter may take another half millisecond.
 MAX_DELAY_S = 0.0005
-MAX_TEXTS = 32  # Larger batches gain little, and all their callers wait for the last text.
-# The limit of running requests with several callers. If all are full, they have as many callers
-# as HRAG_THREADS may allow.
+# The maximum number of texts in a batch. Larger batches gain little, and all callers of a batch
+# wait for its last text.
+MAX_TEXTS = 32
+# The maximum number of running batches with several callers. If all these batches are full, they
+# have 1,024 callers, which is the maximum of HRAG_THREADS.
 MAX_BATCHES = 32
-# A token has at least one byte, so no model rejects a text of this size for its length.
+# Longer texts are not coalesced. A token has at least one byte, so no model rejects a text of this
+# size for its length.
 MAX_TEXT_BYTES = 512
 
 
 class _Batch:
-    """The texts of one request, the deadlines of their callers, and the outcome."""
+    """The texts of one request, the deadlines of their callers, and the outcome of the request.
+
+    If `delayed` is True, the batch waits for further texts before it is sent.
+    """
 
     def __init__(self, *, delayed: bool) -> None:
         self.delayed = delayed
@@ -45,7 +52,7 @@ class _Batch:
         self.outcome: Future[Vectors] = Future()
 
     def add(self, text: str, deadline: Deadline) -> int:
-        """Adds a text; returns its row in the outcome."""
+        """Adds a text; returns the index of the text's row in the outcome."""
         self.texts.append(text)
         self.deadlines.append(deadline)
         return len(self.texts) - 1
@@ -61,7 +68,7 @@ class CoalescingEmbedder:
     def __init__(
         self, embedder: Embedder, max_requests: int, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Wraps `embedder`, which counts as busy while `max_requests` requests are running."""
+        """Wraps `embedder`, which is treated as busy while `max_requests` requests are running."""
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
         self.lowest_cosine = embedder.lowest_cosine
@@ -70,7 +77,7 @@ class CoalescingEmbedder:
         self._sleep = sleep
         self._lock = Lock()
         self._running = 0  # The number of batches that have not ended, delayed batches included.
-        self._shared = 0  # The number of these batches that have several callers.
+        self._shared = 0  # The number of batches in `_running` that have several callers.
         self._open: _Batch | None = None  # The batch that texts may join now.
 
     @property
@@ -111,7 +118,7 @@ class CoalescingEmbedder:
         return batch, row
 
     def _start(self, batch: _Batch) -> None:
-        """Sends the batch after its delay. Does not wait for the reply to several callers."""
+        """Sends the batch after its delay; waits for the reply only if the batch has one caller."""
         with self._errors_to_callers(batch):
             if batch.delayed:
                 self._wait_for_others(batch)
@@ -130,7 +137,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # Even then the callers must not wait for ever.
+        except BaseException as error:  # After any exception, the callers must not wait for ever.
             self._end(batch)
             batch.outcome.set_exception(error)
 

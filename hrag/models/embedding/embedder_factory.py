@@ -1,7 +1,7 @@
 """Creates the embedder that the settings name.
 
-Models and the OpenAI SDK are imported only if they are used, because they need a second and a
-hundred megabytes to load, or are not installed.
+Models and the OpenAI SDK are imported only if they are used. Loading one of them may need a second
+and a hundred megabytes, and an optional model may not be installed.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ from hrag.values.collections import NO_EMBEDDER
 def open_embedder(settings: CommonSettings) -> Embedder:
     """Returns the embedder that HRAG_EMBEDDER names, with metrics.
 
-    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
+    Sends no request. If a setting is invalid, raises SettingsError, which names the environment
+    variable.
     """
     return InstrumentedEmbedder(_create(settings))
 
@@ -30,8 +31,8 @@ def open_embedder(settings: CommonSettings) -> Embedder:
 class QueryEmbedders:
     """The embedders of a search: one for queries, one for the sentences of passages.
 
-    Both have the same model. They are the same object if the model embeds queries and passages in
-    the same way.
+    Both embedders have the same model. If the model embeds queries and passages in the same way,
+    both are the same object.
     """
 
     queries: Embedder
@@ -41,16 +42,16 @@ class QueryEmbedders:
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
     """Returns the embedders of searches. For an endpoint, concurrent single texts are coalesced.
 
-    Raises SettingsError, which names the variable, if a setting is invalid.
+    If a setting is invalid, raises SettingsError, which names the environment variable.
     """
     embedder = open_embedder(settings)
-    # e5-small has different vectors for queries and passages. Its texts are not coalesced, because
-    # several texts together take as long as one after another.
+    # e5-small embeds queries and passages differently. Concurrent texts are not coalesced, because
+    # e5-small needs as long for several texts together as for the same texts one after another.
     if settings.embedder == E5_SMALL:
         return QueryEmbedders(InstrumentedEmbedder(_e5_embedder(for_queries=True)), embedder)
     if settings.embedder == "openai":
-        # An endpoint may accept more requests at the same time, but each request costs this
-        # service processor time.
+        # The endpoint is treated as busy while one request is running. It may accept more requests
+        # at the same time, but each request costs this service processor time.
         embedder = CoalescingEmbedder(embedder, 1)
     return QueryEmbedders(embedder, embedder)
 
@@ -69,14 +70,14 @@ def _create(settings: CommonSettings) -> Embedder:
 
 
 def _builtin_embedder() -> Embedder:
-    from hrag.models.embedding.builtin import BuiltinEmbedder  # noqa: PLC0415  # see above
+    from hrag.models.embedding.builtin import BuiltinEmbedder  # noqa: PLC0415  # See the module's docstring.
 
     return BuiltinEmbedder()
 
 
 def _e5_embedder(*, for_queries: bool = False) -> Embedder:
     try:
-        from hrag.models.embedding.e5 import E5Embedder  # noqa: PLC0415  # see above
+        from hrag.models.embedding.e5 import E5Embedder  # noqa: PLC0415  # See the module's docstring.
     except ImportError as error:
         raise SettingsError(
             f"HRAG_EMBEDDER={E5_SMALL!r}: it needs the extra `e5`, which is not installed; "
@@ -96,7 +97,7 @@ def _hash_embedder(dimension: int) -> Embedder:
 
 
 def _openai_embedder(settings: CommonSettings) -> Embedder:
-    from hrag.models.embedding.openai_embedder import OpenAIEmbedder  # noqa: PLC0415  # see above
+    from hrag.models.embedding.openai_embedder import OpenAIEmbedder  # noqa: PLC0415  # See the module's docstring.
 
     return OpenAIEmbedder(
         model=settings.openai_model,

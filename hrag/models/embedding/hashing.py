@@ -1,8 +1,9 @@
 """Pseudo-embeddings for load tests only: unit vectors that are derived from a hash of the text.
 
-The same text has the same vector, to the bit, on every machine: SHAKE-128 defines the numbers, the
-sum of their squares is exact in float64, and IEEE 754 defines the rounding of square root and
-quotient. Different texts have unrelated directions, even if their meaning is similar.
+The same text has the same vector, to the bit, on every machine. SHAKE-128 defines the numbers of
+the vector, the sum of their squares is exact in float64, and IEEE 754 defines the rounding of
+square root and quotient. Different texts have unrelated directions, even if their meaning is
+similar.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from hrag.models.embedding import Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# Numbers of 16 bits need half as much hashing as numbers of 32 bits, and their directions are as
-# good.
+# The type of a number that is read from the hash. 16-bit numbers need half as many bytes of the
+# hash as 32-bit numbers, and the directions of the vectors are as evenly distributed.
 _NUMBER = np.dtype("<i2")
 
 
@@ -42,7 +43,7 @@ class HashEmbedder:
         size_bytes = self.dimension * _NUMBER.itemsize
         drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
         numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)
-        # All numbers become odd, so that no vector is zero, even if it has only one number.
+        # All numbers become odd. So no number is 0, and no vector is zero, even with one dimension.
         odd = numbers.astype(np.float64) * 2 + 1
         odd /= np.sqrt(np.einsum("ij,ij->i", odd, odd))[:, np.newaxis]
         return odd.astype(np.float32)

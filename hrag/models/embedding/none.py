@@ -21,10 +21,14 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected always, or DeadlineExceeded or Cancelled before that."""
+        """Raises EmbedderRejected.
+
+        Raises DeadlineExceeded or Cancelled instead if the deadline has passed or the caller has
+        cancelled the call.
+        """
         deadline.check("embedding")
         raise EmbedderRejected(
             f"this service has no embedder (HRAG_EMBEDDER=none), so {len(texts)} texts cannot "
-            "be embedded; search by words, in LEXICAL",
+            "be embedded; search by words, with the retrieval LEXICAL",
             every_text=True,
         )

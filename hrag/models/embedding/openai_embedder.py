@@ -1,8 +1,9 @@
-"""Embeddings from any endpoint with OpenAI's `POST /embeddings`.
+"""Requests embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
 Requests are retried, also after timeouts. If the endpoint sends `Retry-After` and the deadline
-allows it, the delay is up to two minutes. The SDK does not detect a reply with missing vectors, a
-different order or a wrong dimension, so the reply is parsed and validated here.
+allows the delay, the next attempt is delayed by up to two minutes. The SDK does not detect a reply
+with missing vectors, a different order or a wrong dimension, so the reply is parsed and validated
+here.
 """
 
 import base64
@@ -26,13 +27,16 @@ from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected, EmbedderUnavailable
 
 MAX_REQUEST_TEXTS = 512
-# This is about 100,000 tokens of 3 bytes each. A token has at least one byte, so in any language a
-# request has at most 300,000 tokens, which is the limit of OpenAI.
+# The maximum total size of the texts in a request, which is about 100,000 tokens of 3 bytes each. A
+# token has at least one byte, so in any language a request has at most 300,000 tokens, which is the
+# limit of OpenAI.
 MAX_REQUEST_BYTES = 300_000
-MAX_RETRIES = 4  # The delays are 7.5 s in total, which is enough for a short rate limit.
+# The delays before four retries are 7.5 s in total, which is enough to wait for the end of a short
+# rate limit.
+MAX_RETRIES = 4
 
 _MAX_RETRY_DELAY_S = 120.0
-_PROBE = "dimension"
+_PROBE = "dimension"  # The text whose vector shows the dimension of the model.
 _ERRORS = ErrorMapping(
     EmbedderUnavailable,
     EmbedderRejected,
@@ -79,8 +83,8 @@ class OpenAIEmbedder:
     def dimension(self) -> int:
         """The length of every vector: `dimensions`, or else the length that the endpoint returns.
 
-        Without `dimensions`, the first access sends a request and raises the errors that `embed`
-        raises. A failure is not cached.
+        Without `dimensions`, the first access sends a request, and raises the errors that `embed`
+        raises. After a failure, the next access sends a request again.
         """
         return self._dimension(NEVER)
 
@@ -114,8 +118,8 @@ class OpenAIEmbedder:
 
     def _probed_dimension(self, deadline: Deadline) -> int:
         # One thread sends the request, and all waiting callers share its outcome, even a failure.
-        # Otherwise they would wait one after another for an endpoint that is down. Each caller
-        # waits until its deadline.
+        # Otherwise the callers would wait one after another for an endpoint that is down. Each
+        # caller waits at most until its deadline.
         with self._probe_lock:
             probe = self._probe
             if probe is None:
@@ -130,7 +134,7 @@ class OpenAIEmbedder:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # Even then the callers must not wait for ever.
+        except BaseException as error:  # After any exception, the callers must not wait for ever.
             self._probe = None
             probe.set_exception(error)
 
@@ -138,7 +142,7 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # The raw response is used, because the SDK's parser neither limits nor validates the reply.
+        # The raw response is used, because the parser of the SDK neither limits nor validates it.
         with self._endpoint.client.embeddings.with_streaming_response.create(
             input=texts,
             model=self._model,
@@ -170,9 +174,9 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
 def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.floating]]:
     """Returns the `count` vectors of a reply, in the order of their indexes.
 
-    In the reply, vectors may be lists of numbers or base64 of little-endian float32. Their lengths
-    and values are not checked. Raises EmbedderRejected, whose message starts with `source`, if the
-    reply is invalid.
+    In the reply, vectors may be lists of numbers or base64 of little-endian float32. The lengths
+    and the values of the vectors are not checked. If the reply is invalid, raises EmbedderRejected,
+    whose message starts with `source`.
     """
     items = _items(content, source)
     if len(items) != count:
@@ -198,7 +202,7 @@ def _items(content: bytes, source: str) -> list[dict[str, Any]]:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the number of input tokens that the endpoint reports; 0 if missing or invalid."""
+    """Returns the count of input tokens that the endpoint reports; 0 if missing or invalid."""
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0
 

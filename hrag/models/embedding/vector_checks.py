@@ -1,4 +1,4 @@
-"""Validation of vectors, and of the embedder of a collection.
+"""Validates vectors, and checks that a collection and a service have the same embedder.
 
 Every vector of an embedder is finite, nonzero and of unit length. A collection accepts only
 vectors of the embedder that it was created with.
@@ -15,8 +15,8 @@ from hrag.values.errors import EmbedderMismatch, EmbedderRejected
 def unit_rows(rows: NDArray[np.floating], source: str) -> Vectors:
     """Returns the rows of `float[n, dimension]` scaled to length 1, as C-contiguous float32.
 
-    Raises EmbedderRejected, whose message starts with `source`, if a row contains NaN or infinity,
-    or only zeros. An index would accept a row of this kind silently.
+    If a row contains NaN or infinity, or only zeros, raises EmbedderRejected, whose message starts
+    with `source`. A vector index would accept such a row without an error.
     """
     # The sum is computed in float64, because the square of a number above 1.8e19 overflows in
     # float32.
@@ -30,16 +30,19 @@ def unit_rows(rows: NDArray[np.floating], source: str) -> Vectors:
 
 def _refuse(invalid: NDArray[np.bool_], message: str) -> None:
     if invalid.any():
-        raise EmbedderRejected(f"{message}: number {int(invalid.argmax())} of {len(invalid)}")
+        raise EmbedderRejected(
+            f"{message}: index {int(invalid.argmax())} of {len(invalid)} vectors"
+        )
 
 
 def check_embedder(
     settings: CollectionSettings, embedder: str, dimension: int | None = None
 ) -> None:
-    """Raises EmbedderMismatch unless the collection was created with this embedder and dimension.
+    """Raises EmbedderMismatch if the collection was created with another embedder or dimension.
 
-    If `dimension` is None, only the name of the embedder is checked. Callers do so first, because
-    reading the dimension may need a request to an endpoint.
+    `settings` are those of the collection. If `dimension` is None, only the name of the embedder is
+    checked. Callers check the name first, because reading the dimension of an embedder may need a
+    request to an endpoint.
     """
     if settings.embedder != embedder:
         running = embedder

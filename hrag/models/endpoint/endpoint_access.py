@@ -1,7 +1,7 @@
 """The URL and the key of an endpoint, validated before the first request.
 
-This module does not import the OpenAI SDK, so a service without endpoints does not need the time
-and memory to load it.
+This module does not import the OpenAI SDK. So a service that calls no endpoint does not need the
+time and the memory to load the SDK.
 """
 
 import re
@@ -13,7 +13,7 @@ from hrag.config import SettingsError
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 _HEADER_SAFE = re.compile(r"[!-~]*")  # An HTTP header can contain only visible ASCII.
-_NO_KEY = "none"  # The SDK requires a key; servers without keys ignore it.
+_NO_KEY = "none"  # The SDK requires a key; servers that need no key ignore this one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ def access(url: Variable, key: Variable, required_by: str) -> EndpointAccess:
     """Returns the validated URL and key of an endpoint.
 
     An empty `url` means OpenAI's URL, an empty `key` means no key. `required_by` is the setting
-    that requires the endpoint. Raises SettingsError, which names the variable, if one is invalid.
+    that requires the endpoint. If the URL or the key is invalid, raises SettingsError, which names
+    the environment variable.
     """
     base_url = url.value or OPENAI_BASE_URL
     _check_url(url.name, base_url)
@@ -47,7 +48,7 @@ def access(url: Variable, key: Variable, required_by: str) -> EndpointAccess:
     if not key.value and base_url.rstrip("/") == OPENAI_BASE_URL:
         raise SettingsError(
             f"{key.name}='': {required_by} requires a key, unless {url.name} "
-            "names an endpoint that needs none"
+            "names an endpoint that needs no key"
         )
     return EndpointAccess(base_url, key.value or _NO_KEY)
 

@@ -1,10 +1,11 @@
 """A client for an OpenAI-compatible endpoint: sends requests, retries them, translates errors.
 
-The HTTP client is that of the OpenAI SDK. Requests are retried here and not in the SDK, which has
-no deadlines. A request is retried after the statuses 408, 409, 429 and 5xx and after a lost
-connection, with exponential backoff or after the time in `Retry-After`, while the caller still
-waits. An attempt ends at its timeout or at the caller's deadline, even if the reply arrives byte
-by byte. A reply that exceeds its limit in bytes is not read to its end.
+The HTTP client of the OpenAI SDK is used. Requests are retried here and not in the SDK, because the
+SDK has no deadlines. A request is retried after the statuses 408, 409, 429 and 5xx and after a lost
+connection. The delay grows exponentially, or is the time in `Retry-After`. If the caller has
+stopped waiting, the request is not retried. An attempt ends at its timeout or at the caller's
+deadline, even if the reply arrives byte by byte. A reply of more than MAX_REPLY_BYTES is not read
+to its end.
 
 Error messages never repeat the key, the request, or the endpoint's message, which may quote the
 key or the request.
@@ -34,22 +35,26 @@ from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, HragError
 
-# This is enough for 512 embeddings of 4,096 dimensions with 32 bytes for each number. In JSON, a
-# number has at most 26 bytes.
+# The limit of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for each
+# number. In JSON, a number has at most 26 bytes.
 MAX_REPLY_BYTES = 64 << 20
-# The limit for the content of a refusal, of which only OpenAI's error code is used.
+# At most this many bytes of the content of a refusal are read. Only OpenAI's error code in the
+# content is used.
 MAX_ERROR_BYTES = 64 << 10
 
 _MIN_TIMEOUT_S = 0.001  # With a timeout of zero, bytes that have arrived already cannot be read.
-_CONNECT_TIMEOUT_S = 5.0  # A running host accepts connections quickly, even if it replies slowly.
-_DELAYS_S = (0.5, 1.0, 2.0, 4.0)
+# The limit for opening a connection. A running host accepts connections quickly, even if it replies
+# slowly.
+_CONNECT_TIMEOUT_S = 5.0
+_DELAYS_S = (0.5, 1.0, 2.0, 4.0)  # The delays before the first, second, third and fourth retry.
 # A delay grows randomly by up to this fraction, so that failed requests are not repeated at the
 # same time.
 _JITTER = 0.25
-_POLL_S = 0.1  # A delay checks at this interval whether its caller has left.
+_POLL_S = 0.1  # During a delay, the caller's deadline is checked at this interval.
 _FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
 _RETRYABLE = frozenset({408, 409, 429})
-# The content of one request may be the cause of these statuses; other requests may succeed.
+# A request with one of these statuses may have failed because of its content, so requests with
+# other content may succeed.
 _REQUEST_STATUSES = frozenset({400, 413, 422})
 _KNOWN_CODES = frozenset(
     {
@@ -60,7 +65,7 @@ _KNOWN_CODES = frozenset(
         "rate_limit_exceeded",
     }
 )
-# With these events the HTTP client reports that a connection is open.
+# The HTTP client reports an event with one of these suffixes when a connection is open.
 _OPENED = (".connect_tcp.complete", ".start_tls.complete")
 _ATTEMPT_DEADLINE: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
 
@@ -85,9 +90,10 @@ class RetryPolicy:
 class ErrorMapping:
     """The error classes for the failures of an endpoint, and advice for the operator by status.
 
-    - `unavailable`: the retryable error.
-    - `rejected`: the non-retryable error if the content of a request may be the cause.
-    - `refused`: returns the non-retryable error, given its message, if every request would fail.
+    - `unavailable`: the class of retryable errors.
+    - `rejected`: the class of non-retryable errors that the content of a request may have caused.
+    - `refused`: a function from a message to the non-retryable error that means that every request
+      would fail.
     - `hints`: advice for the operator, by HTTP status.
     """
 
@@ -101,7 +107,8 @@ class _BoundedRead:
     """Reads from a connection until the deadline of the attempt that uses the connection.
 
     The HTTP client's timeout limits each read separately, so a reply that arrives byte by byte
-    would never time out. A stream is read after its attempt; its deadline is `deadline`.
+    would never time out. A stream is read after its attempt has ended; then `deadline` is the
+    deadline.
     """
 
     def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
@@ -129,8 +136,8 @@ class Endpoint:
         """Creates the client; sends no request.
 
         `kind` is the purpose of the endpoint, for error messages. `timeout_s` limits one attempt
-        including its whole reply. For a stream, it limits the time until the reply begins, and then
-        each wait for more of the reply.
+        including its whole reply. For a stream, `timeout_s` limits the time until the reply begins,
+        and then each wait for more of the reply.
         """
         self.name = f"the {kind} endpoint {_host(access.base_url)}"
         self.client = OpenAI(
@@ -150,13 +157,13 @@ class Endpoint:
         """Calls `request` with the timeout of each attempt, until it succeeds; returns its result.
 
         Raises an error of the error mapping after the last attempt, DeadlineExceeded if the
-        deadline passes, and Cancelled if the caller leaves.
+        deadline passes, and Cancelled if the caller cancels the call.
         """
         try:
             with self.translated_errors(1 + len(self._delays_s)):
                 return self._retry(request, deadline)
         except self._errors.unavailable:
-            # If the deadline has passed as well, its error takes precedence.
+            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
             deadline.check(f"waiting for {self.name}")
             raise
 
@@ -164,9 +171,10 @@ class Endpoint:
     def stream(
         self, request: Callable[[Timeout], httpx2.Response], deadline: Deadline
     ) -> Iterator[httpx2.Response]:
-        """Yields the reply of `request` once the reply has started; always closes it afterwards.
+        """Yields the reply to `request` once the reply has started; closes the reply at the end.
 
-        Raises the errors that `send` raises, also while the block reads the reply.
+        Raises the errors that `send` raises, also while the body of the `with` statement reads the
+        reply.
         """
         response = self.send(request, deadline)
         try:
@@ -177,7 +185,10 @@ class Endpoint:
             response.close()
 
     def read(self, response: httpx2.Response) -> bytes:
-        """Returns the whole content of a reply; raises `unavailable` past MAX_REPLY_BYTES."""
+        """Returns the whole content of a reply.
+
+        Raises the retryable error if the content has more than MAX_REPLY_BYTES.
+        """
         content = _content(response, MAX_REPLY_BYTES)
         if len(content) > MAX_REPLY_BYTES:
             self.raise_unavailable(f"returned over {MAX_REPLY_BYTES} bytes, the limit of a reply")
@@ -202,7 +213,7 @@ class Endpoint:
         try:
             return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
         except DeadlineExceeded:
-            # If the caller's deadline has passed, its error takes precedence.
+            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
             deadline.check(f"waiting for {self.name}")
             raise httpx2.ReadTimeout("the attempt timed out") from None
         finally:
@@ -268,17 +279,18 @@ class Endpoint:
         raise kind(f"{self.name} answered {status}{code_suffix}{hint}") from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:
-        """Raises the retryable error."""
+        """Raises the retryable error of the error mapping."""
         raise self._errors.unavailable(f"{self.name} {problem}") from None
 
     def raise_rejected(self, problem: str) -> NoReturn:
-        """Raises the non-retryable error."""
+        """Raises the non-retryable error of the error mapping."""
         raise self._errors.rejected(f"{self.name} {problem}") from None
 
 
 def read_until(response: httpx2.Response, deadline: Deadline) -> None:
     """Sets the deadline for reading a streamed reply; later reads raise DeadlineExceeded."""
-    # Only the time is copied. The connection would keep the caller in memory otherwise.
+    # Only the time of the deadline is copied. Otherwise the open connection would refer to the
+    # caller, so that the caller's memory is not freed.
     response.extensions["network_stream"].read.deadline = Deadline(deadline.at_s)
 
 
@@ -316,8 +328,8 @@ def _error_code(response: httpx2.Response) -> str | None:
 def _content(response: httpx2.Response, max_bytes: int) -> bytes:
     """Returns the content of a reply.
 
-    If the content is longer than `max_bytes`, returns only its beginning, which has more than
-    `max_bytes` bytes.
+    If the content is longer than `max_bytes`, returns only the beginning of the content, which also
+    has more than `max_bytes` bytes.
     """
     content = bytearray()
     for received in response.iter_bytes():
@@ -328,15 +340,16 @@ def _content(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def _host(base_url: str) -> str:
-    """Returns only host and port of a URL, because the rest may contain a password."""
+    """Returns only the host and the port of a URL, because the rest may contain a password."""
     parts = urlsplit(base_url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the operating system's message if it caused the error, else the error's class name.
+    """Returns the operating system's message, or the class name of the error's cause.
 
-    Other messages are not repeated, because a message about a malformed header quotes the key.
+    The message is returned if an error of the operating system is the cause. Other messages are not
+    returned, because a message about a malformed header quotes the key.
     """
     cause: BaseException | None = error.__cause__ or error
     kind = type(cause).__name__

@@ -1,10 +1,11 @@
-"""Which passages of a search answer the query best? Rerankers.
+"""Which passages of a search answer the query best? Rerankers decide it.
 
-A reranker, for example a cross-encoder, reads the query and a text together. So it judges better
-than a comparison of two vectors, but it is too slow for more than a few dozen texts. It raises
+A reranker, for example a cross-encoder, reads the query and a text together. So its scores are
+better than the similarity of two vectors, but it is too slow for more than a few dozen texts. It
+raises
 RerankerUnavailable for a retryable failure (the endpoint is down, slow or rate-limiting) and
 RerankerRejected for a permanent failure. It raises DeadlineExceeded if the deadline passes, and
-Cancelled if the caller leaves.
+Cancelled if the caller cancels the call.
 """
 
 from collections.abc import Sequence
@@ -23,5 +24,5 @@ class Reranker(Protocol):
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """Returns one finite score for each text, in the order of the texts; higher is better.
 
-        `texts` must not be empty. Only the scores of the same call are comparable.
+        `texts` must not be empty. Scores of different calls are not comparable.
         """

@@ -1,6 +1,6 @@
-"""Reranking by any endpoint with `POST /rerank`, in one of two forms.
+"""Reranks texts with any endpoint that has `POST /rerank`, in one of two forms.
 
-A search waits for the reranker. So a failed request is retried only once, and only if the
+A search waits for the reranker, so a failed request is retried only once, and only if the
 connection was lost or the endpoint refused temporarily, never after a timeout. The whole reply
 must arrive within the timeout, and its size is limited.
 """
@@ -18,19 +18,22 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import DeadlineExceeded, RerankerRejected, RerankerUnavailable
 
 _RETRIES = RetryPolicy(count=1, max_delay_s=1.0, after_timeout=False)
-_LENGTHS = "check HRAG_RERANK_FORM, HRAG_RERANK_MODEL, and HRAG_RERANK_TEXT_TOKENS for its limit"
+_CHECK_REQUEST = (
+    "check HRAG_RERANK_FORM and HRAG_RERANK_MODEL, and whether the model accepts texts of "
+    "HRAG_RERANK_TEXT_TOKENS"
+)
 _ERRORS = ErrorMapping(
     RerankerUnavailable,
     RerankerRejected,
     RerankerRejected,
     {
-        400: _LENGTHS,
+        400: _CHECK_REQUEST,
         401: "check HRAG_RERANK_API_KEY",
         403: "the key in HRAG_RERANK_API_KEY may not use this model",
         404: "check HRAG_RERANK_BASE_URL, to which /rerank is appended, and HRAG_RERANK_MODEL",
-        413: "it accepts fewer texts in a request than HRAG_RERANK_TOP, or only shorter texts",
-        422: _LENGTHS,
-        424: "its model is not a reranker",
+        413: "the endpoint accepts fewer texts than HRAG_RERANK_TOP, or only shorter texts",
+        422: _CHECK_REQUEST,
+        424: "the model of the endpoint is not a reranker",
     },
 )
 
@@ -43,7 +46,7 @@ class EndpointReranker:
     ) -> None:
         """Creates the client; sends no request.
 
-        `timeout_s` limits the whole call, including its retry. `model` may be empty if the
+        `timeout_s` limits the whole call, including the retry. `model` may be empty if the
         endpoint has only one model.
         """
         self.name = f"{form.name}/{model}" if model else form.name
@@ -58,14 +61,14 @@ class EndpointReranker:
         try:
             content = self._endpoint.send(request, deadline.within(self._timeout_s))
         except DeadlineExceeded:
-            # If the caller's deadline has passed, its error takes precedence.
+            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
             deadline.check("reranking")
             self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
         return self._form.scores(content, len(texts), self._endpoint.name)
 
     def _send(self, request: Request, timeout: Timeout) -> bytes:
-        # The SDK has no method for reranking. The reply is a stream only so that its bytes can be
-        # read as they arrive.
+        # The SDK has no method for reranking, so `post` is called. The reply is requested as a
+        # stream only so that its bytes can be read as they arrive.
         reply = self._endpoint.client.post(
             "/rerank",
             cast_to=object,

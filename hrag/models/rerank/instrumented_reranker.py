@@ -1,4 +1,4 @@
-"""A reranker with metrics: number, duration and outcome of its requests, and texts."""
+"""A reranker with metrics: count, duration and outcome of the requests, and count of texts."""
 
 from collections.abc import Sequence
 

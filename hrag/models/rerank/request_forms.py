@@ -5,9 +5,9 @@
 - `tei`: the request has `texts`, and the reply is a list. Hugging Face's
   text-embeddings-inference uses this form; llama.cpp's server supports it too.
 
-A reply has an entry with a score for the index of each text, usually the best first. Servers
-guarantee neither an order nor finite scores, and entries may be missing, so everything in a reply
-is validated.
+A reply has one entry for each text, with the index and the score of the text, usually the best text
+first. Servers guarantee neither an order nor finite scores, and entries may be missing, so
+everything in a reply is validated.
 """
 
 import json
@@ -25,7 +25,7 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """The format of the requests and replies of one family of endpoints.
+    """The format of the requests and replies of endpoints that share one form.
 
     - `request` returns the request for a model, a query and texts. The model may be empty.
     - `results` is the name of the reply's field that contains the list of entries. If it is empty,
@@ -41,7 +41,7 @@ class RerankForm:
     def scores(self, content: bytes, count: int, source: str) -> list[float]:
         """Returns the scores in a reply for `count` texts, in the order of the texts.
 
-        Raises RerankerRejected, whose message starts with `source`, if the reply is invalid.
+        If the reply is invalid, raises RerankerRejected, whose message starts with `source`.
         """
         entries = self._entries(content, source)
         if len(entries) != count:
@@ -86,7 +86,8 @@ def _cohere_request(model: str, query: str, texts: Sequence[str]) -> Request:
 
 
 def _tei_request(model: str, query: str, texts: Sequence[str]) -> Request:  # noqa: ARG001
-    # The server has one model. Without `truncate` it refuses texts that are too long for the model.
+    # `model` is not sent, because the server has only one model. Without `truncate`, the server
+    # refuses texts that are too long for its model.
     return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": True}
 
 
@@ -113,6 +114,6 @@ def _finite(value: object) -> float | None:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the number of tokens that the endpoint reports; 0 if missing or invalid."""
+    """Returns the count of tokens that the endpoint reports; 0 if missing or invalid."""
     count = usage.get("total_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0

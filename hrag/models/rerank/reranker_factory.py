@@ -14,7 +14,8 @@ from hrag.models.rerank.request_forms import FORMS
 def open_reranker(settings: RetrieverSettings) -> Reranker | None:
     """Returns the reranker at HRAG_RERANK_BASE_URL, with metrics; None if the setting is empty.
 
-    Sends no request. Raises SettingsError, which names the variable, if a setting is invalid.
+    Sends no request. If a setting is invalid, raises SettingsError, which names the environment
+    variable.
     """
     if not settings.rerank_base_url:
         return None

@@ -266,7 +266,7 @@ def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
     )
     figures = summarise(questions, systems, outcomes, WHERE, baseline="standard", seed=1)
     assert figures.warnings[0].startswith("1 expected quotes are in no passage")
-    assert "(sequences 4 to 7)" in figures.warnings[1]
+    assert "(sequence numbers 4 to 7)" in figures.warnings[1]
 
 
 def test_incomplete_searches_are_reported_and_repeated_in_the_next_run(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_request_may_be_compressed(gateway: Gateway) -> None:
         ("br", b"{}", "unimplemented", "'br'; supported are gzip, identity"),
         ("gzip", b"{}", "invalid_argument", "the body is not gzip"),
         ("gzip", gzip.compress(b"{}")[:-4], "invalid_argument", "is incomplete"),
-        ("gzip", gzip.compress(b"{}") + b"x", "invalid_argument", "data after its gzip"),
+        ("gzip", gzip.compress(b"{}") + b"x", "invalid_argument", "data after the end of its gzip"),
         ("gzip", gzip.compress(b" " * (17 << 20)), "invalid_argument", "larger than the 16,777"),
     ],
     ids=["of another kind", "not compressed", "cut", "longer", "a bomb"],
@@ -117,7 +117,10 @@ def test_a_request_with_two_credentials_is_refused(gateway: Gateway) -> None:
         connection.endheaders(b"{}")
         response = connection.getresponse()
         assert response.status == 400
-        assert json.loads(response.read())["message"] == "the header authorization is there twice"
+        assert (
+            json.loads(response.read())["message"]
+            == "the header authorization occurs twice; send it once"
+        )
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT"])

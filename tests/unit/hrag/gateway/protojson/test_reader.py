@@ -26,7 +26,7 @@ def _document(fields: str) -> ipb.IngestDocumentRequest:
 
 def test_a_name_that_occurs_twice_among_many_is_detected_quickly() -> None:
     names = ",".join(f'"{number}":0' for number in range(100_000))
-    with pytest.raises(InvalidArgument, match="'99999' is there twice"):
+    with pytest.raises(InvalidArgument, match="'99999' occurs twice"):
         _search(f'{{{names},"99999":0}}')
 
 
@@ -122,7 +122,7 @@ def test_null_means_that_a_field_is_not_set() -> None:
         ("", "request", "the body is not JSON: Expecting value at byte 0"),
         ('{"text": "ä"} x', "request", "Extra data at byte 15"),
         (b'{"text": "\xff"}', "request", "not UTF-8: byte 10 is 0xff"),
-        ('{"a":' * 100_000, "request", "far deeper"),
+        ('{"a":' * 100_000, "request", "too deeply"),
         ('{"filter": {"noneOf": {"filters": [' * 50, "request", "not JSON"),
     ],
 )

@@ -168,9 +168,9 @@ def test_a_refusal_says_what_to_check_and_repeats_neither_key_nor_texts(
         401: "answered 401: check HRAG_RERANK_API_KEY",
         403: "answered 403: the key in HRAG_RERANK_API_KEY",
         404: "answered 404: check HRAG_RERANK_BASE_URL",
-        413: "answered 413: it accepts fewer texts in a request than HRAG_RERANK_TOP",
+        413: "answered 413: the endpoint accepts fewer texts than HRAG_RERANK_TOP",
         422: "answered 422: check HRAG_RERANK_FORM",
-        424: "answered 424: its model is not a reranker",
+        424: "answered 424: the model of the endpoint is not a reranker",
     }
     reranker = reranker_with()
     for status, hint in hints.items():
