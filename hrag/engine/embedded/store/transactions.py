@@ -51,7 +51,7 @@ class Txn:
     free_slots = KeySetField("free_slots", codecs.SLOT)
     terms = TermField()
     changes = TableField("changes", codecs.IN_COLLECTION, codecs.CHANGE)
-    commits = TableField("commits", codecs.NUMBER, codecs.U32)
+    commits = TableField("commits", codecs.CURSOR, codecs.U32)
     segments = TableField("segments", codecs.IN_COLLECTION, codecs.SEGMENT_RECORD)
     deleted_leaves = TableField("deleted_leaves", codecs.IN_COLLECTION, codecs.U64)
     tombstones = TableField("tombstones", codecs.IN_COLLECTION, codecs.U32)
