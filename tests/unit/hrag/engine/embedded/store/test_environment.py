@@ -44,7 +44,7 @@ def test_an_empty_store_takes_little_disk(store):
 
 
 def test_a_second_writer_is_refused(store):
-    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one may"):
+    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one indexer may"):
         open_for_writing(store.directory)
 
 
@@ -104,7 +104,7 @@ def test_a_store_that_lacks_a_database_is_damaged_and_left_alone(tmp_path, openi
     assert data.read_bytes().count(name) == 1
     damaged = data.read_bytes().replace(name, name.upper())
     data.write_bytes(damaged)
-    with pytest.raises(DataLoss, match=f"the database '{name.decode()}' is missing.*restore a backup"):
+    with pytest.raises(DataLoss, match=f"database '{name.decode()}' is missing.*restore a backup"):
         opening(tmp_path)
     assert data.read_bytes() == damaged
 
