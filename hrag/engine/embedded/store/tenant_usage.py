@@ -15,9 +15,9 @@ from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.transactions import Txn
 
-# Sizes in bytes in LMDB's file format 0.9. A page has 4 KiB and begins with a header. An entry, called
-# node, has a header and a 16-bit offset in its page. The value of an entry that would be larger than
-# `_LARGEST_NODE` is stored in separate pages, so at least two entries fit into every page.
+# Sizes in bytes in LMDB's file format 0.9. A page has 4 KiB and begins with a header. An entry is
+# called a node; it has a header and a 16-bit offset in its page. If a node would be larger than
+# `_LARGEST_NODE`, its value is stored in separate pages, so at least two nodes fit into a page.
 _PAGE = 4096
 _PAGE_HEADER = 16
 _NODE_HEADER = 8 + 2

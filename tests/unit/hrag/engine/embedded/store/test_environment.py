@@ -44,7 +44,7 @@ def test_an_empty_store_takes_little_disk(store):
 
 
 def test_a_second_writer_is_refused(store):
-    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one indexer may"):
+    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one"):
         open_for_writing(store.directory)
 
 
