@@ -44,8 +44,8 @@ def log_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[st
         yield f"the log has {len(entries)} entries, the counters say {counters.log_entries}"
     if entries and entries[0] <= counters.log_start:
         yield (
-            f"the log begins with sequence number {entries[0]}, but the counters say that it begins "
-            f"after {counters.log_start}"
+            f"the log begins with sequence number {entries[0]}, "
+            f"but the counters say that it begins after {counters.log_start}"
         )
     if entries and entries[-1] != counters.sequence:
         yield (
