@@ -347,7 +347,7 @@ class Reader(Protocol):
         """Returns up to which change the reader has read the store, and what it has in memory."""
 
     def preload(self) -> None:
-        """Loads indexes into memory until it is full, so that the first searches need not wait."""
+        """Loads indexes, up to the memory limit, so that the first searches need not wait."""
 
     def close(self) -> None:
         """Stops the reader's background work. The engine closes the store."""

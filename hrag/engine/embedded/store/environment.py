@@ -148,7 +148,8 @@ class Store:
         if free < self._reserve_bytes + extra_bytes:
             raise StorageFull(
                 f"the disk of {self.directory} has {free:,} bytes free; this write needs "
-                f"{extra_bytes:,} and HRAG_DISK_RESERVE_BYTES keeps {self._reserve_bytes:,}"
+                f"{extra_bytes:,} bytes and must leave {self._reserve_bytes:,} bytes free "
+                "(HRAG_DISK_RESERVE_BYTES)"
             )
 
     def copy_to(self, folder: Path) -> None:

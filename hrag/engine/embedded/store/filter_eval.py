@@ -117,13 +117,13 @@ class FilterEvaluation:
         prefix = field_prefix(self._collection, filter.field)
         match filter:
             case Match():
-                return self._having({term(prefix, value) for value in filter.values})
+                return self._with_any_term({term(prefix, value) for value in filter.values})
             case Range():
-                return self._within(*terms_between(prefix, filter))
+                return self._with_term_between(*terms_between(prefix, filter))
             case Exists():
-                return self._within(*all_terms(prefix))
+                return self._with_term_between(*all_terms(prefix))
 
-    def _within(self, start: bytes, end: bytes) -> Ordinals:
+    def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
         """Returns the documents that have a term from `start` up to, but not including, `end`.
 
         The entries of all terms that only one document has are verified together, in one array.
@@ -141,29 +141,30 @@ class FilterEvaluation:
                     seeds.append(term_seed(term_key))
                 else:
                     shared_terms.append(term_key)
-        single = self._checked(
+        single = self._verified_ordinals(
             np.frombuffer(single_entries, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
         )
-        return union([single, self._having(shared_terms)])
+        return union([single, self._with_any_term(shared_terms)])
 
-    def _having(self, terms: Iterable[bytes]) -> Ordinals:
+    def _with_any_term(self, terms: Iterable[bytes]) -> Ordinals:
         """Returns the documents that have at least one of the terms."""
         with self._txn.terms.cursor() as cursor:
             sets = [
-                self._cached_read(key, partial(self._read, cursor, key)) for key in sorted(terms)
+                self._cached_read(key, partial(self._read_term, cursor, key))
+                for key in sorted(terms)
             ]
         return union(sets)
 
-    def _read(self, cursor: Any, term_key: bytes) -> Ordinals:
+    def _read_term(self, cursor: Any, term_key: bytes) -> Ordinals:
         """Reads the documents that have a term from the store. Raises DataLoss."""
         pairs = cursor.getmulti(
             [term_key], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
         )
         packed = np.dtype([("term", f"V{len(term_key)}"), ("entry", _ENTRY)])
         entries = np.frombuffer(pairs, packed)["entry"].astype(np.uint64)
-        return self._checked(entries, np.uint64(term_seed(term_key)))
+        return self._verified_ordinals(entries, np.uint64(term_seed(term_key)))
 
-    def _checked(
+    def _verified_ordinals(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
     ) -> Ordinals:
         """Verifies entries of `terms` and returns their ordinals. Raises DataLoss.

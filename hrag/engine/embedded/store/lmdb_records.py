@@ -137,5 +137,5 @@ class SegmentRecord:
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """Returns the fields that clients see."""
+        """Returns the fields of the segment that clients receive."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

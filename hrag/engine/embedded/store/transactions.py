@@ -30,7 +30,7 @@ _NO_CACHE = NoCache()
 
 
 class Txn:
-    """An LMDB transaction. Values that it returns without copying are valid until it ends.
+    """An LMDB transaction. Values that it returns without a copy are valid until it ends.
 
     `cache` contains values that other transactions have read that see the same commit.
     """
