@@ -1,6 +1,6 @@
-"""The interface of storage engines: protocols, the values they exchange, and `open_engine`.
+"""How does hrag use a storage engine, and which values are passed to it and returned by it?
 
-Methods of engines raise only errors of `hrag.errors`.
+`open_engine` returns an engine. Methods of engines raise only errors of `hrag.errors`.
 """
 
 from hrag.engine.engine_documents import (

@@ -1,6 +1,6 @@
-"""Documents, in the form in which engines take and return them.
+"""Documents, summaries and collections, as callers pass them to engines and engines return them.
 
-Knows nothing of a specific engine. Vectors are `float32` rows of unit length.
+They are the same for all engines. Vectors are rows of `float32` with unit length.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +15,9 @@ from hrag.values.errors import DataLoss, InvalidArgument
 from hrag.values.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.values.tree import ParsedText, Tree
 
-# The numbers in an encoded DocumentInfo, without the chunk counts, take at most 64 bytes.
+# The maximum size of all integer fields of an encoded DocumentInfo, without the chunk counts.
 _INFO_BYTES = 64
-# One chunk count, encoded as a varint, takes at most 5 bytes.
+# The maximum size of one chunk count, encoded as a varint.
 _COUNT_BYTES = 5
 
 
@@ -25,8 +25,8 @@ _COUNT_BYTES = 5
 class CollectionHandle:
     """A collection that was opened by name.
 
-    A `collection_id` is never reused, so a handle of a deleted collection does not refer to
-    a new collection with the same name.
+    A `collection_id` is never used again, so the handle of a deleted collection does not refer to a
+    new collection with the same name.
     """
 
     tenant_id: str
@@ -39,10 +39,10 @@ class CollectionHandle:
 class PreparedDocument:
     """A document that is ready to be committed.
 
-    `content_hash` covers everything that the client sent. If the stored document has the same hash,
-    ingesting the document returns UNCHANGED. `vectors` is `float32[leaves, dimension]`, in the
-    order of the tree's leaves. `metadata_json` is `metadata` as canonical JSON. It is computed here
-    if it is empty.
+    `content_hash` is a hash of everything that the client sent. If the stored document has the same
+    hash, ingesting the document returns UNCHANGED. `vectors` is `float32[leaves, dimension]`, in
+    the order of the tree's leaves. `metadata_json` is `metadata` as canonical JSON; if it is not
+    passed, this class computes it.
     """
 
     document_id: str
@@ -65,7 +65,7 @@ class PreparedDocument:
 class IngestDecision:
     """The decision whether a document must be ingested, and the collection that it belongs to.
 
-    `unchanged` is the stored document's result if it has the same content hash, else None. If it is
+    If the stored document has the same content hash, `unchanged` is the result to return. If it is
     None, the document must be ingested.
     """
 
@@ -75,7 +75,7 @@ class IngestDecision:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A text, not blank, that summarises a range of leaves of its document."""
+    """A text, which is not blank, and the range of a document's leaves that it summarises."""
 
     text: str
     leaves: range
@@ -83,9 +83,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSummaries:
-    """The summaries of a document: first one of the whole document, then one of each section.
+    """The summaries of a document: first of the whole document, then of each of its sections.
 
-    Empty if the document is too short to be summarised. `vectors` is
+    `summaries` is empty if the document is too short to be summarised. `vectors` is
     `float32[len(summaries), dimension]`.
     """
 
@@ -95,9 +95,10 @@ class DocumentSummaries:
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A whole stored document, which can be stored in another store without embedding it again.
+    """A whole document as it is stored, with its vectors and summaries.
 
-    `summaries` is None if the summaries are not written yet or if the collection has none.
+    So it can be copied to another store without embedding it again. `summaries` is None if the
+    summaries are not written yet, or if the collection has no summaries.
     """
 
     document: PreparedDocument
@@ -111,9 +112,9 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class DamagedDocument:
-    """A stored document whose stored data differs from what was written.
+    """A document whose stored data differs from the data that was written.
 
-    `problem` says which part is damaged.
+    `problem` is the message that says which data is damaged.
     """
 
     document_id: str
@@ -121,16 +122,18 @@ class DamagedDocument:
 
 
 ExportedDocument = StoredDocument | DamagedDocument
+"""A document as `Reader.export` yields it."""
 
 
 NO_VERSION = 0
-"""A `version` that no document has. With it, `Writer.put_summaries` only counts tokens."""
+"""A `version` that no document has. For it, `Writer.put_summaries` only counts the tokens."""
 
 
 class UnreadableVersion(DataLoss):
-    """A document that waits for its summaries cannot be read, or its whole collection cannot.
+    """A document that waits for its summaries cannot be read, or no document of its collection.
 
-    If `version` is in `excluding`, `Writer.next_unsummarised` skips this document or collection.
+    `version` identifies the document or the collection: `Writer.next_unsummarised` skips it if the
+    argument `excluding` contains `version`.
     """
 
     def __init__(self, message: str, version: int) -> None:
@@ -142,8 +145,9 @@ class UnreadableVersion(DataLoss):
 class Unsummarised:
     """A stored document whose summaries are not written yet.
 
-    `version` distinguishes it from later documents with the same id. `spent_tokens` is the number
-    of tokens that the summaries of the collection have cost so far.
+    `version` distinguishes the document from later documents with the same id. `spent_tokens` is
+    the count of tokens that a chat model has read and written so far for all summaries of the
+    collection.
     """
 
     collection: CollectionHandle
@@ -163,10 +167,13 @@ def info_bytes(info: DocumentInfo) -> int:
 
 
 def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[DocumentInfo]:
-    """Yields documents as long as they fit into `reply`. Yields at least one if there is one."""
-    for number, info in enumerate(infos):
+    """Yields documents as long as they fit into `reply`.
+
+    Yields the first document even if it does not fit.
+    """
+    for index, info in enumerate(infos):
         size = field_bytes(info_bytes(info))
-        if number and size > reply.left_bytes:
+        if index and size > reply.left_bytes:
             return
         yield info
         reply = reply.after(size)
@@ -177,9 +184,10 @@ def read_part(
 ) -> tuple[str, int]:
     """Returns a part of a UTF-8 text, and the byte offset at which the returned text ends.
 
-    The text is cut where `reply` allows no more. It begins and ends at the boundaries of
-    characters. If `part` is None, the whole text is returned. Raises InvalidArgument if `part` lies
-    outside the text, and ReplyTooLarge if the whole text is requested and too long.
+    The returned text is shorter than `part` if `reply` does not allow more bytes. It begins and
+    ends at the boundaries of characters. If `part` is None, the whole text is returned. Raises
+    InvalidArgument if `part` is outside the text. Raises ReplyTooLarge if `part` is None and the
+    text does not fit into `reply`.
     """
     if part is None:
         reply.check(field_bytes(len(text)), TEXT_ADVICE)
@@ -187,7 +195,7 @@ def read_part(
     end = part.end or len(text)
     if not part.start <= min(end, len(text)):
         raise InvalidArgument(
-            f"text_range is from {part.start} to {end}; it must lie in the text, which has "
+            f"text_range is from {part.start} to {end}; it must be within the text, which has "
             f"{len(text)} bytes",
             field="text_range",
         )
@@ -197,7 +205,7 @@ def read_part(
 
 
 def _character_start(text: bytes | memoryview, position: int) -> int:
-    """Returns the start of the character that contains the byte at `position`."""
+    """Returns the offset at which the character that contains the byte at `position` begins."""
     while position < len(text) and text[position] & 0xC0 == 0x80:
         position -= 1
     return position

@@ -1,4 +1,4 @@
-"""Opens the engine that the settings name. Only this module knows which engines exist."""
+"""Creates the engine that the settings name. Only this module knows which engines exist."""
 
 from hrag.config import EngineSettings
 from hrag.engine.protocols import Engine
@@ -6,7 +6,7 @@ from hrag.engine.protocols import Engine
 
 def open_engine(settings: EngineSettings) -> Engine:
     """Returns the engine that HRAG_ENGINE names. Does not open the store yet."""
-    # Each engine is imported only if it is used, so that its libraries are loaded only then.
+    # An engine is imported only if it is used, so that libraries of other engines are not loaded.
     if settings.engine == "postgres":
         from hrag.engine.postgres.engine import PostgresEngine  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The request of a search to an engine, the form of what it returns, and the result."""
+"""The request of a search in an engine, the form of the passages, and the result of the search."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # A passage in one of the forms.
+P = TypeVar("P")  # The type of a passage, which depends on the ResultForm.
 P_co = TypeVar("P_co", covariant=True)
 
 
@@ -36,9 +36,9 @@ P_co = TypeVar("P_co", covariant=True)
 class Fusion:
     """The parameters by which the scores of the lexical and the dense source become one score.
 
-    `hrag.types.FusionMethod` lists the methods. In CONVEX, a cosine is normalised to
-    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because embedding models differ in the cosine
-    of two unrelated texts.
+    `hrag.types.FusionMethod` lists the methods. With the method CONVEX, a cosine is normalised to
+    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because the cosine of two unrelated texts
+    depends on the embedding model.
     """
 
     method: FusionMethod = FusionMethod.CONVEX
@@ -51,22 +51,24 @@ class FindRequest:
     """The parameters of a search in one snapshot. The caller has checked every field.
 
     `vector` is `float32[dimension]` of unit length; it is None if `retrieval` is LEXICAL. `text` is
-    the text of the query, empty if the query is a vector. A leaf matches only if its text contains
-    every string in `required`. `retrieval` only names sources that the collection has. `level` is
-    the level of the passages; in AUTO_MERGE it is the highest level that passages may have.
+    the text of the query; it is empty if the query is a vector. A leaf matches only if its text
+    contains every string in `required`. `retrieval` names only sources (dense or lexical) that the
+    collection has. `level` is the level of the passages; in the mode AUTO_MERGE it is the highest
+    level that passages may have.
 
-    Each source first returns `candidates` leaves. While these give fewer than `limit` passages and
-    more leaves exist, the engine reads more candidates. Passages from later candidates come after
-    those from earlier ones.
+    Each source first returns `candidates` leaves. If these result in fewer than `limit` passages,
+    the engine reads more candidates until there are `limit` passages or no more leaves. Passages
+    from later candidates come after passages from earlier candidates.
 
-    If `token_budget` is 0, tokens are not limited; CONTEXT requires a budget. If `max_per_document`
-    is 0, the passages per document are not limited. A passage does not repeat text that a better
-    passage has, unless `keep_overlap` is set. Modes that join passages do not allow `keep_overlap`.
+    If `token_budget` is 0, tokens are not limited; the mode CONTEXT requires a budget. If
+    `max_per_document` is 0, the passages per document are not limited. If `keep_overlap` is False,
+    a passage does not repeat text that a better passage has. Modes that join passages do not allow
+    `keep_overlap`.
 
-    Engines do not know SENTENCE_WINDOW. For this mode the service asks for STANDARD, in the form
-    SurroundedLeaves.
+    Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
+    with the form SurroundedLeaves.
 
-    If the passages would exceed `reply`, ReplyTooLarge is raised before they are created.
+    If the passages would exceed `reply`, the search raises ReplyTooLarge before it creates them.
     """
 
     vector: Vector | None
@@ -94,14 +96,11 @@ class FindRequest:
 
 
 class ResultForm(Generic[P]):
-    """The form in which a search returns what it finds.
-
-    The forms are Values, Encoded and SurroundedLeaves.
-    """
+    """The form in which a search returns passages: Values, Encoded or SurroundedLeaves."""
 
 
 class PassageForm(ResultForm[P], ABC):
-    """A form of passages. All forms contain the same passages."""
+    """A form that converts a Passage. The passages are the same in each such form."""
 
     @abstractmethod
     def from_value(self, passage: Passage) -> P:
@@ -110,7 +109,7 @@ class PassageForm(ResultForm[P], ABC):
 
 @dataclass(frozen=True, slots=True)
 class Values(PassageForm[Passage]):
-    """Passages are returned as values."""
+    """Each passage is returned as a `hrag.values.search.Passage`."""
 
     def from_value(self, passage: Passage) -> Passage:
         """Returns the same passage."""
@@ -118,7 +117,7 @@ class Values(PassageForm[Passage]):
 
 
 class PassageFields(Protocol):
-    """Encodes the fields of passages that an engine cannot encode itself."""
+    """Encodes the fields of a passage that an engine cannot encode itself, for `Encoded`."""
 
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
@@ -130,8 +129,9 @@ class PassageFields(Protocol):
 class Encoded(PassageForm[bytes]):
     """Each passage is returned as an encoded hrag.v1.SearchResponse that contains only it.
 
-    An engine may encode passages directly, which is faster than to create values first. It then
-    gets from `fields` what it cannot encode. `encode` encodes one passage.
+    An engine may encode passages directly, which is faster than creating a Passage first. It then
+    calls `fields` for the fields that it cannot encode. Other engines call `encode`, which encodes
+    a Passage.
     """
 
     fields: PassageFields
@@ -144,10 +144,10 @@ class Encoded(PassageForm[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class SurroundedLeaves(ResultForm[SurroundedLeaf]):
-    """The best `limit` chunks are returned with `chars` characters of text before and after them.
+    """The best `limit` leaves are returned with `chars` characters of text before and after them.
 
     The level of the request must be the level of the leaves. The result is not limited by tokens
-    or passages per document, and chunks are neither joined nor shortened.
+    or passages per document, and leaves are neither joined nor shortened.
     """
 
     chars: int
@@ -158,13 +158,13 @@ VALUES = Values()
 
 @dataclass(frozen=True, slots=True)
 class FindResult(Generic[P_co]):
-    """The result of a search, best passage first. Its form decides what each passage is.
+    """The result of a search, best passage first. The form of the search decides the type `P`.
 
-    `considered` is the number of leaves that were candidates, out of `eligible_leaves`. `exact` is
-    True if the candidates of each source are certainly its best leaves. `exhausted` is True if the
-    snapshot has no further passage to return. `stages` has the names and times of the stages
-    `search`, `climb`, `fetch` and, with a filter, `filter`. A stage that ran several times occurs
-    several times.
+    `considered` is the count of leaves that were candidates, out of `eligible_leaves`. `exact` is
+    True if the candidates of each source are certainly the best leaves of that source. `exhausted`
+    is True if the snapshot has no further passage to return. `stages` has the names and durations
+    of the stages `search`, `climb`, `fetch` and, with a filter, `filter`. A stage that ran several
+    times occurs several times.
     """
 
     passages: tuple[P_co, ...]

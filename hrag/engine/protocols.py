@@ -1,8 +1,8 @@
 """The protocols that an engine implements. Services, commands and tests rely only on them.
 
-A database that searches vectors itself can implement them too, because only whole documents and
-whole searches cross this interface. Methods raise only errors of `hrag.errors`. Code outside
-`hrag.engine` imports no module of a specific engine; it calls `hrag.engine.open_engine`.
+Only whole documents and whole searches cross this interface. So a database that searches vectors
+itself can be an engine, too. Methods raise only errors of `hrag.errors`. Code outside `hrag.engine`
+imports no module of a specific engine; it calls `hrag.engine.open_engine`.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -45,48 +45,49 @@ from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.status import IndexStatus, ReaderStatus, StoreTotals
 
 Progress = Callable[[str], None]
-"""Receives a line of text that describes the current step."""
+"""A callback. Its argument is a line of text that describes the current step of an operation."""
 
 
 class Writer(Protocol):
     """Changes collections and documents. Each method commits durably before it returns.
 
-    With a handle of a deleted collection, methods raise CollectionNotFound, except
-    `wait_for_capacity` and `put_summaries`.
+    With a handle of a deleted collection, all methods except `wait_for_capacity` and
+    `put_summaries` raise CollectionNotFound.
 
     Every parameter that is a collection's name may be an alias instead. Results contain the name of
     the collection, not the alias.
 
-    Sequences count the changes of each tenant: a tenant's first change has the number 1, and each
-    further change has the next number, even after the tenant's last collection was deleted.
+    A sequence number counts the changes of a tenant: the tenant's first change has the sequence
+    number 1, and each further change has the next number. Deleting all collections of the tenant
+    does not restart the count.
     """
 
     def create_collection(
         self, tenant_id: str, name: str, settings: CollectionSettings
     ) -> tuple[Collection, int]:
-        """Creates a collection; returns it and the sequence of its creation.
+        """Creates a collection; returns the collection and the sequence number of its creation.
 
         Raises CollectionExists if a collection or an alias already has the name, and
-        StorageQuotaExceeded if the tenant may have no further collection.
+        StorageQuotaExceeded if the tenant may not have more collections.
         """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
-        """Deletes a collection and its documents; returns the sequence of the deletion.
+        """Deletes a collection and its documents; returns the sequence number of the deletion.
 
         Raises CollectionNotFound, or CollectionHasAliases if aliases still name the collection.
         """
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        """Makes `alias` a name of the collection, in one commit. Moves an alias that exists.
+        """Makes `alias` a name of the collection, in one commit.
 
-        If `collection` is itself an alias, the new alias names that alias's collection. Nothing is
-        written if the alias already names the collection. Raises CollectionNotFound,
-        CollectionExists if a collection has the name `alias`, or StorageQuotaExceeded if the tenant
-        already has MAX_ALIASES aliases.
+        If `alias` exists and names another collection, it is changed. If `collection` is itself an
+        alias, `alias` will name the same collection as `collection`. Nothing is written if `alias`
+        already names the collection. Raises CollectionNotFound, CollectionExists if a collection
+        has the name `alias`, or StorageQuotaExceeded if the tenant already has MAX_ALIASES aliases.
         """
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
-        """Deletes an alias; returns the sequence of the deletion. Raises AliasNotFound."""
+        """Deletes an alias; returns the sequence number of the deletion. Raises AliasNotFound."""
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
         """Returns the tenant's aliases, ordered by name."""
@@ -95,7 +96,7 @@ class Writer(Protocol):
         """Returns a collection, or raises CollectionNotFound."""
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
-        """Returns one page of the tenant's collections, ordered by name.
+        """Returns one page of at most `page_size` collections of the tenant, ordered by name.
 
         The page begins after the name `page_token`.
         """
@@ -111,16 +112,19 @@ class Writer(Protocol):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> IngestDecision:
-        """Decides in one read whether a document must be ingested, before any work is done for it.
+        """Decides whether a document must be ingested, before the document is parsed or embedded.
 
         An empty `content_hash` equals no stored hash. `stored_bytes` is a lower bound of the size
         that the document will have in the store; `put` checks the real size. Raises
-        CollectionNotFound, or StorageQuotaExceeded if the document would exceed the tenant's quota
-        now.
+        CollectionNotFound, or StorageQuotaExceeded if a document of `stored_bytes` would exceed the
+        tenant's quota.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Applies backpressure: waits while indexing is too slow. Raises DeadlineExceeded."""
+        """Applies backpressure: waits while too many leaves of the collection are not indexed yet.
+
+        Raises DeadlineExceeded.
+        """
 
     def put(self, collection: CollectionHandle, document: PreparedDocument) -> IngestResult:
         """Creates or replaces one document, completely or not at all.
@@ -133,14 +137,14 @@ class Writer(Protocol):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """Puts several documents in one commit; returns a result or an error for each document.
+        """Creates or replaces several documents; returns a result or an error for each document.
 
-        Raises an error that concerns all of them, for example StorageFull. Then no document is
-        stored.
+        The documents of a tenant are stored in one commit. If a commit fails, for example with
+        StorageFull, and no document was committed before, raises the error.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
-        """Puts a document of another store together with its summaries, in one commit.
+        """Creates or replaces a document of another store with its summaries, in one commit.
 
         Raises the errors of `put`, and InvalidArgument for summaries if the collection has none.
         """
@@ -157,27 +161,27 @@ class Writer(Protocol):
 
         Text, tree, vectors and index do not change. Afterwards no content hash equals the
         document's hash, so a later `put` replaces the document. Raises DocumentNotFound,
-        DocumentChanged unless the document has this `sequence`, StorageQuotaExceeded, or
-        StorageFull.
+        DocumentChanged if the sequence number of the document's last change is not `sequence`,
+        StorageQuotaExceeded, or StorageFull.
         """
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
-        """Deletes a document; returns the sequence of the deletion. Raises DocumentNotFound."""
+        """Deletes a document; returns the deletion's sequence number. Raises DocumentNotFound."""
 
     def delete_matching(
         self, collection: CollectionHandle, filter: Filter, deadline: Deadline = NEVER
     ) -> Iterator[DocumentDeletion]:
         """Deletes the documents that pass `filter`, in several commits.
 
-        The filter has been checked. Each step commits a bounded number of deletions and then yields
-        how many they were. The first step may delete none.
+        The caller has checked the filter. Each step of the iterator commits a bounded count of
+        deletions and then yields how many there were. The first step may delete no document.
 
-        A document is deleted if it passed the filter when the first step began and was not written
-        since then. So a document that does not pass at the time of its deletion is never deleted.
-        Each deletion is a separate change with a separate sequence.
+        A document is deleted if it passed the filter when the first step began, and was not changed
+        since then. So a document that does not pass the filter when it would be deleted is never
+        deleted. Each deletion is a separate change with a separate sequence number.
 
-        Raises CollectionNotFound and, between two commits, DeadlineExceeded or Cancelled. Committed
-        deletions are kept.
+        Raises CollectionNotFound and, between two commits, DeadlineExceeded or Cancelled. Deletions
+        that were committed before the error are not undone.
         """
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
@@ -192,9 +196,9 @@ class Writer(Protocol):
     ) -> tuple[DocumentInfo, str, int]:
         """Returns a document, its text and the byte offset where that text ends, from one snapshot.
 
-        With `part`, the text begins at the part's start and has as many bytes of it as `reply`
-        allows. Raises DocumentNotFound, InvalidArgument if `part` lies outside the text, and
-        ReplyTooLarge if the whole text is requested and too long.
+        With `part`, the text begins at the part's start and has as many bytes of the part as
+        `reply` allows. Raises DocumentNotFound, InvalidArgument if `part` is outside the text, and
+        ReplyTooLarge if `part` is None and the text does not fit into `reply`.
         """
 
     def documents(
@@ -209,27 +213,27 @@ class Writer(Protocol):
     ) -> Listing[DocumentInfo]:
         """Returns one page of documents, ordered by id, beginning after the id `page_token`.
 
-        The page has as many documents as `page_size` and `reply` allow, and at least one if there
-        is one. With `filter`, which has been checked, the page has only documents that pass it.
-        Raises DeadlineExceeded or Cancelled.
+        The page has as many documents as `page_size` and `reply` allow. It always has the first
+        document, even if `reply` is too small. With `filter`, which the caller has checked, the
+        page has only documents that pass the filter. Raises DeadlineExceeded or Cancelled.
         """
 
     def count(
         self, collection: CollectionHandle, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
-        """Counts the documents that pass `filter`, which has been checked; None counts all.
+        """Counts the documents that pass `filter`, or all documents if `filter` is None.
 
-        Raises CollectionNotFound, DeadlineExceeded or Cancelled.
+        The caller has checked the filter. Raises CollectionNotFound, DeadlineExceeded or Cancelled.
         """
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
-        """Returns the counts of one collection and its tenant's usage.
+        """Returns the counts of one collection and the usage of its tenant.
 
         Raises CollectionNotFound.
         """
 
     def totals(self) -> StoreTotals:
-        """Returns sums over all tenants."""
+        """Returns sums over the collections of all tenants."""
 
     def next_unsummarised(
         self,
@@ -239,29 +243,30 @@ class Writer(Protocol):
     ) -> Unsummarised | None:
         """Returns a document whose summaries are not written yet, or None if there is none.
 
-        Considers only collections with this `embedder`. Collections take turns: a document of the
-        collection `after` is returned only if no other collection has one. Documents whose version
-        is in `excluding` are skipped. Raises UnreadableVersion for damage; the caller can skip it
-        with `excluding`.
+        Considers only collections with this `embedder`. Returns a document of the collection
+        `after` only if no other collection has a waiting document, so that all collections make
+        progress. Skips documents whose `version` is in `excluding`. Raises UnreadableVersion for a
+        damaged document or collection; the caller can skip it with `excluding`.
         """
 
     def put_summaries(
         self, document: Unsummarised, summaries: DocumentSummaries, tokens: int = 0
     ) -> bool:
-        """Stores a document's summaries. Returns False if it was replaced or deleted meanwhile.
+        """Stores a document's summaries.
 
-        `tokens` is the number of tokens that the chat model has read and written for the summaries.
-        It is added to the collection's total in both cases, and also if the version is NO_VERSION.
-        Raises InvalidArgument or StorageFull.
+        Returns False, and stores no summaries, if the document was replaced or deleted since
+        `next_unsummarised` returned it. `tokens` is the count of tokens that the chat model has
+        read and written for the summaries. It is added to the collection's total in any case, also
+        if the version is NO_VERSION. Raises InvalidArgument or StorageFull.
         """
 
 
 class Snapshot(Protocol):
-    """A read-only view of one collection at one sequence. It lives as long as one call."""
+    """A read-only view of a collection at one sequence number, for the duration of one call."""
 
     @property
     def name(self) -> str:
-        """The collection's name; never the alias by which it was opened."""
+        """The collection's name, even if the snapshot was opened with an alias."""
 
     @property
     def settings(self) -> CollectionSettings:
@@ -269,16 +274,17 @@ class Snapshot(Protocol):
 
     @property
     def sequence(self) -> int:
-        """The sequence of the last change of the tenant that the snapshot contains."""
+        """The sequence number of the last change of the tenant that the snapshot contains."""
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs a search: every step of it except embedding the query.
+        """Runs all steps of a search except embedding the query.
 
-        `form` decides in which form the passages are read. What the fields of an Encoded form
-        return for a document may be cached for its other chunks.
+        `form` decides in which form the passages are returned. For an Encoded form, the engine may
+        cache the bytes that `form.fields` returns for a document, and use them for all passages of
+        the document.
 
-        Raises DeadlineExceeded or Cancelled once the snapshot's deadline has passed or its caller
-        has left, and ReplyTooLarge before the passages are created.
+        Raises DeadlineExceeded if the snapshot's deadline has passed, Cancelled if the client has
+        cancelled the call, and ReplyTooLarge before the passages are created.
         """
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
@@ -290,16 +296,16 @@ class Snapshot(Protocol):
     def hierarchy(
         self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
     ) -> Hierarchy:
-        """Returns the chunk with its relatives, `depth` levels down.
+        """Returns a chunk with its ancestors, siblings, and descendants `depth` levels down.
 
-        With `content`, the relatives have their text too. Raises the errors of `chunk`.
+        With `content`, these relatives have their texts too. Raises the errors of `chunk`.
         """
 
 
 class Reader(Protocol):
     """Opens snapshots. A snapshot contains every change that was acknowledged before it was opened.
 
-    A collection may be named by an alias, which is resolved in the opened snapshot.
+    An alias may be passed instead of a collection's name. It is resolved in the opened snapshot.
     """
 
     def snapshot(
@@ -310,19 +316,20 @@ class Reader(Protocol):
         summaries: bool = False,
         deadline: Deadline = NEVER,
     ) -> AbstractContextManager[Snapshot]:
-        """Opens a snapshot. With `summaries`, SUMMARY_FIRST can search it.
+        """Opens a snapshot of a collection.
 
-        Once the deadline has passed, work on the snapshot raises DeadlineExceeded. Raises
-        CollectionNotFound and, with `summaries`, NoSummaries.
+        With `summaries`, the mode SUMMARY_FIRST can search the snapshot. After the deadline, the
+        methods of the snapshot raise DeadlineExceeded. Raises CollectionNotFound. With `summaries`,
+        raises NoSummaries if the collection has no summaries.
         """
 
     def sequence(self, tenant_id: str) -> int:
-        """Returns the sequence of the tenant's last change; 0 before the first change."""
+        """Returns the sequence number of the tenant's last change; 0 before the first change."""
 
     def collections(self) -> Iterator[Collection]:
         """Yields the collections of all tenants, ordered by tenant and name.
 
-        With `aliases` and `export`, this is enough to copy a whole store.
+        Together with `aliases` and `export`, this method suffices to copy a whole store.
         """
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
@@ -331,44 +338,47 @@ class Reader(Protocol):
     def export(self, tenant_id: str, collection: str) -> Iterator[ExportedDocument]:
         """Yields every document of a collection, each in its state at the moment when it is read.
 
-        Documents are ordered by the bytes of their ids. A damaged document is yielded as an
-        UnreadableDocument, and the export continues with the next one. No transaction is open
+        Documents are ordered by the bytes of their ids. A damaged document is yielded as a
+        DamagedDocument, and the export continues with the next document. No transaction is open
         between two documents. Raises CollectionNotFound.
         """
 
     def status(self) -> ReaderStatus:
-        """Returns how far the reader has followed the store, and what it has in memory."""
+        """Returns up to which change the reader has read the store, and what it has in memory."""
 
     def preload(self) -> None:
-        """Loads what searches would otherwise wait for, as far as memory allows."""
+        """Loads indexes, up to the memory limit, so that the first searches need not wait."""
 
     def close(self) -> None:
-        """Releases the store."""
+        """Stops the reader's background work. The engine closes the store."""
 
 
 class Maintenance(Protocol):
     """The background work that belongs to a writer: indexing, merging, repair, reclaiming."""
 
     def start(self) -> None:
-        """Starts the work. First finishes what an earlier process left unfinished."""
+        """Starts the work in the background. First finishes work that an earlier process began."""
 
     def close(self) -> bool:
-        """Stops the work soon. Returns False if a step still runs; the next start repeats it."""
+        """Stops the work and waits a short time for the running step.
+
+        Returns False if the step still runs. The next start repeats an interrupted step.
+        """
 
 
 class Administration(Protocol):
     """Operations on a whole store, for operators.
 
     They raise StoreMissing if there is no store, and StoreUnavailable if the store cannot be opened
-    for the operation. If an engine leaves an operation to its database's tools, it raises
-    NotSupported, whose message names these tools.
+    for the operation. If an engine does not implement an operation, because tools of its database
+    do, it raises NotSupported with a message that names these tools.
     """
 
     def check(self) -> CheckReport:
         """Reads the whole store and reports each broken invariant. Repairs nothing."""
 
     def repair(self) -> CheckReport:
-        """Rebuilds everything that is derived from the documents; reports the remaining problems.
+        """Repairs all data that is derived from the documents; reports the remaining problems.
 
         Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
         """
@@ -382,7 +392,7 @@ class Administration(Protocol):
     def restore(self, source: Path, progress: Progress) -> BackupReport:
         """Creates a store from the backup in `source`. There must be no store yet.
 
-        Returns the report of that backup. Raises StorageFull; then there is still no store.
+        Returns the report of `backup`. Raises StorageFull; then there is still no store.
         """
 
     def vacuum(self) -> VacuumReport:
@@ -406,19 +416,19 @@ class Administration(Protocol):
 
 
 class Engine(Protocol):
-    """A store that is identified by its settings. Nothing is opened until a method needs it.
+    """A storage engine for the store that the settings name.
 
-    A process that both writes and reads opens the writer first, because the reader may share what
-    the writer has opened.
+    The store is opened when a method first needs it. A process that both writes and reads must open
+    the writer before the reader, because the reader may share the store that the writer has opened.
     """
 
     @property
     def name(self) -> str:
-        """The engine's name, a value of HRAG_ENGINE."""
+        """The engine's name, as it is set in HRAG_ENGINE."""
 
     @property
     def location(self) -> str:
-        """The place of the store, as a text for people. Contains no secrets."""
+        """A text that says where the store is, for example its folder. Contains no secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
         """Opens the store for writing; creates it if there is none. May be called once.
@@ -427,7 +437,7 @@ class Engine(Protocol):
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the maintenance of the store that the writer opened, not started yet."""
+        """Returns the maintenance of the store that the writer opened. It is not started yet."""
 
     def reader(self) -> Reader:
         """Opens the store for searching. This process or another one may be writing to it.
@@ -436,13 +446,14 @@ class Engine(Protocol):
         """
 
     def administration(self) -> Administration:
-        """Returns the store's administration. Opens nothing; its methods open what they need."""
+        """Returns the store's administration, whose methods open the store themselves if needed."""
 
     def require_store(self) -> None:
         """Raises StoreUnavailable if the opened store can no longer be written to.
 
-        This is for health checks: it takes microseconds, and searches may still succeed.
+        Health checks call this method, which takes microseconds. Even if it raises, searches may
+        still succeed.
         """
 
     def close(self) -> None:
-        """Closes everything that the engine has opened. Maintenance must be closed before."""
+        """Closes all that the engine has opened. The caller must close maintenance before."""

@@ -1,13 +1,14 @@
-"""Reports of administrative work on a store."""
+"""The reports that the commands of operators on a store return."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The result of a check: how much was read, and the problems that were found.
+    """The result of a check: the counts of what was read, and the problems that were found.
 
-    Each problem names its place. A sound store has no problems.
+    Each problem names the document, collection or file that it is about. An intact store has no
+    problems.
     """
 
     collections: int
@@ -19,10 +20,11 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """The contents of a backup.
+    """A description of a backup.
 
-    `sequence` is the number of the store's last commit, over all tenants. `created` is the time of
-    the backup in UTC, in ISO 8601.
+    `sequence` is a number that grows with every commit of the store, over all tenants; it tells
+    which state the backup contains. `size_bytes` is the
+    size of all files. `created` is the time of the backup in UTC, in the format ISO 8601.
     """
 
     documents: int
@@ -43,7 +45,7 @@ class VacuumReport:
 class MigrationReport:
     """The version of a store's schema before and after a migration.
 
-    `before` is 0 if there was no store.
+    `before` is 0 if there was no store before.
     """
 
     before: int
@@ -52,7 +54,7 @@ class MigrationReport:
 
 @dataclass(frozen=True, slots=True)
 class ReindexedCollection:
-    """A collection whose index was rebuilt, and the number of leaves in the new index."""
+    """A collection whose index was rebuilt, and the count of leaves in the new index."""
 
     tenant_id: str
     name: str

@@ -243,7 +243,7 @@ def test_reindexing_restores_lost_segments(stopped: Path) -> None:
 def test_reindexing_needs_a_stopped_indexer_but_not_a_stopped_retriever(loaded: Running) -> None:
     output = fails("reindex", "--data-dir", loaded.data_dir, code=NOT_USABLE)
     assert "another indexer has the store" in output
-    assert "stop that one first" in output
+    assert "stop the other indexer first" in output
     loaded.indexer.stop()
     assert "leaves indexed" in succeeds("reindex", "--data-dir", loaded.data_dir)
     leaf = loaded.client.get_chunk("t", "d3#0.0").chunk

@@ -1,1 +1,1 @@
-"""How does one machine store everything in LMDB, and derive segments and tails from it?"""
+"""How does one machine store documents in LMDB, and derive segments and tails from them?"""

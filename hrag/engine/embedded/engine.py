@@ -1,6 +1,7 @@
 """The embedded engine: LMDB, hnswlib and `hrag_fast` in this process, on a local disk.
 
-A process opens only one LMDB environment. So writer, reader and maintenance share one store.
+A process may open an LMDB environment only once. So writer, reader and maintenance share one open
+store.
 """
 
 import structlog
@@ -43,10 +44,10 @@ class EmbeddedEngine:
     def writer(self, quota_of: QuotaOf = unlimited) -> EmbeddedWriter:
         """Opens the store for writing and returns a writer.
 
-        Raises RuntimeError if the engine has opened a writer or a reader already.
+        Raises RuntimeError if this engine already has a writer or a reader.
         """
         if self._store is not None:
-            raise RuntimeError("an engine opens its writer once, and before its reader")
+            raise RuntimeError("an engine opens its writer only once, and before its reader")
         settings = self._settings
         self._store = open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         self._worker = MaintenanceWorker(self._store, settings.segment_min_leaves)
@@ -58,11 +59,11 @@ class EmbeddedEngine:
         Raises RuntimeError if the engine has no writer.
         """
         if self._worker is None:
-            raise RuntimeError("maintenance needs the engine's writer; open that first")
+            raise RuntimeError("maintenance needs the engine's writer; open the writer first")
         return self._worker
 
     def reader(self) -> EmbeddedReader:
-        """Returns a reader. Opens the store for reading unless this engine has it open already."""
+        """Returns a reader. If this engine has no open store yet, opens the store for reading."""
         if self._store is None:
             self._store = open_for_reading(self._settings.data_dir)
         reader = EmbeddedReader(self._store, self._settings.memory_bytes)
@@ -70,7 +71,7 @@ class EmbeddedEngine:
         return reader
 
     def administration(self) -> EmbeddedAdministration:
-        """Returns the administration, which uses the open store if this engine has one open."""
+        """Returns the administration, which uses this engine's store if it is open."""
         return EmbeddedAdministration(self._settings, self._store)
 
     def require_store(self) -> None:
@@ -84,8 +85,8 @@ class EmbeddedEngine:
     def close(self) -> None:
         """Stops readers and maintenance, then closes the store.
 
-        The store stays open if maintenance does not stop in time, because closing it would
-        unmap memory that the maintenance thread still reads.
+        If maintenance does not stop in time, the store stays open and a warning is logged. Closing
+        the store would unmap memory that the maintenance thread still reads.
         """
         while self._readers:
             self._readers.pop().close()

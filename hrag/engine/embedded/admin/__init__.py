@@ -1,1 +1,1 @@
-"""How do operators check, copy, vacuum and reindex a store?"""
+"""How do operators check, repair, back up, restore, vacuum and reindex a store?"""

@@ -1,4 +1,4 @@
-"""The operators' commands on an embedded store."""
+"""Implements the commands of operators on an embedded store."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,7 +27,7 @@ class EmbeddedAdministration:
     """Checks, repairs, copies, vacuums and reindexes a store.
 
     Implements `hrag.engine.protocols.Administration`. `opened` is the store that the engine has
-    open, or None. In that case each command opens the store itself.
+    open. If `opened` is None, each command opens the store itself.
     """
 
     def __init__(self, settings: EngineSettings, opened: Store | None = None) -> None:
@@ -35,16 +35,17 @@ class EmbeddedAdministration:
         self._opened = opened
 
     def check(self) -> CheckReport:
-        """Returns a report on the store. Services may be running.
+        """Checks the store and returns a report on it. Services may be running.
 
-        Uses the open store, or a child process that opens the store read-only.
+        If the engine has the store open, checks it in this process. Otherwise a child process opens
+        the store for reading and checks it.
         """
         if self._opened is not None:
             return check(self._opened)
         return check_apart(self._settings.data_dir)
 
     def repair(self) -> CheckReport:
-        """Repairs the store and returns a report on what is still wrong.
+        """Repairs the store and returns a report on the problems that remain.
 
         No other process may have the store open. The module `admin.repair` explains the steps.
         """
@@ -76,11 +77,11 @@ class EmbeddedAdministration:
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Builds the index of each collection again, and yields a report on each.
+        """Builds the index of each collection again, and yields a report on each collection.
 
         Opens the store for writing. A retriever may be running; it loads the new segments. A
-        collection with a damaged document keeps its present segments. After all collections
-        were tried, raises DataLoss with the errors of those that could not be reindexed.
+        collection with a damaged document keeps its present segments. After all other collections
+        are reindexed, raises DataLoss with the errors of the collections that could not be.
         """
         directory = self._settings.data_dir
         location.require_data(directory)

@@ -1,19 +1,21 @@
 """Backs up a store while it is in use, and restores a store from a backup.
 
 A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
-must contain every segment that this snapshot lists. If it lists a new segment, that is copied, too.
-If that segment has been replaced and removed meanwhile, another round begins. A few rounds are
-enough, because segments never change and stay on disk for a while after they are replaced.
+must contain every segment that this snapshot lists. If the snapshot lists a segment that is not
+copied yet, the segment is copied then. If its files were removed before that, because another
+segment has replaced it, the whole procedure begins again with the remaining segments. A few such
+rounds are enough, because segments never change, and their files stay on disk for a while after
+they are replaced.
 
 The whole copy is checked before the folder gets its final name, so a backup with its final name is
-complete. The label, a file next to the store's files, contains the checksum of LMDB's file. The
-checksums of the segments are stored in LMDB.
+complete. The file `backup.json` next to the store's files is called the label. It describes the
+backup and contains the checksum of LMDB's file. The checksums of the segments are stored in LMDB.
 
 A restore is done completely or not at all: a folder is a store only if it contains `data.mdb`, and
 that file is moved into the folder last.
 
-As long as a copy is unfinished, its folder contains an empty file that marks it. Only a folder with
-this mark is removed as the remains of a killed process.
+While a copy is unfinished, its folder contains an empty file, `unfinished.hrag`, as a mark. A later
+backup or restore removes only a folder with this mark, because a killed process has left it.
 """
 
 import fcntl
@@ -43,12 +45,13 @@ from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
-# A backup fails if segments were replaced faster than it copied them in this many rounds.
+# A backup fails if in each of this many rounds segments were replaced before they could be copied.
 _ROUNDS = 5
 _BLOCK_BYTES = 1 << 20
+# An error message about a damaged copy contains at most this many of the problems.
 _SHOWN_PROBLEMS = 10
-# These fields of a label are texts: each with its form, and a description for errors. All other
-# fields are numbers.
+# The fields of a label that are texts, each with the pattern that it must match, and a description
+# of the pattern for error messages. All other fields are integers.
 _TEXTS = {
     "created": (
         re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII),
@@ -61,7 +64,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Label(BackupReport):
-    """A backup's report with the size and the checksum of LMDB's file."""
+    """The label of a backup: its report, and the size and the checksum of LMDB's file."""
 
     data_bytes: int
     data_sha256: str
@@ -76,8 +79,8 @@ class _Label(BackupReport):
 def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
     """Copies a consistent snapshot of `store` into the folder `target`.
 
-    `target` must not exist or must be empty. Raises StorageFull or StoreUnavailable; then nothing
-    of the copy remains.
+    `target` must not exist or must be an empty folder. Raises StorageFull or StoreUnavailable; then
+    nothing of the copy remains.
     """
     target = target.absolute()
     partial = target.with_name(f"{target.name}.partial")
@@ -105,8 +108,8 @@ def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
             raise StoreUnavailable(f"a disk is mounted at {target}; name a new folder below it")
         if directory.resolve().is_relative_to(partial.resolve()):
             raise StoreUnavailable(
-                f"{partial}, where the backup would be made, holds the store in {directory}; name "
-                "another folder"
+                f"the backup would first be written to {partial}, which contains the store in "
+                f"{directory}; name another folder"
             )
         for folder in (target, partial):
             if folder.resolve().is_relative_to(directory.resolve()):
@@ -115,9 +118,10 @@ def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
 
 @contextmanager
 def _only_backup_of(store: Store) -> Iterator[None]:
-    """Ensures that no other backup of the store runs. Raises StoreUnavailable if one does.
+    """Ensures that no other backup of the store runs during the block.
 
-    Locks a file in the store's folder, because the target's file system may not support locks.
+    Raises StoreUnavailable if another backup runs. The lock is on a file in the store's folder,
+    because the file system of the target may not support locks.
     """
     path = store.directory / location.BACKUP_LOCK
     with location.explained_errors(store.directory), open(path, "ab", opener=opener) as lock:
@@ -132,10 +136,10 @@ def _only_backup_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """Creates a folder with the mark of an unfinished copy, and removes it on failure.
+    """Creates a folder with the mark of an unfinished copy; removes it if the block raises.
 
-    An unfinished or empty folder that exists already is replaced. Raises StoreUnavailable if
-    there is anything else.
+    Replaces an existing folder if it is empty or has the mark. Raises StoreUnavailable if `folder`
+    is any other folder or file.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -155,8 +159,8 @@ def _refuse_foreign(folder: Path) -> None:
     is_folder = folder.is_dir() and not folder.is_symlink()
     if not is_folder or (any(folder.iterdir()) and not (folder / _UNFINISHED).exists()):
         raise StoreUnavailable(
-            f"{folder} exists, and no interrupted backup or restore left it there; move it away, "
-            "or name another folder"
+            f"{folder} exists, but does not come from an interrupted backup or restore; move it "
+            "away, or name another folder"
         )
 
 
@@ -184,8 +188,8 @@ def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
             return
         (folder / location.DATA).unlink()
     raise StoreUnavailable(
-        f"{store.directory} replaced its segments faster than they could be copied, "
-        f"{_ROUNDS} times; try again when less is written"
+        f"segments of the store in {store.directory} were replaced before they could be copied, "
+        f"{_ROUNDS} times; try again when fewer documents are being written"
     )
 
 
@@ -196,10 +200,10 @@ def _copy_segments(
     copied: set[int],
     progress: Progress,
 ) -> bool:
-    """Copies the segments that are not in `copied` yet. Returns False if it copied none.
+    """Copies the segments in `records` that are not in `copied`, and adds their ids to `copied`.
 
-    Skips segments that are damaged or removed, if the store no longer lists them. Raises
-    StoreUnavailable if a listed segment is damaged.
+    Returns False if it copied none. Skips a segment that is damaged or missing if the store no
+    longer lists the segment. Raises StoreUnavailable if a listed segment is damaged or missing.
     """
     copied_before = len(copied)
     for segment_id in records.keys() - copied:
@@ -212,8 +216,8 @@ def _copy_segments(
             if segment_id in _list_segments(store):
                 damage.report_damage(store.segments, segment_id)
                 raise StoreUnavailable(
-                    f"segment {segment_id} is damaged: {error}; a running indexer rebuilds it, "
-                    "so try again soon, or stop it and run `hrag reindex`"
+                    f"segment {segment_id} is damaged: {error}; a running indexer rebuilds the "
+                    "segment, so try again soon, or stop the indexer and run `hrag reindex`"
                 ) from error
         else:
             copied.add(segment_id)
@@ -265,7 +269,7 @@ def _check_copy(folder: Path) -> _Label:
         shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
         raise StoreUnavailable(
             f"the copy in {folder} has {len(report.problems):,} problems, the first: "
-            f"{shown}; `hrag check` shows whether the store itself has them"
+            f"{shown}; `hrag check` shows whether the store itself has these problems"
         )
     with closing(open_alone(folder)) as store, store.read() as txn:
         sequence = txn.number(schema.COMMIT_CURSOR)
@@ -304,7 +308,7 @@ def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
         make_folder(directory, exist_ok=True)
     with store_locks.exclusive(directory):
         if location.has_data(directory):
-            raise StoreUnavailable(f"{directory} holds a store; name a folder that holds none")
+            raise StoreUnavailable(f"{directory} holds a store; name a folder without a store")
         partial = directory / RESTORE
         with _unfinished(partial):
             _copy_backup(source, partial, label, progress)
@@ -320,15 +324,15 @@ def _read_label(source: Path) -> _Label:
         return _parse_label(json.loads((source / _LABEL).read_text("utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         raise StoreUnavailable(
-            f"{source} is no backup of `hrag backup`: its {_LABEL} cannot be read ({error})"
+            f"{source} is no backup of `hrag backup`: the file {_LABEL} cannot be read ({error})"
         ) from error
 
 
 def _parse_label(values: Any) -> _Label:
-    """Returns a label from decoded JSON. Raises ValueError if its fields are not valid."""
+    """Returns the label in decoded JSON. Raises ValueError if `values` is not a valid label."""
     names = [field.name for field in fields(_Label)]
     if not isinstance(values, dict) or values.keys() != set(names):
-        raise ValueError(f"it must have the fields {', '.join(names)}, and no others")
+        raise ValueError(f"it must have the fields {', '.join(names)}, and no other fields")
     for name, value in values.items():
         if name in _TEXTS:
             form, allowed = _TEXTS[name]
@@ -345,8 +349,8 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
     progress("copying the documents")
     if _copy_file(source / location.DATA, folder / location.DATA) != label.data_sha256:
         raise StoreUnavailable(
-            f"{source / location.DATA} has changed since the backup of {label.created}; "
-            "take another backup"
+            f"{source / location.DATA} has changed since the backup was made at {label.created}; "
+            "restore another backup"
         )
     make_folder(folder / location.SEGMENTS)
     for segment_id, record in _list_segments_in(folder).items():

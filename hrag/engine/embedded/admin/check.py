@@ -1,7 +1,8 @@
 """Reads a whole store and checks its invariants.
 
-Reads everything in one transaction, and compares values that can be derived from each other.
-Reports problems and never repairs them. Each module of `checks` checks one kind of invariant.
+The check reads everything in one transaction, and compares values that can be derived from each
+other. It reports problems and never repairs them. Each module of `checks` checks one kind of
+invariant.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,28 +28,28 @@ from hrag.values.errors import DataLoss
 def check(
     store: Store,
     on_problem: Callable[[str], object] = str,
-    part_entries: int = posting_checks.PART_ENTRIES,
+    batch_entries: int = posting_checks.BATCH_ENTRIES,
 ) -> CheckReport:
     """Checks a store and returns a report. Its `problems` are empty if the store is intact.
 
-    Postings are compared with the texts in parts of about `part_entries` entries. Each problem
-    is passed to `on_problem` as soon as it is found, because reading a damaged page
-    may end the process.
+    Postings are compared with the texts in batches of about `batch_entries` entries. Each problem
+    is passed to `on_problem` as soon as it is found, because reading a damaged page later may kill
+    the process.
     """
     with store.read() as txn:
-        walk = Walk(store, txn, part_entries)
+        walk = Walk(store, txn, batch_entries)
         problems: dict[str, None] = {}
-        for part in (
+        for part_problems in (
             value_checks.value_problems(walk),
             value_checks.term_problems(walk),
-            _all_collections(walk),
-            _tenants(walk),
+            _all_collection_problems(walk),
+            _tenant_problems(walk),
             stray_checks.name_problems(walk),
             stray_checks.stray_problems(walk),
             stray_checks.slot_problems(walk),
-            stray_checks.number_problems(walk),
+            stray_checks.counting_problems(walk),
         ):
-            for problem in guarded(part):
+            for problem in guarded(part_problems):
                 if problem not in problems:
                     problems[problem] = None
                     on_problem(problem)
@@ -57,63 +58,66 @@ def check(
         )
 
 
-def _all_collections(walk: Walk) -> Iterator[str]:
-    numbers = walk.txn.collections.keys()
-    for number in numbers:
+def _all_collection_problems(walk: Walk) -> Iterator[str]:
+    collections = walk.txn.collections.keys()
+    for collection in collections:
         walk.collections += 1
         try:
-            record = walk.txn.collections.get_sound(number)
+            record = walk.txn.collections.get_sound(collection)
         except UNREADABLE as error:
-            yield f"collection {number}: its record is damaged: {error!r}"
+            yield f"collection {collection}: its record is damaged: {error!r}"
             continue
         if record is None:
-            continue  # `value_problems` has reported it.
-        for problem in _collection(walk, number, record):
+            continue  # `value_problems` has reported the damaged record.
+        for problem in _collection_problems(walk, collection, record):
             yield f"collection {record.tenant_id}/{record.name}: {problem}"
 
 
-def _collection(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    yield from guarded(_owner_problems(walk, number, record))
+def _collection_problems(walk: Walk, collection: int, record: CollectionRecord) -> Iterator[str]:
+    yield from guarded(_owner_problems(walk, collection, record))
     counters = Counters()
     try:
-        stored = walk.txn.counters.get(number)
+        stored = walk.txn.counters.get(collection)
         if stored is None:
             yield "it has no counters"
             return
         counters = stored
-    except DataLoss:  # `value_problems` has reported it.
+    except DataLoss:  # `value_problems` has reported the damaged counters.
         walk.uncounted.add(record.tenant_id)
-    yield from guarded(document_checks.document_problems(walk, number, record, counters))
-    yield from guarded(summary_checks.waiting_problems(walk, number, counters))
+    yield from guarded(document_checks.document_problems(walk, collection, record, counters))
+    yield from guarded(summary_checks.waiting_problems(walk, collection, counters))
     if record.summarises:
-        yield from guarded(summary_checks.summary_problems(walk, number, record.summarises))
-    yield from guarded(index_checks.sequence_problems(walk, number, record.tenant_id, counters))
-    yield from guarded(index_checks.log_problems(walk, number, counters))
-    yield from guarded(index_checks.manifest_problems(walk, number, record.settings, counters))
+        yield from guarded(summary_checks.summary_problems(walk, collection, record.summarises))
+    yield from guarded(index_checks.sequence_problems(walk, collection, record.tenant_id, counters))
+    yield from guarded(index_checks.log_problems(walk, collection, counters))
+    yield from guarded(index_checks.manifest_problems(walk, collection, record.settings, counters))
 
 
-def _owner_problems(walk: Walk, number: int, record: CollectionRecord) -> Iterator[str]:
-    """Yields a problem unless the collection's name refers to it.
+def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> Iterator[str]:
+    """Yields a problem if no name refers to the collection.
 
-    A summary collection has no name. The record of the collection that it summarises must refer
-    to it.
+    A summary collection has no name. Instead, the record of the collection that it summarises must
+    refer to it.
     """
     if record.summarises:
         exists = walk.txn.collections.has(record.summarises)
         owner = walk.txn.collections.require(record.summarises) if exists else None
-        if owner is None or owner.summaries != number:
+        if owner is None or owner.summaries != collection:
             yield (
-                f"it contains the summaries of collection {record.summarises}, which has another "
-                "summary collection or does not exist"
+                f"it contains the summaries of collection {record.summarises}, but that collection "
+                "has another summary collection or does not exist"
             )
         return
     named = walk.txn.collection_names.get((record.tenant_id, record.name))
-    if named != CollectionName(number):
+    if named != CollectionName(collection):
         yield "its name does not refer to it"
 
 
-def _tenants(walk: Walk) -> Iterator[str]:
-    """Yields the differences between each tenant's record and the sums over its collections."""
+def _tenant_problems(walk: Walk) -> Iterator[str]:
+    """Yields the differences between each tenant's usage record and the sums over collections.
+
+    Skips tenants with damaged entries, because their sums are incomplete.
+    """
     stored = {
         schema.printable(tenant_id): usage for tenant_id, usage in walk.txn.tenants.sound_entries()
     }

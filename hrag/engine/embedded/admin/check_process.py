@@ -1,11 +1,12 @@
-"""Checks a store in a child process, because reading damaged pages may end the reading process.
+"""Checks a store in a child process, because reading damaged pages may kill the reading process.
 
-LMDB follows the page numbers that it reads. So a flipped bit in a page number can end a process
-with SIGSEGV or SIGBUS. `check_apart` runs this module as a separate program:
+LMDB follows the page numbers that it reads. So a flipped bit in a page number can kill a process
+by SIGSEGV or SIGBUS. `check_apart` runs this module as a separate program:
 
     python -m hrag.engine.embedded.admin.check_process DIRECTORY [--alone]
 
 As soon as the program finds a problem, it writes the problem to standard output as a line of JSON.
+At the end it writes the report as another line.
 """
 
 import json
@@ -25,18 +26,20 @@ from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailabl
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _ALONE = "--alone"
-# Reading damaged pages can end a process with these signals.
+# The signals by which reading damaged pages can kill a process.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-# If a child fails, this many of the last characters of its errors are shown.
+# If the child process fails, a problem contains this many of the last characters of its standard
+# error.
 _SHOWN_CHARS = 2000
 
 
 def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
     """Checks the store in `directory` in a child process. Returns the report.
 
-    With `alone`, no other process may change the store during the check, and no file is created in
-    it. Raises StorageFull or StoreUnavailable. If the child process ends early, the report has the
-    problems found so far and a last problem that says why it ended.
+    With `alone`, the caller ensures that no other process changes the store during the check, and
+    no file is created in the store's folder. If the child process ends early, the report has the
+    problems found so far, and a last problem that says why the child ended. Raises StoreMissing,
+    StorageFull or StoreUnavailable.
     """
     location.require_data(directory)
     child = child_process.run_module(_MODULE, str(directory.absolute()), *[_ALONE] * alone)
@@ -55,9 +58,9 @@ def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
 
 
 def _decode(line: str) -> dict[str, Any]:
-    """Returns a line of the child as a dictionary.
+    """Decodes a line of JSON that the child process has written.
 
-    Returns an empty one if the line is incomplete, because the child was killed.
+    Returns an empty dictionary if the line is incomplete because the child was killed.
     """
     try:
         message = json.loads(line)
@@ -71,10 +74,10 @@ def _describe_end(child: "subprocess.CompletedProcess[str]") -> str:
         cause = f"failed: {child.stderr[-_SHOWN_CHARS:].strip()}"
     elif -child.returncode in _CRASHES:
         cause = f"ended the process by {signal.Signals(-child.returncode).name}"
-    else:  # A person killed it, or the kernel did because there was not enough memory.
+    else:  # A person killed the child, or the kernel did because there was not enough memory.
         return (
-            f"signal {-child.returncode} ended the check, and what follows was not checked; check "
-            "again, with enough memory for the largest document"
+            f"signal {-child.returncode} ended the check early, and what follows was not checked; "
+            "check again, with enough memory for the largest document"
         )
     return (
         f"reading {location.DATA} {cause}: LMDB's own pages are damaged, and what follows was not "
@@ -83,7 +86,7 @@ def _describe_end(child: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main(directory: Path, *, alone: bool) -> None:
-    """Checks the store. Writes the problems, then the report, to standard output."""
+    """Checks the store. Writes the problems, then the report, to standard output as JSON lines."""
     try:
         with closing(open_alone(directory) if alone else open_for_reading(directory)) as store:
             report = asdict(check(store, lambda problem: _write(problem=problem)))

@@ -1,18 +1,19 @@
 """Repairs a store: computes derived data again, and reports the damage that remains.
 
 The record, text, tree and vectors of each document and the record of each collection cannot be
-derived, so they are not repaired. Everything else is:
+derived from other data, so they are not repaired. All other data is repaired:
 
-* Filter terms, counters and tenants' usage are computed from them.
-* Tombstones are computed from them and the segments.
-* Change logs and the list of commits are emptied up to the last damaged entry.
-* If the record of a segment is damaged, all segments of its collection are removed from the
+* Filter terms, counters and tenants' usage are computed from the records of the documents.
+* If a tombstone is damaged, all tombstones of its collection are computed from the segments and the
+  existing documents.
+* The entries of change logs and of the list of commits are deleted up to the last damaged entry.
+* If the record of a segment is damaged, all segments of its collection are deleted from the
   manifest. Maintenance builds them again.
 
-When the repair begins, no process may have the store open, because it may have data in memory that
-the repair replaces. Everything is repaired in one transaction. So a process that opens the store
-during the repair reads the state before or after it. If the repair is interrupted, the store is
-unchanged.
+When the repair begins, no process may have the store open, because the process may have data in
+memory that the repair replaces. Everything is repaired in one transaction. So a process that opens
+the store during the repair reads the state before or after the repair. If the repair is
+interrupted, the store is unchanged.
 """
 
 from contextlib import closing
@@ -43,13 +44,13 @@ def repair(directory: Path) -> CheckReport:
     """
     location.require_data(directory)
     with store_locks.exclusive(directory):
-        pass  # Getting the lock raises StoreUnavailable while a service is running.
+        pass  # Acquiring the lock raises StoreUnavailable while a service is running.
     try:
         _repair(directory)
     except DataLoss as error:
         raise DataLoss(
-            f"nothing was repaired, because repair needs what is damaged: {error.message}. "
-            "`hrag check` lists the documents; restore a backup with `hrag restore`, or ingest all "
+            f"nothing was repaired, because the repair needs damaged data: {error.message}. "
+            "`hrag check` lists the damage; restore a backup with `hrag restore`, or ingest all "
             "documents into a new store"
         ) from error
     return check_apart(directory)
@@ -59,43 +60,43 @@ def _repair(directory: Path) -> None:
     with closing(open_for_writing(directory)) as store, store.write() as txn:
         change_log.repair_commits(txn)
         usage: dict[str, Usage] = {}
-        for number in list(txn.collections.keys()):
-            _repair_collection(txn, store.segments, number, usage)
+        for collection in list(txn.collections.keys()):
+            _repair_collection(txn, store.segments, collection, usage)
         for tenant_id, counted in usage.items():
             _repair_usage(txn, tenant_id, counted)
 
 
-def _repair_collection(txn: Txn, segments: Path, number: int, usage: dict[str, Usage]) -> None:
-    record = txn.collections.get_sound(number)
+def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[str, Usage]) -> None:
+    record = txn.collections.get_sound(collection)
     if record is None:
         return  # Documents cannot be read without the record. `check` reports the damage.
-    rewrite_terms(txn, number)
-    has_segments = manifest.repair(txn, segments, number)
-    stored = txn.counters.get_sound(number)
+    rewrite_terms(txn, collection)
+    has_segments = manifest.repair(txn, segments, collection)
+    stored = txn.counters.get_sound(collection)
     if stored is None:
-        stored = _recompute_counters(txn, number)
+        stored = _recompute_counters(txn, collection)
     if not has_segments:
         stored = stored._replace(sealed_ordinal=0, sealed_sequence=0)
-    stored = change_log.repaired(txn, number, stored)
-    counted = recounted(txn, number, stored)
-    txn.counters.put(number, counted)
-    # A summary collection adds only its bytes to the usage.
+    stored = change_log.repaired(txn, collection, stored)
+    counted = recounted(txn, collection, stored)
+    txn.counters.put(collection, counted)
+    # A summary collection adds only its bytes to its tenant's usage.
     counts = Usage(1, counted.documents) if not record.summarises else Usage()
     counts = counts._replace(stored_bytes=counted.stored_bytes)
     usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(counts)
 
 
-def _recompute_counters(txn: Txn, number: int) -> Counters:
-    """Returns counters that are computed from the collection's entries.
+def _recompute_counters(txn: Txn, collection: int) -> Counters:
+    """Returns the counters of a collection, computed from the collection's other entries.
 
-    Documents and leaves are not counted yet. The number of tokens that were spent for summaries is
-    lost.
+    The fields in `OF_DOCUMENTS` are still 0; `recounted` sets them. The count of tokens that a chat
+    model has read and written for summaries is lost, so it is 0.
     """
-    changes = [sequence for _, sequence in txn.changes.keys(number)]
+    changes = [sequence for _, sequence in txn.changes.keys(collection)]
     covered, sealed = 0, 0
-    for record in listed_segments(txn, number):
+    for record in listed_segments(txn, collection):
         covered, sealed = max(covered, record.covered_sequence), max(sealed, record.last_ordinal)
-    documents = (document.sequence for _, document in readable_documents(txn, number))
+    documents = (document.sequence for _, document in readable_documents(txn, collection))
     last = max((covered, *changes[-1:], *documents))
     return Counters(
         sequence=last,
@@ -103,18 +104,21 @@ def _recompute_counters(txn: Txn, number: int) -> Counters:
         sealed_ordinal=sealed,
         log_entries=len(changes),
         log_start=changes[0] - 1 if changes else last,
-        unsummarised=txn.unsummarised.count(number),
+        unsummarised=txn.unsummarised.count(collection),
     )
 
 
 def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
-    """Writes a tenant's usage. Replaces a lost sequence by one that no change can have had."""
+    """Writes a tenant's usage record.
+
+    If the tenant's last sequence number is lost, writes a number that is at least as large.
+    """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:
         sequence = usage.sequence
     else:
-        # Every change used a new ordinal, deleted an ordinal, or was a commit. So the tenant cannot
-        # have had more changes than this.
+        # Every change has added an ordinal, deleted an ordinal, or added an entry to the list of
+        # commits. So the tenant cannot have had more changes than the sum of these three counts.
         ordinals = txn.number(schema.LAST_ORDINAL)
         sequence = 2 * ordinals + txn.number(schema.COMMIT_CURSOR)
     txn.tenants.put(tenant_id, counted._replace(sequence=sequence))

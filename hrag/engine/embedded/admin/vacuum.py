@@ -1,8 +1,9 @@
 """Vacuum: frees the disk space of deleted documents.
 
-LMDB's file never shrinks: it keeps free pages for later writes. A compact copy has no free pages.
-No process may have the store open meanwhile, because the copy replaces the file. If the vacuum is
-interrupted, the store is either unchanged or vacuumed.
+LMDB's file never shrinks, because LMDB keeps the pages of deleted documents for later writes. A
+compact copy of the file has no free pages, and the vacuum replaces the file by this copy. During
+the vacuum, no process may have the store open. If the vacuum is interrupted, the store is either
+unchanged or completely vacuumed.
 """
 
 import os
@@ -18,10 +19,10 @@ from hrag.values.errors import StoreUnavailable
 
 
 def vacuum(directory: Path) -> VacuumReport:
-    """Replaces LMDB's file by a compact copy. Needs disk space for both files meanwhile.
+    """Replaces LMDB's file by a compact copy. Needs disk space for both files during the copy.
 
-    Raises StoreMissing or StorageFull, or StoreUnavailable while a service is running. Then the
-    store is unchanged.
+    Raises StoreMissing, StorageFull, or StoreUnavailable while a service is running. After an error
+    the store is unchanged.
     """
     location.require_data(directory)
     data = directory / location.DATA
@@ -41,9 +42,10 @@ def vacuum(directory: Path) -> VacuumReport:
 
 
 def _copy(directory: Path, folder: Path) -> int:
-    """Makes a durable, verified copy with the same owner as the original file.
+    """Writes a durable copy of LMDB's file to `folder`, with the same owner as the original file.
 
-    Returns the size of the original file in bytes, without the reserve for deletions.
+    Verifies that the copy has as many entries as the original. Returns the size of the original
+    file in bytes, without the reserve for deletions.
     """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
@@ -51,7 +53,7 @@ def _copy(directory: Path, folder: Path) -> int:
         with closing(open_alone(folder)) as copy:
             if _contents(copy) != _contents(store):
                 raise StoreUnavailable(
-                    f"the compact copy of {directory} lacks entries; the store is as before"
+                    f"the compact copy of {directory} lacks entries; the store is unchanged"
                 )
     old = (directory / location.DATA).stat()
     new = folder / location.DATA
@@ -61,6 +63,6 @@ def _copy(directory: Path, folder: Path) -> int:
 
 
 def _contents(store: Store) -> dict[str, int]:
-    """Returns the number of entries of each database, and the number of the last commit."""
+    """Returns the count of entries in each database, and the commit cursor as `sequence`."""
     with store.read() as txn:
         return {**txn.entry_counts(), "sequence": txn.number(schema.COMMIT_CURSOR)}

@@ -1,9 +1,10 @@
 """Builds a segment from blocks of leaves.
 
-The builder stores what all parts of a segment share: each row's label and ancestors. A part is
-one kind of index over the rows and has separate files. The builder passes every block to each
-part. Memory contains the indexes that are being built and one block, but never all vectors of the
-collection as well.
+A segment has a vector part and a postings part, or one of them. Each part is one kind of index over
+the rows of the segment and has separate files. The builder stores each row's label and ancestors,
+which all parts share, and passes every block to each part. During a build, memory contains the
+unfinished indexes and one block of leaves. It never contains all vectors of the collection a second
+time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +23,14 @@ class SegmentPart(Protocol):
     """An index over a segment's rows, for example the index of their vectors."""
 
     def add(self, block: LeafBlock) -> None:
-        """Indexes the next leaves."""
+        """Adds the next leaves to the index."""
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> Mapping[str, NDArray[Any]]:
         """Writes the part's files into `folder`, without syncing them.
 
-        `order` is `int64[rows]`: row i of the segment is the leaf that was added as number
-        `order[i]`. Returns arrays by name, which are stored with the rows. Raises OSError.
+        `order` is `int64[rows]`. Leaves are counted from 0 in the order in which they were added;
+        row i of the segment is leaf `order[i]`. Returns arrays by name, which the caller stores in
+        the file `rows.npz`. Raises OSError.
         """
 
 
@@ -36,15 +38,16 @@ class SegmentBuilder:
     """Builds one segment from leaves. Each leaf must be added once, in any order."""
 
     def __init__(self, heights: int, parts: Sequence[SegmentPart]) -> None:
-        """`heights` is the number of levels from the embedded one to the top."""
+        """`heights` is the count of levels from the embedded level to the top, both included."""
         self._parts = parts
         self._labels = [np.empty(0, np.uint64)]
         self._ancestors = [np.empty((heights, 0), np.uint32)]
 
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
-        """Takes over the living rows of an existing segment; `living` is `bool[rows]`.
+        """Adds the rows of an existing segment whose documents still exist.
 
-        The parts must resume from the same segment.
+        `living` is `bool[rows]`: True for each of these rows. The caller must make each part resume
+        from the same segment.
         """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
@@ -57,13 +60,13 @@ class SegmentBuilder:
         self._ancestors.append(block.ancestors)
 
     def labels(self) -> Labels:
-        """Returns the rows' labels, ascending: `uint64[rows]`."""
+        """Returns the labels of all rows, ascending: `uint64[rows]`."""
         return np.sort(np.concatenate(self._labels))
 
     def write(self, folder: Path) -> dict[str, NDArray[Any]]:
-        """Makes each part write its files into `folder`; returns all arrays of the rows by name.
+        """Makes each part write its files into `folder`.
 
-        Raises OSError.
+        Returns the arrays of the rows by name; `segment_files.Rows` describes them. Raises OSError.
         """
         labels = np.concatenate(self._labels)
         order = np.argsort(labels)

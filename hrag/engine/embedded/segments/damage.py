@@ -1,9 +1,10 @@
-"""Reports of damaged segments, from a reader to the writer's process.
+"""Markers by which a reader reports damaged segments to the process that writes to the store.
 
-A reader cannot write to LMDB. When it finds that a listed segment is damaged, it creates the empty
-file `<segment>.damaged` in the same folder. The scrubber of the writer's process reads these
-markers and verifies the segments. A damaged segment is rebuilt. If a segment is sound, its marker
-is deleted: the reader's error was transient, and readers read the segment again.
+A reader cannot write to LMDB. When a reader finds that a listed segment is damaged, it creates the
+empty file `<segment>.damaged` in the folder of all segments. The scrubber of the writing process
+looks for these markers and verifies the segments. A damaged segment is rebuilt. If a segment is
+intact, the reader's error was transient: the scrubber deletes the marker, and readers load the
+segment again.
 """
 
 import os
@@ -16,7 +17,7 @@ MARKER = ".damaged"
 
 
 def report_damage(folder: Path, segment_id: int) -> None:
-    """Creates the segment's marker. Raises OSError; the caller logs it."""
+    """Creates the segment's marker in `folder`, which contains all segments. Raises OSError."""
     segment_files.path_of(folder, segment_id).with_suffix(MARKER).touch(FILE_MODE)
 
 

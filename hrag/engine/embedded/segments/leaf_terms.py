@@ -1,4 +1,4 @@
-"""Joins the terms of consecutive leaves from blocks, as `hrag.text.analysis.LeafTerms`."""
+"""Joins several `hrag.text.analysis.LeafTerms`, which contain the terms of consecutive leaves."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def without_terms(leaf_count: int) -> LeafTerms:
 
 
 def joined(blocks: Sequence[LeafTerms]) -> LeafTerms:
-    """Returns the terms of the leaves of all blocks, in order."""
+    """Returns one LeafTerms with the leaves of all blocks, in order."""
     if len(blocks) == 1:
         return blocks[0]
     counts = [np.diff(block.starts) for block in blocks]

@@ -1,9 +1,9 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
-Tails, segment builds and reindexing all read leaves with this module, so a row means the same for
-each of them. A row consists of the leaf's label, the index of its ancestor at every level from
-the embedded one up, its vector, and its terms. LMDB does not store terms, because analysing a text
-costs less than reading its terms.
+Tails, segment builds and reindexing all read leaves with this module, so their rows have the same
+meaning. A row has the leaf's label, the index of its ancestor at every level from the embedded
+level to the top, its vector, and its terms. LMDB does not store the terms of leaves, because
+analysing a text takes less time than reading its terms.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,11 +26,11 @@ from hrag.values.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """Leaves in order of label.
+    """The data of n leaves, in order of label.
 
     The shapes are `uint64[n]` for `labels`, `uint32[levels, n]` for `ancestors`, and
-    `float32[n, dimension]` for `vectors`. Without an analyzer, the collection's leaves have no
-    terms. Without an embedder, the dimension is 0.
+    `float32[n, dimension]` for `vectors`. If the collection has no analyzer, the leaves have no
+    terms. If it has no embedder, the dimension is 0.
     """
 
     labels: NDArray[np.uint64]
@@ -42,7 +42,10 @@ class LeafBlock:
 def living_ordinals(
     txn: Txn, collection: int, after: int = 0, last: int = MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
-    """Yields the living ordinals in `(after, last]`, ascending, with their leaf counts."""
+    """Yields the ordinals of existing documents with their leaf counts, ascending.
+
+    The ordinals are above `after` and at most `last`.
+    """
     start = collection, after + 1
     for (_, ordinal), entry in txn.ordinals.entries(collection, start=start):
         if ordinal > last:
@@ -51,7 +54,7 @@ def living_ordinals(
 
 
 def covered_ordinals(txn: Txn, collection: int, record: SegmentRecord) -> Iterator[tuple[int, int]]:
-    """Yields the living ordinals in a segment's range, with their leaf counts."""
+    """Yields the ordinals of existing documents in a segment's range, with their leaf counts."""
     return living_ordinals(txn, collection, record.first_ordinal - 1, record.last_ordinal)
 
 
@@ -61,9 +64,10 @@ def read_leaves(
     settings: CollectionSettings,
     ordinals: Iterable[int],
 ) -> LeafBlock:
-    """Copies the leaves of documents that exist in this transaction, in the order of `ordinals`.
+    """Copies the leaves of documents from LMDB, in the order of `ordinals`.
 
-    The labels ascend if the ordinals do. Raises DataLoss.
+    The documents must exist in this transaction. The ordinals must ascend if the labels of the
+    block have to ascend. Raises DataLoss.
     """
     level = settings.tree.embedding_level
     heights = settings.tree.top_level - level + 1
@@ -95,7 +99,10 @@ def read_leaves(
 def read_indexed_leaves(
     txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[IndexedLeaf]:
-    """Returns the texts of each leaf that are indexed; see `hrag.passages.indexed_text`."""
+    """Returns for each leaf the texts from which its vector and its terms are computed.
+
+    See `hrag.passages.indexed_text`. Raises DataLoss.
+    """
     text = str(txn.contents.text(address), "utf-8")
     level = settings.tree.embedding_level
     if not settings.index_headings:
@@ -105,10 +112,10 @@ def read_indexed_leaves(
 
 
 def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """Returns a document's vectors, `float32[count, dimension]`.
+    """Returns a document's vectors, `float32[count, dimension]`. Raises DataLoss.
 
-    They are not copied if LMDB stores them in a single value. They are valid until the transaction
-    ends.
+    If LMDB stores them in a single value, the result points into LMDB's pages instead of being a
+    copy. The result is valid until the transaction ends.
     """
     vectors = np.frombuffer(txn.contents.vectors(address), "<f4", count * dimension)
     return vectors.reshape(count, dimension)

@@ -1,11 +1,11 @@
-"""The list of a collection's segments, and the tombstones of their deleted documents.
+"""The manifest of a collection: the list of its segments, and tombstones of deleted documents.
 
-Segments cover ranges of ordinals that do not overlap. Every living document up to the
-collection's `sealed_ordinal` is in exactly one segment. Deleting a sealed document writes a
-tombstone and raises its segment's deleted count, in one transaction; its leaves stay in the
-files. So a reader reads the tombstones to know which leaves are living, and the merge policy reads
-one count to decide whether a segment is worth rewriting. All functions work inside a
-transaction of the caller.
+Segments cover ranges of ordinals that do not overlap. Every existing document with an ordinal up to
+the collection's `sealed_ordinal` is in exactly one segment. Deleting a document that a segment
+contains writes a tombstone and raises the segment's count of deleted leaves, in one transaction.
+The document's leaves stay in the segment's files. So a reader reads the tombstones to know which
+leaves are deleted, and the merge policy reads only the count to decide whether to rewrite a
+segment. The caller of every function passes its transaction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,20 +28,20 @@ from hrag.values.errors import DataLoss
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A listed segment, and the number of its leaves that were deleted since it was built."""
+    """A listed segment, and the count of its leaves that were deleted since it was built."""
 
     record: SegmentRecord
     deleted_leaves: int
 
     @property
     def living_leaves(self) -> int:
-        """The number of leaves whose documents still exist."""
+        """The count of the segment's leaves whose documents still exist."""
         return self.record.rows - self.deleted_leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The documents in a new segment: `uint64[n]` ordinals, ascending, with leaf counts."""
+    """The documents in a segment: their ordinals, ascending, and the leaf count of each."""
 
     ordinals: NDArray[np.uint64]
     counts: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Contents:
 
 
 def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
-    """Returns the collection's segments in order of ordinals. Raises DataLoss."""
+    """Returns the entry of each segment of a collection, in order of ordinals. Raises DataLoss."""
     return [
         ManifestEntry(record, txn.deleted_leaves.require(key))
         for key, record in txn.segments.entries(collection)
@@ -72,9 +72,9 @@ def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> N
 
 
 def read_deleted_leaves(txn: Txn, collection: int, ordinal: int) -> tuple[tuple[int, int], int]:
-    """Returns the key of the segment that contains a document, and its number of deleted leaves.
+    """Returns the key of the segment that contains a document, and its count of deleted leaves.
 
-    Raises DataLoss if that number is damaged or missing.
+    Raises DataLoss if that count is damaged or missing.
     """
     counts = txn.deleted_leaves.entries(collection, start=(collection, ordinal))
     return required(next(counts, None))
@@ -100,14 +100,13 @@ def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterato
 def repair(txn: Txn, folder: Path, collection: int) -> bool:
     """Repairs a collection's tombstones and its counts of deleted leaves.
 
-    `folder` has the files of the segments.
+    `folder` has the files of the segments. If a tombstone is damaged, writes all tombstones of the
+    collection again: one for each document that a segment contains, but that no longer exists. All
+    counts of deleted leaves are computed again in any case.
 
-    If a tombstone is damaged, all are computed again: a document that a segment contains, but that
-    no longer exists, has a tombstone. All counts are computed again in any case.
-
-    Returns False if a segment's record, or a file that is needed, is damaged. Then the collection
-    has no segments any more, all of its documents are its tail, and the caller must change the
-    counters.
+    Returns False if the record of a segment is damaged, or a segment's file that is needed for the
+    tombstones. Then the collection has no segments any more, all its documents are its tail, and
+    the caller must change the counters.
     """
     try:
         listed = listed_segments(txn, collection)
@@ -144,11 +143,12 @@ def _recount_deleted_leaves(txn: Txn, collection: int, listed: Sequence[SegmentR
 
 
 def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents) -> list[int]:
-    """Lists `record` instead of the segments in its range; returns the ids of the latter.
+    """Replaces the segments in the range of `record` by `record`; returns the ids of the replaced.
 
-    Some documents of `contents` may have been deleted since they were read. A record without rows
-    is not listed, because no document in its range exists any more. The tenant's data stays the
-    same, so no sequence is used; readers notice the commit by the change log's cursor.
+    `contents` are the documents in the new segment. Some of them may have been deleted since the
+    build read them. A record without rows is not listed, because no document in its range exists
+    any more. The tenant's documents stay the same, so the tenant's sequence number does not change.
+    Readers notice the commit because the list of commits has a new entry.
     """
     counters = txn.counters.require(collection)
     replaced = _unlist(txn, collection, record)
@@ -171,7 +171,7 @@ def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 
 
 def _unlist(txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
-    """Removes the segments in the range of `record` from the list; returns their ids."""
+    """Removes the segments in the range of `record` from the manifest; returns their ids."""
     replaced = []
     for entry in read_manifest(txn, collection):
         if record.first_ordinal <= entry.record.last_ordinal <= record.last_ordinal:
@@ -198,8 +198,9 @@ def _keep_tombstones(txn: Txn, collection: int, record: SegmentRecord, contents:
 def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 0) -> int:
     """Adds tombstones for documents of `contents` that no longer exist.
 
-    Only documents with an ordinal above `after` count. Returns how many leaves they had. When a
-    tail is sealed, they are the documents that were deleted while the segment was built.
+    Skips documents with ordinals up to `after`. Returns how many leaves the documents with new
+    tombstones have. When a tail is sealed, these are the documents that were deleted while the
+    segment was built.
     """
     is_after = contents.ordinals > after
     deleted = 0

@@ -1,8 +1,8 @@
-"""The postings of a segment: an inverted index of its leaves' terms, for BM25.
+"""The postings part of a segment: an inverted index of its leaves' terms, for BM25.
 
-Leaves come in blocks. Every few thousand leaves become an inverted index in memory, called a run,
-and all runs are merged into one file. A build may resume from the postings of an existing
-segment; then the texts of that segment are not analysed again.
+The builder adds leaves in blocks. Every few thousand leaves become an inverted index in memory,
+called a run. At the end, all runs are merged into one file. A build may resume from the postings
+of an existing segment; then the texts of that segment are not analysed again.
 """
 
 from pathlib import Path
@@ -19,16 +19,17 @@ from hrag.text.analysis import LeafTerms
 from hrag_fast import Postings, postings_of, write_postings
 
 RUN_LEAVES = 8192
-"""After this many leaves, a run ends. It has as many leaves as a window of the index has rows."""
+"""A run ends after this many leaves, which is the size of a window in the format of `Postings`."""
 DROPPED = np.uint32(0xFFFF_FFFF)
-"""In a remap, marks a row that `write_postings` drops."""
+"""The new row number of a row that `write_postings` must not write."""
 
 
 class PostingsPart:
     """Indexes the terms of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self) -> None:
-        # Each inverted index, and for each of its rows the number of the builder's leaf, or -1.
+        # Each run, and for each of its rows the leaf, or -1 for a deleted row. Leaves are counted
+        # from 0 in the order in which they were added.
         self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
         self._lengths = [np.empty(0, np.uint32)]
         # Blocks that are not in a run yet.
@@ -37,9 +38,10 @@ class PostingsPart:
         self._leaves = 0
 
     def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Takes over the living rows of `base`; call it before `add`.
+        """Adds the rows of the segment `base` whose documents still exist; call it before `add`.
 
-        `living` is `bool[rows]`. Raises TypeError if `base` has no postings.
+        `living` is `bool[rows]`: True for each of these rows. Raises TypeError if `base` has no
+        postings.
         """
         if base.postings is None:
             raise TypeError("the segment to resume from has no postings")
@@ -58,7 +60,7 @@ class PostingsPart:
             self._invert()
 
     def _invert(self) -> None:
-        """Makes a run of the blocks that are waiting."""
+        """Makes a run of the blocks that are not in a run yet."""
         terms = joined(self._waiting)
         run = Postings(postings_of(terms.starts, terms.entries, self._waiting_leaves))
         self._runs.append((run, self._leaves + np.arange(self._waiting_leaves)))
@@ -66,7 +68,10 @@ class PostingsPart:
         self._waiting, self._waiting_leaves = [], 0
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Writes the postings into `folder`. Returns `lengths`, `uint32[rows]`. Raises OSError."""
+        """Writes the postings into `folder`; `SegmentPart.write` explains `order`.
+
+        Returns the array `lengths`, `uint32[rows]`: the count of terms of each row. Raises OSError.
+        """
         if self._waiting_leaves:
             self._invert()
         row_of = np.empty(len(order), np.uint32)
@@ -79,7 +84,7 @@ class PostingsPart:
 def _renumbered(
     postings: Postings, leaves: NDArray[np.int64], row_of: NDArray[np.uint32]
 ) -> tuple[Postings, NDArray[np.uint32]]:
-    """Returns the postings and their remap: each row's new number, or `DROPPED`."""
+    """Returns the postings of a run, and each row's row number in the segment, or DROPPED."""
     rows = row_of[leaves]
     rows[leaves < 0] = DROPPED
     return postings, rows

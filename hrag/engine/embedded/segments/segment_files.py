@@ -1,21 +1,22 @@
-"""The files of a segment: immutable indexes with their dense arrays, in one folder per segment.
+"""The files of a segment: immutable indexes and dense arrays, in one folder for each segment.
 
 hnswlib builds the index of the vectors, which `hrag_fast.Graph` searches in memory.
-`hrag_fast.Postings` reads the postings in memory. A collection has one of the two or both.
+`hrag_fast.Postings` reads the postings in memory. A collection has vectors, postings, or both.
 
-No file is mapped: truncating a mapped file would kill the process with SIGBUS, and writing
-into it would make a search return wrong results. Each process has a copy of the bytes that it
-verified, so later changes to a file do not affect a search.
+No file is mapped into memory, because truncating a mapped file would kill the process with SIGBUS,
+and changing it would make a search return wrong results. Instead, each process reads the files into
+its own memory and verifies these bytes, so later changes to a file do not affect a search.
 
-A segment is derived from LMDB and is readable only after the manifest in LMDB lists it. Its files
-are written under a temporary name, read back to compute their checksums, synced, and renamed. The
-commit of the manifest comes last. hnswlib reports neither a full disk nor a wrong dimension, so a
-file that it writes or reads is trusted only if its size, its checksum and its counts are right.
+A segment is derived from LMDB, and processes read it only after the manifest in LMDB lists it. Its
+files are written into a folder with a temporary name, read back to compute their checksums and
+synced. Then the folder is renamed. The commit of the manifest comes last. hnswlib reports neither a
+full disk nor a wrong dimension. So a file that hnswlib writes or reads is used only if its size,
+its checksum and its counts are right.
 
 Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct vector is
-indexed once: item i of the index stands for the rows `members[heads[i]:heads[i + 1]]`. An item
-has no rows if all of them were deleted before the segment was built. If all vectors differ and
-none was deleted, item i is row i.
+indexed once, as an item of the index. The rows `members[heads[i]:heads[i + 1]]` have the vector of
+item i. An item has no rows if all of them were deleted before the segment was built. If all vectors
+differ and none was deleted, item i is row i.
 """
 
 import hashlib
@@ -42,20 +43,20 @@ from hrag.engine.find import Vector
 from hrag.host.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, GraphSearch, Postings
 
-# HNSW's `ef` at search, for the index of `vector_part`. With 100,000 vectors, `ef` 64 gave a
-# recall@10 of 1.0 for 384 dimensions and of 0.995 for 96, but of only 0.96 for 64 dimensions. For
-# 64 dimensions, `ef` 300 gives 0.993, and takes a sixth more time than `ef` 100 for 384 dimensions.
-# A search for more items than this uses an `ef` of at least their number.
+# HNSW's parameter `ef` at search, for the index that `vector_part` builds. With 100,000 vectors,
+# `ef` 64 gave a recall@10 of 1.0 for 384 dimensions and of 0.995 for 96, but of only 0.96 for 64
+# dimensions. For 64 dimensions, `ef` 300 gives 0.993, and takes a sixth more time than `ef` 100 for
+# 384 dimensions. A search for more items than `ef` uses the count of these items as `ef`.
 _EF = 64
-_EF_OF_SHORT = 300
-# A vector with fewer dimensions than this is short, so `_EF_OF_SHORT` is used in place of `_EF`.
-_SHORT = 96
-# With 1,000,000 vectors of 384 dimensions, `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983,
-# 200 finds 0.990, and 300 finds 0.996. Above this number of items, `ef` grows with the square root
-# of their number, which keeps the recall above 0.99.
+_EF_OF_FEW_DIMENSIONS = 300
+# For vectors with fewer dimensions than this, `_EF_OF_FEW_DIMENSIONS` is used instead of `_EF`.
+_FEW_DIMENSIONS = 96
+# In an index with more items than this, `ef` grows with the square root of the count of items. This
+# keeps the recall above 0.99, which would fall otherwise: with 1,000,000 vectors of 384 dimensions,
+# `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 finds 0.990, and 300 finds 0.996.
 _EF_ITEMS = 1 << 16
 
-# The suffix of a folder whose files are not durable yet.
+# The suffix of a segment's folder whose files are not durable yet.
 UNFINISHED = ".tmp"
 INDEX = "index.hnsw"
 POSTINGS = "postings.bin"
@@ -65,15 +66,16 @@ ROWS = "rows.npz"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 _BLOCK_BYTES = 1 << 20
-# With huge pages, loading a segment of 170 MB takes 0.73 of the time. Freeing it takes 2 ms instead
-# of 15 ms, during which Python's global lock is held.
+# Files of at least this size are read into huge pages. With huge pages, loading a segment of 170 MB
+# takes 0.73 of the time. Freeing its memory takes 2 ms instead of 15 ms, and no other thread of
+# Python can run during this time.
 _HUGE_FROM_BYTES = 4 << 20
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
 
 
 class DamagedSegment(Exception):
-    """A segment's files differ from what the manifest says."""
+    """A file of a segment is missing, or differs from what the manifest says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,11 @@ class Rows:
     """Dense arrays about the rows of a segment, in order of label.
 
     * `labels`: `uint64[rows]`.
-    * `ancestors`: `uint32[levels, rows]`; the first level is the index of the leaf itself.
-    * `heads` and `members`: `uint32`, as the module describes; empty if item i is row i for every
-      i, or if there are no vectors.
-    * `lengths`: `uint32[rows]`, the number of each leaf's terms; empty without postings.
+    * `ancestors`: `uint32[levels, rows]`, the index of each row's ancestor at every level; the
+      first level has the index of the leaf itself.
+    * `heads` and `members`: `uint32`, as the docstring of the module describes; empty if item i is
+      row i for every i, or if there are no vectors.
+    * `lengths`: `uint32[rows]`, the count of each leaf's terms; empty without postings.
     """
 
     labels: NDArray[np.uint64]
@@ -94,17 +97,17 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns each row's item, `uint32[rows]`."""
+        """Returns for each row the item of the index with its vector, `uint32[rows]`."""
         if not len(self.heads):
             return np.arange(len(self.labels), dtype=np.uint32)
         items = np.empty(len(self.labels), np.uint32)
-        numbers = np.arange(len(self.heads) - 1, dtype=np.uint32)
-        items[self.members] = np.repeat(numbers, np.diff(self.heads))
+        all_items = np.arange(len(self.heads) - 1, dtype=np.uint32)
+        items[self.members] = np.repeat(all_items, np.diff(self.heads))
         return items
 
     @property
     def size_bytes(self) -> int:
-        """The memory of the arrays."""
+        """The memory of the arrays in bytes."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
 
 
@@ -112,8 +115,9 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` has each row's item, `uint32[rows]`. `graph` is None without vectors, `postings` is None
-    without an analyzer.
+    `items` has for each row the item of the index with its vector, `uint32[rows]`. `graph` is None
+    if the collection has no vectors, or if it was not loaded. `postings` is None if the collection
+    has no analyzer.
     """
 
     record: SegmentRecord
@@ -124,13 +128,16 @@ class LoadedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the segment uses in this process."""
+        """The memory that the segment uses in this process, in bytes."""
         indexes = sum(file.size_bytes for name, file in self.record.files.items() if name != ROWS)
         graph_bytes = 0 if self.graph is None else self.graph.size_bytes
         return self.rows.size_bytes + self.items.nbytes + indexes + graph_bytes
 
     def search(self, query: Vector) -> "SegmentSearch":
-        """Begins an ANN search for the rows nearest to `query`, `float32[dimension]`."""
+        """Begins an ANN search for the rows nearest to `query`, `float32[dimension]`.
+
+        Raises TypeError if the segment has no graph.
+        """
         ef = search_ef(self.record.dimension, self.record.items)
         return SegmentSearch(self, self._vectors.search(query, ef))
 
@@ -141,10 +148,10 @@ class LoadedSegment:
     def best(
         self, query: Vector, rows: NDArray[np.uint32], count: int
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns those `count` of `rows` that are nearest to the query, and their cosines.
+        """Returns the `count` rows of `rows` that are nearest to the query, and their cosines.
 
-        `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. Of rows
-        that are equally near, the lower ones are returned.
+        `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. If rows
+        have the same cosine, the rows with lower row numbers are preferred.
         """
         positions, cosines = self._vectors.best(query, self.items[rows], count)
         return rows[positions], cosines
@@ -158,12 +165,11 @@ class LoadedSegment:
     def expand(
         self, items: NDArray[np.uint32], scores: Vector
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the rows that items stand for, each with the score of its item."""
+        """Returns the rows that have the vectors of `items`, each with the score of its item."""
         heads = self.rows.heads
         if not len(heads):
             return items, scores
-        # The counts are signed, because a head may be smaller than the number of rows before it in
-        # the result.
+        # The counts are signed, because `heads[items] - before` may be negative.
         counts = (heads[items + 1] - heads[items]).astype(np.int64)
         before = np.cumsum(counts) - counts
         positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
@@ -172,7 +178,7 @@ class LoadedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSearch:
-    """A search of one query in a segment; each call of `nearest` continues the one before.
+    """An ANN search of one query in a segment; each call of `nearest` continues the last call.
 
     Only one thread may use it at a time.
     """
@@ -183,9 +189,9 @@ class SegmentSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
 
-        Returns all rows of the nearest `count` items, or of all items if the segment has fewer.
-        Returns None if HNSW reached fewer items, which happens in a graph that is not fully
-        connected.
+        These are all rows of the nearest `count` items, or of all items if the index has fewer
+        items. Returns None if HNSW could not reach that many items, which happens if the graph is
+        not fully connected.
         """
         items, scores = self.graph_search.nearest(count)
         if len(items) < min(count, self.segment.record.items):
@@ -194,19 +200,20 @@ class SegmentSearch:
 
 
 def search_ef(dimension: int, items: int) -> int:
-    """Returns HNSW's `ef`: the number of candidates that a search keeps in its list.
+    """Returns HNSW's `ef`, the maximum count of candidates in the list of a search.
 
-    `items` is the number of items in the index.
+    `items` is the count of items in the index.
     """
-    base = _EF_OF_SHORT if dimension < _SHORT else _EF
+    base = _EF_OF_FEW_DIMENSIONS if dimension < _FEW_DIMENSIONS else _EF
     return round(base * max(1.0, math.sqrt(items / _EF_ITEMS)))
 
 
 def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
     """Writes a segment's files durably; returns their sizes and checksums for the manifest.
 
-    `write_parts` writes the parts' files into the folder that is passed to it, and returns the
-    arrays of the rows. Raises OSError, for example when the disk is full; then no file remains.
+    `folder` is the folder of all segments. `write_parts` writes the files of the segment's parts
+    into the folder that is passed to it, and returns the arrays of the rows. Raises OSError, for
+    example when the disk is full; then no file remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -237,8 +244,9 @@ def load(
 ) -> LoadedSegment:
     """Reads a segment into memory. Raises DamagedSegment, which names the file and the defect.
 
-    Without `with_graph`, the graph is not read, which saves most of the memory; then the vectors
-    cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if possible.
+    If `with_graph` is False, the graph is not read, which saves most of the memory. Then the
+    vectors cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if
+    possible.
     """
     path = path_of(folder, record.segment_id)
     names = [name for name in record.files if with_graph or name != INDEX]
@@ -276,14 +284,14 @@ def _rows(packed: memoryview, record: SegmentRecord) -> Rows:
 def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
     if graph.dimension != record.dimension:
         raise DamagedSegment(
-            f"{path} holds vectors of {graph.dimension} numbers, not {record.dimension}"
+            f"{path} holds vectors of dimension {graph.dimension}, not {record.dimension}"
         )
     if len(graph) != record.items:
         raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
 
 
 def load_arrays(folder: Path, record: SegmentRecord, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Returns arrays that are stored with a segment's rows. Raises DamagedSegment."""
+    """Returns the named arrays in a segment's file `rows.npz`. Raises DamagedSegment."""
     path = path_of(folder, record.segment_id) / ROWS
     try:
         return _arrays(_read(path, record.files[ROWS]), names)
@@ -300,9 +308,9 @@ def _arrays(packed: memoryview, names: Sequence[str]) -> list[NDArray[Any]]:
 def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Path]:
     """Yields the path of a copy of a segment's file that no other process can change.
 
-    Libraries that read a path and do not check its content can read this copy. The copy has no
-    name in the folder. It uses disk space until the block ends. Raises DamagedSegment, or OSError
-    when the disk is full.
+    The copy is verified, so a library that does not check the file it reads, like hnswlib, can read
+    it. The copy has no name in the folder. It uses disk space until the block ends. Raises
+    DamagedSegment, or OSError when the disk is full.
     """
     source, expected = path_of(folder, record.segment_id) / name, record.files[name]
     with TemporaryFile(dir=folder) as copy:
@@ -313,7 +321,7 @@ def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Pa
 
 
 def verify(folder: Path, record: SegmentRecord) -> None:
-    """Reads a segment's files. Raises DamagedSegment if a size or a checksum is wrong."""
+    """Reads and verifies a segment's files. Raises DamagedSegment for a wrong size or checksum."""
     buffer = bytearray(_BLOCK_BYTES)
     for name, file in record.files.items():
         for _ in _verified_blocks(path_of(folder, record.segment_id) / name, file, buffer):
@@ -321,7 +329,7 @@ def verify(folder: Path, record: SegmentRecord) -> None:
 
 
 def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
-    """Returns True if all files of a segment exist with the manifest's sizes; reads no file."""
+    """Returns True if all files of a segment have the sizes in `record`. Reads no file."""
     path = path_of(folder, record.segment_id)
     try:
         return all(
@@ -337,13 +345,13 @@ def path_of(folder: Path, segment_id: int) -> Path:
 
 
 def remove(folder: Path, segment_id: int) -> None:
-    """Removes a segment's files; processes that have it loaded keep their copy."""
+    """Removes a segment's files. Processes that have loaded the segment can still search it."""
     remove_path(path_of(folder, segment_id))
     reach("segment.removed")
 
 
 def remove_path(path: Path) -> None:
-    """Removes a folder or a file, if it exists."""
+    """Removes a file, or a folder with its files. Does nothing if `path` does not exist."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -353,8 +361,8 @@ def remove_path(path: Path) -> None:
 def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_BYTES) -> memoryview:
     """Reads a file into the memory of this process and verifies it. Raises DamagedSegment.
 
-    The checksum is computed from the returned bytes, so a change of the file during the read cannot
-    go unnoticed.
+    The checksum is computed from the returned bytes, so a change of the file during the read is
+    detected.
     """
     # Unlike a bytearray of this size, an anonymous map is not filled with zeros first, and its
     # memory is freed immediately.
@@ -371,11 +379,11 @@ def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_B
 def _verified_blocks(
     path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
 ) -> Iterator[memoryview]:
-    """Reads a file through `buffer` and yields its blocks; each is valid until the next one.
+    """Reads a file through `buffer` and yields its blocks; each is valid until the next block.
 
-    With `keep`, the buffer must be as large as the file and contains all of it at the end. Raises
-    DamagedSegment if the file cannot be read. A wrong size is reported before the first block, a
-    wrong checksum after the last one.
+    With `keep`, the buffer must be as large as the file, and contains the whole file at the end.
+    Raises DamagedSegment if the file cannot be read, before the first block if the size is wrong,
+    and after the last block if the checksum is wrong.
     """
     digest, position = hashlib.sha256(), 0
     view = memoryview(buffer)
@@ -384,13 +392,13 @@ def _verified_blocks(
             size = os.fstat(file.fileno()).st_size
             if size != expected.size_bytes:
                 raise DamagedSegment(
-                    f"{path} has {size} bytes, the manifest says {expected.size_bytes}"
+                    f"{path} has {size} bytes; the manifest says {expected.size_bytes}"
                 )
             while position < size:
                 start = position if keep else 0
                 count = file.readinto(view[start : start + min(_BLOCK_BYTES, size - position)])
                 if not count:
-                    raise DamagedSegment(f"{path} has become shorter while it was read")
+                    raise DamagedSegment(f"{path} became shorter while it was read")
                 block = view[start : start + count]
                 digest.update(block)
                 position += count
@@ -402,7 +410,7 @@ def _verified_blocks(
 
 
 def sync_file(path: Path) -> SegmentFile:
-    """Makes a file of a segment durable and private; returns its size and checksum."""
+    """Makes a segment's file durable and readable only by its owner; returns size and checksum."""
     path.chmod(FILE_MODE)
     disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))

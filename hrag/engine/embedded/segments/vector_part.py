@@ -1,8 +1,9 @@
 """The vector part of a segment: an HNSW index (Malkov and Yashunin, 2016) built by hnswlib.
 
-Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once. Equal vectors
-are recognised by a hash of 128 bits. A build may resume from the index of an existing segment.
-Then only new vectors are inserted, which saves time, because insertion is the slow step.
+Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once, as an item of the
+index. Equal vectors have an equal digest, a hash of 128 bits. A build may resume from the index of
+an existing segment. Then only new vectors are inserted, which saves time, because insertion is the
+slow step.
 """
 
 import hashlib
@@ -21,10 +22,10 @@ from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.host.cores import usable_cores
 from hrag.models.embedding import Vectors
 
-# The inner product of unit vectors is their cosine.
+# hnswlib compares vectors by inner product, which is the cosine, because all have unit length.
 SPACE = "ip"
-# Measured with `ef` 64 at search, M 16 and ef_construction 200 give a recall@10 of 1.0 for
-# 100,000 vectors of 384 dimensions and of 0.995 for 100,000 of 96 dimensions.
+# The parameters M and ef_construction of HNSW. With these values, and `ef` 64 at search, the
+# recall@10 was 1.0 for 100,000 vectors of 384 dimensions, and 0.995 for 100,000 of 96 dimensions.
 _M = 16
 _EF_CONSTRUCTION = 200
 _SEED = 100
@@ -33,11 +34,11 @@ _DIGEST_BYTES = 16
 
 Items = NDArray[np.int64]
 Insert = Callable[[hnswlib.Index, Vectors, Items], None]
-"""Adds vectors, `float32[n, dimension]`, to an index under item numbers, `int64[n]`."""
+"""Inserts vectors, `float32[n, dimension]`, into an index as the items `int64[n]`."""
 
 
 class InsertFreeing(Protocol):
-    """Adds vectors to an index like `Insert`, and leaves `free_cores` cores to other threads."""
+    """Inserts vectors like `Insert`, but leaves `free_cores` cores to other threads."""
 
     def __call__(
         self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int
@@ -45,9 +46,9 @@ class InsertFreeing(Protocol):
 
 
 def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:
-    """Inserts vectors without the GIL, with one thread for each core except `free_cores`.
+    """Inserts vectors in several threads, which do not hold the GIL.
 
-    Uses at least one thread.
+    The count of threads is the count of usable cores minus `free_cores`, but at least one.
     """
     index.add_items(vectors, items, num_threads=max(1, usable_cores() - free_cores))
 
@@ -56,7 +57,7 @@ class VectorPart:
     """Indexes the vectors of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self, index: hnswlib.Index, insert: Insert = insert) -> None:
-        """Builds into `index`, which must have capacity for all vectors that will be added."""
+        """Adds vectors to `index`, which must have capacity for all vectors that will be added."""
         self._index = index
         self._insert = insert
         self._item_of: dict[bytes, int] = {}
@@ -64,21 +65,21 @@ class VectorPart:
 
     @property
     def item_count(self) -> int:
-        """The number of distinct vectors in the index."""
+        """The count of items, which are the distinct vectors in the index."""
         return len(self._item_of)
 
     def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Takes over the living rows of `base`; call it before `add`.
+        """Adds the rows of the segment `base` whose documents still exist; call it before `add`.
 
-        `living` is `bool[rows]`. The index that was passed to this part must be that of `base`.
-        Raises DamagedSegment.
+        `living` is `bool[rows]`: True for each of these rows. The index that was passed to this
+        part must be the index of `base`. Raises DamagedSegment.
         """
         digests = load_digests(folder, base.record)
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
         self._items.append(base.items[living].astype(np.int64))
 
     def add(self, block: LeafBlock) -> None:
-        """Inserts the vectors that the index does not contain yet."""
+        """Inserts the vectors of the leaves that the index does not contain yet."""
         known = len(self._item_of)
         items = np.empty(len(block.labels), np.int64)
         new_rows: list[int] = []
@@ -94,10 +95,11 @@ class VectorPart:
         self._items.append(items)
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Writes the index into `folder`. Returns `heads`, `members` and `digests`.
+        """Writes the index into `folder`. Returns the arrays `heads`, `members` and `digests`.
 
-        `digests` is `uint8[items, 16]`; `Rows` describes the others. Raises OSError. hnswlib does
-        not report a full disk, so the size of the file is checked.
+        `digests` is `uint8[items, 16]`, the digest of each item's vector; `segment_files.Rows`
+        describes the other arrays. hnswlib does not report a full disk, so the size of the file is
+        checked. Raises OSError.
         """
         path = folder / INDEX
         self._index.save_index(str(path))
@@ -114,8 +116,9 @@ def rows_of_items(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Inverts the map from rows to items; returns `heads` and `members`, both `uint32`.
 
-    `items` has each row's item, `int64[rows]`. Some of the `item_count` items may have no row.
-    `segment_files` describes the result. Both arrays are empty if item i is row i for every i.
+    `items` has the item of each row, `int64[rows]`. Some of the `item_count` items may have no row.
+    The module `segment_files` describes `heads` and `members`. Both arrays are empty if item i is
+    row i for every i.
     """
     if np.array_equal(items, np.arange(item_count)):
         return np.empty(0, np.uint32), np.empty(0, np.uint32)
@@ -136,8 +139,8 @@ def new_index(dimension: int, capacity: int) -> hnswlib.Index:
 def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
     """Returns the index of a segment, with capacity for `capacity` vectors.
 
-    hnswlib does not check the links that it reads, so it reads a verified copy of the file. Raises
-    DamagedSegment, or OSError when the disk is full.
+    hnswlib does not check the links of the graph that it reads, so this function lets it read a
+    verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
     """
     index = hnswlib.Index(space=record.space, dim=record.dimension)
     with segment_files.verified_copy(folder, record, INDEX) as path:

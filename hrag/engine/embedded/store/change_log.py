@@ -1,9 +1,10 @@
-"""A change log for each collection, and a list of commits that names the changed collections.
+"""The change log of each collection, and the list of commits, which names changed collections.
 
-A reader may have a hundred of ten thousand collections in memory. It reads the list of commits
-from its cursor on to learn which collections changed, and then reads only the logs of these.
-Both are trimmed at their beginning. A reader that has not read entries before they were trimmed
-loads its collections again. So a repair may remove all entries up to a damaged one.
+A reader may have a hundred of ten thousand collections in memory. To learn which collections have
+changed, it reads the list of commits after its cursor, which is the last entry that it has read.
+Then it reads only the change logs of the changed collections. The oldest entries of the list and
+of the logs are deleted from time to time. A reader that has not read an entry before its deletion
+loads the affected collections again. So a repair may delete all entries up to a damaged entry.
 """
 
 from collections.abc import Iterator
@@ -20,14 +21,15 @@ V = TypeVar("V")
 G = TypeVar("G")
 
 MAX_LOG_ENTRIES = 100_000
+"""The maximum count of entries in the list of commits, and by default in each change log."""
 
 
 def append_change(
     txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
 ) -> Counters:
-    """Adds a change with the tenant's `sequence` to a collection's log.
+    """Adds a change to a collection's log, under the tenant's sequence number `sequence`.
 
-    Returns the new counters, which the caller must store.
+    Returns the collection's new counters, which the caller must store.
     """
     txn.changes.put((collection, sequence), change)
     return counters._replace(sequence=sequence, log_entries=counters.log_entries + 1)
@@ -39,9 +41,10 @@ def trimmed(
     counters: Counters,
     max_entries: int = MAX_LOG_ENTRIES,
 ) -> Counters:
-    """Removes the oldest log entries, even damaged ones, until `max_entries` remain.
+    """Deletes a collection's oldest log entries until at most `max_entries` remain.
 
-    Returns the new counters, which the caller must store.
+    Damaged entries are deleted like others. Returns the collection's new counters, which the
+    caller must store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
     oldest = list(islice(txn.changes.keys(collection), surplus))
@@ -54,9 +57,10 @@ def trimmed(
 
 
 def repaired(txn: Txn, collection: int, counters: Counters) -> Counters:
-    """Removes a collection's log entries up to the last damaged one, if there is any.
+    """Deletes a collection's log entries up to and including the last damaged entry.
 
-    Returns the new counters, which the caller must store.
+    If no entry is damaged, deletes nothing. Returns the collection's new counters, which the caller
+    must store.
     """
     removed, remaining = _remove_damaged(txn.changes, collection)
     if removed:
@@ -66,9 +70,10 @@ def repaired(txn: Txn, collection: int, counters: Counters) -> Counters:
 
 
 def changes_after(txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
-    """Returns the collection's changes after the tenant's `sequence`, in order.
+    """Yields the collection's changes whose sequence numbers are above `sequence`, in order.
 
-    The log must still contain them: `sequence` must be at least the counters' `log_start`.
+    The log must still contain all these changes, so `sequence` must be at least `log_start` of the
+    collection's counters.
     """
     entries = txn.changes.entries(collection, start=(collection, sequence + 1))
     return (change for _, change in entries)
@@ -81,8 +86,8 @@ def note_commit(txn: Txn, collection: int) -> None:
     """Adds a collection to the list of commits and trims the list.
 
     Call it in each transaction that creates or changes a collection, or changes its names or its
-    segments. Because every change adds an entry, a repair knows the highest possible number of
-    changes.
+    segments. Then a change that neither adds nor deletes an ordinal always adds an entry. A repair
+    uses this to compute an upper bound for a tenant's sequence number.
     """
     cursor = txn.next_number(schema.COMMIT_CURSOR)
     txn.commits.put(cursor, collection)
@@ -92,19 +97,22 @@ def note_commit(txn: Txn, collection: int) -> None:
 
 
 def repair_commits(txn: Txn) -> None:
-    """Removes the entries of the list of commits up to the last damaged one, if there is any."""
+    """Deletes the entries of the list of commits up to and including the last damaged entry.
+
+    If no entry is damaged, deletes nothing.
+    """
     _remove_damaged(txn.commits)
 
 
 def commit_cursor(txn: Txn) -> int:
-    """Returns the number of the last entry in the list of commits, over all tenants."""
+    """Returns the key of the last entry in the list of commits, which all tenants share."""
     return txn.number(schema.COMMIT_CURSOR)
 
 
 def changed_after(txn: Txn, cursor: int) -> set[int] | None:
-    """Returns the numbers of the collections with a commit after `cursor`.
+    """Returns the ids of the collections that the list of commits names after `cursor`.
 
-    Returns None if the list begins after `cursor`, has gaps or is damaged.
+    Returns None if entries after `cursor` were deleted, are missing or are damaged.
     """
     count = commit_cursor(txn) - cursor
     if count > MAX_LOG_ENTRIES:
@@ -115,9 +123,9 @@ def changed_after(txn: Txn, cursor: int) -> set[int] | None:
 
 
 def _remove_damaged(table: Table[K, V, G], group: G | None = None) -> tuple[list[K], int]:
-    """Removes the entries of a group up to and including the last damaged one.
+    """Deletes the entries of a group up to and including the last damaged entry.
 
-    Returns the removed keys, and the number of entries that remain.
+    Returns the deleted keys, and the count of entries that remain in the group.
     """
     keys = list(table.keys(group))
     damaged = [index for index, key in enumerate(keys) if table.get_sound(key) is None]

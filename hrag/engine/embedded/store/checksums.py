@@ -1,8 +1,9 @@
 """Checksums of stored values, and stored values that end with their checksums.
 
-A checksum is XXH3 of 64 bits (https://xxhash.com). Its seed comes from the database and the
-key. So a value that appears under a wrong key is detected, and not only a flipped bit. A value
-ends with its checksum. A value of which parts are read ends with one checksum for each block.
+A checksum is XXH3 of 64 bits (https://xxhash.com). Its seed is computed from the name of the
+database and from the key. So verification detects not only a flipped bit, but also a value that
+is stored under a wrong key. Most values end with a single checksum. A value that readers read in
+parts is divided into blocks, and ends with one checksum for each block.
 """
 
 import struct
@@ -13,14 +14,15 @@ from xxhash import xxh3_64_intdigest
 
 Buffer = bytes | memoryview
 
-# With this size, 0.2 % of a text are checksums, and checking a block takes 0.3 us.
+# The size of a block that has a checksum. With blocks of this size, checksums are 0.2 % of a text,
+# and checking a block takes 0.3 us.
 BLOCK_BYTES = 4096
 SUM_BYTES = 8
 _SUM = struct.Struct("<Q")
 
 
 def seed_of(key: Buffer, seed: int) -> int:
-    """Returns the seed for the values under a key, in a database that has the seed `seed`."""
+    """Returns the seed of the checksums of values under `key`; `seed` is the database's seed."""
     return xxh3_64_intdigest(key, seed)
 
 
@@ -30,7 +32,7 @@ def checksum_of(data: Buffer, seed: int) -> bytes:
 
 
 def verified(value: memoryview, seed: int) -> memoryview | None:
-    """Returns the data of a value that ends with its checksum; None if the value is damaged."""
+    """Returns a value without the checksum at its end, or None if the value is damaged."""
     data = value[:-SUM_BYTES]
     if value[-SUM_BYTES:] != checksum_of(data, seed):
         return None
@@ -48,72 +50,79 @@ def block_checksums_of(data: Buffer, seed: int) -> bytes:
 
 
 def bytes_in_blocks(size_bytes: int) -> int:
-    """Returns the length of `size_bytes` of data together with the checksums of its blocks."""
+    """Returns the size in bytes of `size_bytes` of data with the checksums of its blocks."""
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
 def data_bytes(size_bytes: int) -> int:
-    """Returns the length of the data in a value of `size_bytes`, which ends with checksums."""
+    """Returns the size in bytes of a value's data, without the checksums of its blocks.
+
+    `size_bytes` is the size of the whole value.
+    """
     blocks = -(-size_bytes // (BLOCK_BYTES + SUM_BYTES))
     return size_bytes - blocks * SUM_BYTES
 
 
 def are_verified(value: memoryview, seed: int) -> bool:
-    """Returns True if a value ends with the right checksums of its blocks."""
+    """Returns True if every block of a value matches its checksum at the end of the value."""
     try:
-        Blocks(value, lambda: seed, _raise).check_all()
-    except _Damaged:
+        Blocks(value, lambda: seed, _raise_damaged_block).check_all()
+    except _DamagedBlock:
         return False
     return True
 
 
-class _Damaged(Exception):
+class _DamagedBlock(Exception):
     pass
 
 
-def _raise() -> NoReturn:
-    raise _Damaged
+def _raise_damaged_block() -> NoReturn:
+    raise _DamagedBlock
 
 
 class Blocks:
     """The data of a value that ends with the checksums of its blocks; blocks are checked on demand.
 
-    `damaged` is called when a block does not match its checksum; it must raise. `checked` has one
-    byte for each block: 1 for a block that needs no check, else 0. Checking a block sets its byte
-    to 1. Several objects may share one `checked`.
+    `seed` returns the seed of the checksums. `raise_damage` is called when a block does not match
+    its checksum; it must raise an exception. `checked` has one byte for each block: 1 for a block
+    that needs no check, else 0. Checking a block sets its byte to 1. Several `Blocks` may share
+    one `checked`.
     """
 
-    __slots__ = ("_checked", "_count", "_damaged", "_seed", "_sums", "data")
+    __slots__ = ("_checked", "_count", "_raise_damage", "_seed", "_sums", "data")
 
     def __init__(
         self,
         value: memoryview,
         seed: Callable[[], int],
-        damaged: Callable[[], NoReturn],
+        raise_damage: Callable[[], NoReturn],
         checked: bytearray | None = None,
     ) -> None:
         size = data_bytes(len(value))
         count = (len(value) - size) // SUM_BYTES
         if size <= 0 < count:
-            damaged()
+            raise_damage()
         self.data = value[:size]
         self._sums = value[size:]
         self._count = count
         self._seed = seed
-        self._damaged = damaged
+        self._raise_damage = raise_damage
         self._checked = bytearray() if checked is None else checked
         if len(self._checked) < count:
             self._checked.extend(bytes(count - len(self._checked)))
 
-    def reporting(self, damaged: Callable[[], NoReturn]) -> "Blocks":
-        """Returns a copy for the same data that calls another `damaged`."""
+    def reporting(self, raise_damage: Callable[[], NoReturn]) -> "Blocks":
+        """Returns a copy with the same data that calls another function for a damaged block."""
         other = Blocks.__new__(Blocks)
         other.data, other._sums, other._count = self.data, self._sums, self._count
-        other._seed, other._damaged, other._checked = self._seed, damaged, self._checked
+        other._seed, other._raise_damage, other._checked = self._seed, raise_damage, self._checked
         return other
 
     def check(self, start: int, end: int) -> None:
-        """Checks the blocks that contain the bytes from `start` to `end`, each only once."""
+        """Checks the blocks that contain the bytes from `start` up to `end`.
+
+        Skips blocks that were checked before.
+        """
         first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)
         if self._checked.find(0, first, last) >= 0:
             self._check_blocks(first, last)
@@ -130,5 +139,5 @@ class Blocks:
             if not self._checked[block]:
                 part = self.data[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
                 if xxh3_64_intdigest(part, seed + block) != expected:
-                    self._damaged()
+                    self._raise_damage()
                 self._checked[block] = 1

@@ -1,8 +1,9 @@
-"""Runs a module of hrag in a child process, because damaged pages may kill that process.
+"""Runs a module of hrag in a child process.
 
-The child ends when its parent ends, even if the parent is killed. Otherwise a read transaction of
-the child could stay open, and the store would grow and could not be vacuumed. `run_module` starts
-the module through this one:
+Reading damaged pages of LMDB may kill the reading process; then only the child dies. The child ends
+when its parent ends, even if the parent is killed. Otherwise a read transaction of the child could
+stay open, and the store would grow and could not be vacuumed. `run_module` starts this command,
+which runs MODULE:
 
     python -m hrag.engine.embedded.store.child_process PARENT MODULE ARGUMENTS...
 """
@@ -16,16 +17,16 @@ import sys
 from pathlib import Path
 
 _MODULE = "hrag.engine.embedded.store.child_process"
-# The value is from <linux/prctl.h>.
+# The option of `prctl` that sets the signal to send when the parent ends; from <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 # The folder that contains the package `hrag`.
 _IMPORT_ROOT = Path(__file__).parents[4]
 
 
 def run_module(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Runs `python -m module`; returns its exit code and what it wrote.
+    """Runs `python -m module` in a child process and waits until the child ends.
 
-    Its standard input is empty.
+    Returns the child's exit code, standard output and standard error. Its standard input is empty.
     """
     return subprocess.run(
         [sys.executable, "-m", _MODULE, str(os.getpid()), module, *arguments],
@@ -39,9 +40,10 @@ def run_module(module: str, *arguments: str) -> "subprocess.CompletedProcess[str
 
 
 def main(parent: int, module: str, *arguments: str) -> None:
-    """Runs the module in this process.
+    """Runs `module` with `arguments` in this process, which `run_module` started.
 
-    The kernel kills this process when the thread that started it ends.
+    `parent` is the PID of the process that called `run_module`. The kernel kills this process when
+    the thread that called `run_module` ends.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # The parent may have ended before the call of `prctl`.

@@ -1,7 +1,7 @@
 """Codecs of the tables' keys and values: pure functions between Python values and stored bytes.
 
-`schema` describes the bytes. `transactions` says which table has which codecs. Knows nothing of
-LMDB and of checksums.
+The module `schema` describes the bytes. The module `transactions` says which table uses which
+codecs. The codecs use neither LMDB nor checksums.
 """
 
 from collections.abc import Callable
@@ -21,45 +21,51 @@ G = TypeVar("G")
 
 @dataclass(frozen=True, slots=True)
 class KeyCodec(Generic[K, G]):
-    """Converts keys. Keys of a table with groups begin with their group, so a group is a prefix.
+    """Converts the keys of a table between Python values and bytes.
 
-    The group is the number of a collection, or a tenant. It is None for a table without groups.
+    The keys of some tables are grouped: each key begins with its group, which is a collection id or
+    a tenant. `prefix` returns the bytes with which all keys of a group begin. In a table without
+    groups, the group is None.
     """
 
     pack: Callable[[K], bytes]
     unpack: Callable[[Buffer], K]
     prefix: Callable[[G], bytes]
     lmdb_bytes: int | None = None
-    """The length of LMDB's key, which is a prefix of the packed key; None for all of it.
+    """The length of the prefix of the packed key that is LMDB's key; None for the whole key.
 
-    The remainder of the packed key says to what the value belongs. Only the checksum's seed depends
-    on it.
+    The remainder of the packed key names the document that the value belongs to. It is not stored,
+    but the seed of the value's checksum depends on it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCodec(Generic[V]):
-    """Converts values. A decoded value does not refer to the bytes that it was decoded from."""
+    """Converts the values of a table between Python values and bytes.
+
+    `decode` copies what it needs, so a decoded value stays valid after the transaction.
+    """
 
     encode: Callable[[V], Buffer]
     decode: Callable[[memoryview], V]
 
 
 class CollectionName(NamedTuple):
-    """The collection to which a name leads. `is_alias` is True if the name is an alias of it."""
+    """The id of the collection that has a name. `is_alias` is True if the name is an alias."""
 
     collection: int
     is_alias: bool = False
 
 
 class DocumentEntry(NamedTuple):
-    """The number of leaves of a document, and the packed slot under which it is stored."""
+    """The leaf count of a document, and the packed slot under which the document is stored."""
 
     leaf_count: int
     slot: bytes
 
 
-# Keys. Text that is no UTF-8 comes from a damaged key, and is packed into the same bytes again.
+# Keys. Text that is not UTF-8 can only come from a damaged key. It is unpacked with
+# "surrogateescape", so that packing it again returns the same bytes.
 
 
 def _no_prefix(_: None) -> bytes:
@@ -76,8 +82,8 @@ def _unpack_name(packed: Buffer) -> tuple[str, str]:
 
 
 def _unpack_document_id(packed: Buffer) -> tuple[int, str]:
-    number = schema.read_u32(packed[: schema.COLLECTION_BYTES])
-    return number, _text(packed[schema.COLLECTION_BYTES :])
+    collection = schema.read_u32(packed[: schema.COLLECTION_BYTES])
+    return collection, _text(packed[schema.COLLECTION_BYTES :])
 
 
 def _refuse_slot(_: Buffer) -> NoReturn:
@@ -85,18 +91,19 @@ def _refuse_slot(_: Buffer) -> NoReturn:
 
 
 NAME: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
-"""The name of one of the store's numbers or texts."""
-NUMBER: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
+"""The name of a value in the database `meta`."""
+CURSOR: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
+"""The position of an entry in the list of commits."""
 COLLECTION: KeyCodec[int, int] = KeyCodec(schema.u32, schema.read_u32, schema.u32)
-"""The number of a collection, which is a group of one entry."""
+"""A collection id. Each key is a separate group."""
 IN_COLLECTION: KeyCodec[tuple[int, int], int] = KeyCodec(
     schema.key_in_collection, schema.read_in_collection, schema.u32
 )
-"""The number of a collection, and an ordinal or a sequence; grouped by collection."""
+"""A collection id, and an ordinal or a sequence number; grouped by collection."""
 DOCUMENT_ID: KeyCodec[tuple[int, str], int] = KeyCodec(
     lambda key: schema.document_id(*key), _unpack_document_id, schema.u32
 )
-"""The number of a collection and the id of one of its documents; grouped by collection."""
+"""A collection id and the id of one of the collection's documents; grouped by collection."""
 COLLECTION_NAME: KeyCodec[tuple[str, str], str] = KeyCodec(
     lambda key: schema.collection_name(*key),
     _unpack_name,
@@ -104,10 +111,11 @@ COLLECTION_NAME: KeyCodec[tuple[str, str], str] = KeyCodec(
 )
 """A tenant and the name or alias of a collection; grouped by tenant."""
 TENANT: KeyCodec[str, None] = KeyCodec(schema.tenant, _text, _no_prefix)
+"""A tenant id."""
 SLOT: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
 """A packed slot."""
 ADDRESS: KeyCodec[bytes, None] = KeyCodec(bytes, _refuse_slot, _no_prefix, schema.SLOT_BYTES)
-"""The address of a document, of which LMDB's key has only the slot; see `schema.address`."""
+"""The address of a document; LMDB's key is only the slot in it. See `schema.address`."""
 
 
 # Values.
@@ -117,7 +125,8 @@ ADDRESS: KeyCodec[bytes, None] = KeyCodec(bytes, _refuse_slot, _no_prefix, schem
 def _decode_collection(value: bytes) -> CollectionRecord:
     """Decodes a collection's record.
 
-    The result is cached, because every document needs the record and it rarely changes.
+    The result is cached, because every change of a document reads the record of its collection,
+    and that record rarely changes.
     """
     return CollectionRecord.from_bytes(value)
 

@@ -3,26 +3,28 @@
 LMDB overwrites no page that its last commit or a running transaction refers to. So a value that
 one transaction has read is valid for every other transaction with the same id, even if the value
 points into LMDB's pages. Most searches see the same commit as the search before them. They find
-here what the earlier search has looked up, checked and unpacked. A cache hit also avoids releasing
-and taking Python's global lock, which py-lmdb does at each look-up.
+in this cache the values that the earlier search has looked up, verified and decoded. A cache hit
+also avoids a look-up in LMDB, for which py-lmdb releases and acquires Python's global lock.
 """
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+# The maximum size of the values in a cache.
 _MAX_BYTES = 32 << 20
-# The assumed size of an entry whose caller does not state one.
+# The assumed size of a value if the caller of `keep` does not pass its size.
 _ENTRY_BYTES = 300
 
 T = TypeVar("T")
 
 
 class CommitCache:
-    """Values by key, as the transactions with the id `txn_id` read them.
+    """A cache of values that transactions with the id `txn_id` have read, by key.
 
-    A key begins with the kind of its value, because tenants and collections may have any names.
-    Threads may use the cache at the same time without a lock: in a race, several of them read the
-    same value. An entry that would make the cache exceed `max_bytes` empties it first.
+    A key begins with the kind of its value, so that keys of different kinds are never equal,
+    whatever names tenants and collections have. Threads may use the cache at the same time without
+    a lock: in a race, several threads read the same value from LMDB. Before a new value would make
+    the cache exceed `max_bytes`, all values are dropped.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_values", "txn_id")
@@ -34,18 +36,18 @@ class CommitCache:
         self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable) -> Any:
-        """Returns the value that was kept under `key`, None if there is none."""
+        """Returns the cached value under `key`, or None if there is none."""
         return self._values.get(key)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = _ENTRY_BYTES) -> None:
-        """Keeps a value, which is not None and takes `size_bytes` of memory."""
+        """Caches `value`, which must not be None and uses about `size_bytes` of memory."""
         if self._bytes + size_bytes > self._max_bytes:
             self._bytes, self._values = 0, {}
         self._bytes += size_bytes
         self._values[key] = value
 
     def once(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Returns the value under `key`; if there is none, calls `read` and keeps its result."""
+        """Returns the cached value under `key`; if there is none, calls `read` and caches it."""
         value: T | None = self._values.get(key)
         if value is None:
             value = read()
@@ -54,7 +56,7 @@ class CommitCache:
 
 
 class NoCache(CommitCache):
-    """A cache that keeps nothing, for write transactions: they change what they read."""
+    """A cache that stores nothing, for write transactions, because they change what they read."""
 
     __slots__ = ()
 
@@ -62,4 +64,4 @@ class NoCache(CommitCache):
         super().__init__(0, 0)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = 0) -> None:
-        """Does nothing."""
+        """Does nothing, so that `get` always returns None."""

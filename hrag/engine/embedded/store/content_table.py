@@ -1,7 +1,8 @@
 """The contents of documents, seen through one transaction: tree, text and vectors by address.
 
-`content` describes how a content is cut into values. Each part has checksums: the text one for each
-of its blocks, because searches read parts of it. Messages and seeds name the parts as `PARTS` does.
+The module `content` describes how a content is cut into values. The tree and the vectors have one
+checksum each. The text has one checksum for each of its blocks, because searches read only some
+blocks. Error messages and the seeds of checksums use the names of the parts in `content.PARTS`.
 """
 
 from collections.abc import Iterator
@@ -54,21 +55,27 @@ class ContentTable:
         return required(self.get(address, ContentPart.VECTORS))
 
     def tree_again(self, address: bytes) -> memoryview:
-        """Returns a tree without checking it, because the caller checked it a short time ago."""
+        """Returns a document's packed tree without verifying its checksum.
+
+        The caller must have verified the tree a short time ago. Raises DataLoss if the document
+        has no content.
+        """
         return required(self._read_stored(address, ContentPart.TREE))[:-SUM_BYTES]
 
     def text_blocks(self, address: bytes, checked: bytearray | None = None) -> Blocks:
-        """Returns a document's text; its blocks are checked on demand.
+        """Returns a document's text, whose blocks are checked on demand.
 
-        `checked` marks the blocks that were checked a short time ago; see `Blocks`.
+        `checked` marks the blocks that were checked a short time ago; see `Blocks`. Raises DataLoss
+        if the document has no content.
         """
         value = required(self._read_stored(address, ContentPart.TEXT))
         return self._open_blocks(address, value, checked)
 
     def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
-        """Returns `blocks` for use in this transaction.
+        """Returns a copy of `blocks` that reports damage through this transaction.
 
-        Another transaction that sees the same commit got them from `text_blocks`.
+        `blocks` are the result of `text_blocks` for the same address, in another transaction that
+        sees the same commit.
         """
         return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 
@@ -85,7 +92,7 @@ class ContentTable:
         return data
 
     def get_sound(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the same as `get`, but None if the part is damaged."""
+        """Returns a part of a document's content; None if it is missing or damaged."""
         try:
             value = self._read_raw(address, part)
         except DamagedContent:
@@ -96,7 +103,7 @@ class ContentTable:
         return self._open_blocks(address, value).data if are_verified(value, seed) else None
 
     def has(self, address: bytes, part: ContentPart) -> bool:
-        """Returns True if the document has a content; a damaged one may lack the part."""
+        """Returns True if the document has a content, even if the content is damaged."""
         try:
             return self._read_raw(address, part) is not None
         except DamagedContent:
@@ -113,7 +120,8 @@ class ContentTable:
     ) -> None:
         """Stores the content of a document with its checksums.
 
-        Replaces the content that the slot has. `append` is as in `lmdb.Transaction.put`.
+        Replaces the content that is stored under the slot of `address`. With `append`, which is
+        passed to `lmdb.Transaction.put`, the slot must be larger than every slot in use.
         """
         self._txn.last_content = None
         sealed = [
@@ -122,8 +130,8 @@ class ContentTable:
         ]
         slot, raw, handle = address[: schema.SLOT_BYTES], self._txn.raw, self._database.handle
         values = content.cut(content.joined(sealed, address))
-        for number, value in enumerate(values):
-            raw.put(content.value_key(slot, number), value, db=handle, append=append)
+        for index, value in enumerate(values):
+            raw.put(content.value_key(slot, index), value, db=handle, append=append)
         surplus = len(values)
         while not append and raw.delete(content.value_key(slot, surplus), db=handle):
             surplus += 1
@@ -137,16 +145,17 @@ class ContentTable:
                 cursor.delete()
 
     def stored(self, slot: bytes = b"") -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the values under a packed slot, or all values, as LMDB stores them.
+        """Yields the key and the value of each entry under a packed slot, as LMDB stores them.
 
-        Each comes with its key, which begins with the slot.
+        Without a slot, yields all entries. Each key begins with the packed slot.
         """
         return stored_entries(self._txn, self._database, slot)
 
     def _read_stored(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns a part with its checksums, which are not verified, or None.
+        """Returns a part with its checksums, which are not verified.
 
-        Raises DataLoss if the header of the content is damaged.
+        Returns None if the document has no content. Raises DataLoss if the header of the content is
+        damaged.
         """
         try:
             return self._read_raw(address, part)
@@ -159,9 +168,9 @@ class ContentTable:
         return None if loaded is None else loaded.part(part)
 
     def _read_content(self, address: bytes, part: ContentPart) -> Content | None:
-        """Returns a document's content with at least `part`, or None if it has no content.
+        """Returns a document's content with at least `part`; None if it has no content.
 
-        Reads only the first value if the part is inside it, else all values.
+        Reads only the first value of the content if that contains the part, else all values.
         """
         txn, handle = self._txn, self._database.handle
         loaded, first_key = txn.last_content, content.value_key(address[: schema.SLOT_BYTES], 0)
@@ -188,7 +197,7 @@ class ContentTable:
         return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
 
     def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
-        """Returns a function that raises the DataLoss of a damaged part."""
+        """Returns a function that raises DataLoss with a message about a damaged part."""
         return partial(self._txn.raise_damage, content.PARTS[part], address)
 
 

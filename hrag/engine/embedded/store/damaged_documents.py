@@ -1,8 +1,9 @@
-"""Detects damage to a stored document, and finds what is needed to remove that document.
+"""Detects damage to a stored document, and finds what is needed to delete that document.
 
 Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
-But counters, the tenant's usage and filter terms are shared with other documents. They are
-computed again from the collection's other documents, which reads the records of all of these.
+But counters, the tenant's usage and filter terms are shared with other documents, and the damaged
+document cannot be subtracted from them. So they are computed again from the records of all other
+documents of the collection.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-# The counters that are sums over the living documents.
+# The fields of `Counters` that are sums over the living documents of a collection.
 OF_DOCUMENTS = (
     "documents",
     "chunks",
@@ -32,9 +33,9 @@ OF_DOCUMENTS = (
 
 
 class DamageRecord(NamedTuple):
-    """The known facts about a damaged document: its ordinal, address and number of leaves.
+    """The known facts about a damaged document: its ordinal, address and leaf count.
 
-    `address` is None if it is unknown. `leaf_count` is 0 if the number of leaves is unknown.
+    `address` is None if it is unknown. `leaf_count` is 0 if it is unknown.
     """
 
     ordinal: int
@@ -43,7 +44,7 @@ class DamageRecord(NamedTuple):
 
 
 def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
-    """Returns True if no stored value of a document is damaged; its terms are checked too.
+    """Returns True if no stored value and no filter term of a document is damaged or missing.
 
     Returns True if the document does not exist. In a summary collection, the document's entry in
     `summarised` is checked too. Raises DataLoss if the collection's record is damaged.
@@ -65,7 +66,8 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
 def find_damaged(txn: Txn, collection: int, document_id: str) -> DamageRecord | None:
     """Returns what is known about a document that may be damaged; None if it is not found.
 
-    Searches by the document's id, or if the entry of the id is damaged, through all records.
+    Looks up the document's id. If the entry of the id is damaged, reads the records of all
+    documents of the collection.
     """
     ordinal = _ordinal_of(txn, collection, document_id)
     return None if ordinal is None else damaged_at(txn, collection, ordinal)
@@ -92,10 +94,10 @@ def _ordinal_of(txn: Txn, collection: int, document_id: str) -> int | None:
 
 
 def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None:
-    """Returns the address of a document whose slot is unknown, or None.
+    """Returns the address of a document whose slot is unknown, or None if it is not found.
 
-    Tries every slot: the seed of a checksum depends on the document, so a checksum matches only
-    for the document to which the value belongs.
+    Verifies the values under every slot as if they belonged to this document. The seed of a
+    checksum depends on the document, so a checksum only matches if the document is the right one.
     """
     for slot in {bytes(key) for key, _ in txn.documents.stored()}:
         address = schema.address(slot, collection, ordinal)
@@ -109,10 +111,10 @@ def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None
 
 
 def _leaf_count(txn: Txn, address: bytes | None) -> int:
-    """Returns the document's number of leaves.
+    """Returns the document's leaf count.
 
-    Reads it from the entry in `ordinals`, from the record or from the tree. Returns 0 if all three
-    are missing or damaged.
+    Reads it from the entry in `ordinals`, else from the record, else from the tree. Returns 0 if
+    all three are missing or damaged, or if `address` is None.
     """
     if address is None:
         return 0
@@ -142,9 +144,10 @@ def readable_documents(txn: Txn, collection: int) -> Iterator[tuple[int, Documen
 
 
 def recounted(txn: Txn, collection: int, counters: Counters, without: int = 0) -> Counters:
-    """Returns `counters` with the fields in `OF_DOCUMENTS` computed again from all records.
+    """Returns `counters` with the fields in `OF_DOCUMENTS` computed again.
 
-    The document with the ordinal `without` is not counted.
+    They are computed from the readable records of the collection's documents. The document with the
+    ordinal `without` is not counted.
     """
     counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     for ordinal, document in readable_documents(txn, collection):
@@ -154,7 +157,7 @@ def recounted(txn: Txn, collection: int, counters: Counters, without: int = 0) -
 
 
 def rewrite_terms(txn: Txn, collection: int) -> None:
-    """Deletes all terms of a collection and writes those of its readable documents again."""
+    """Deletes all terms of a collection, then writes the terms of its readable documents."""
     txn.terms.clear(collection)
     for ordinal, document in readable_documents(txn, collection):
         for term in terms_of(document):

@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-# The operating system reports these errors when the disk, a quota or a file is full.
+# The error numbers that mean: the disk is full, a disk quota is used up, or a file is too large.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -15,7 +15,10 @@ def free_bytes(directory: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Makes a file's bytes, or a folder's entries, durable with fsync. Raises OSError."""
+    """Calls fsync for a file or a folder, so that its bytes or entries are durable.
+
+    Raises OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

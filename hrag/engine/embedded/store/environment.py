@@ -1,8 +1,8 @@
 """Opens a store and begins its transactions.
 
-A process has one LMDB environment for a store, and a forked child must not use it. LMDB syncs at
-every commit, so a transaction is on disk before the reply to its write is sent. Knows nothing of
-documents.
+A process opens only one LMDB environment for a store, and a forked child process must not use it.
+LMDB syncs at every commit, so a change is on disk before the client receives the reply. This module
+knows nothing of documents.
 """
 
 import os
@@ -33,19 +33,19 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
-# The unfinished copy of a restore, in the store's folder.
+# The name of the folder, inside the store's folder, with the unfinished copy of a restore.
 RESTORE = "restore.tmp"
 
 _log = structlog.get_logger()
 
-# Each reader has an entry of 64 bytes in lock.mdb.
+# The size to which lock.mdb is allocated: 64 bytes for each reader, and 4 KiB more.
 _LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
-    """An open environment with its databases, by name.
+    """A store that is open in this process: an LMDB environment with its databases, by name.
 
-    The files `locks` stay open, and so locked, until the store is closed.
+    The files in `locks` stay open, and so locked, until the store is closed.
     """
 
     def __init__(
@@ -69,16 +69,17 @@ class Store:
     def read(self) -> AbstractContextManager[Txn]:
         """Begins a read transaction, which sees one snapshot of the store.
 
-        Keep it short: while it is open, the file grows. Raises StorageFull, StoreUnavailable or
-        TooBusy for errors that LMDB reports, and DataLoss if a value differs from what was stored.
+        Keep the transaction short: while it is open, LMDB cannot reuse pages, so writes make the
+        file grow. Raises StorageFull, StoreUnavailable or TooBusy for errors that LMDB reports, and
+        DataLoss if a value differs from what was stored.
         """
         return self._transaction(write=False)
 
     def write(self) -> AbstractContextManager[Txn]:
         """Begins a write transaction, which commits durably at its end.
 
-        On an exception it changes nothing. Raises the same errors as `read`, and StoreUnavailable
-        if the store's folder was moved, replaced or removed; see `require_place`.
+        After an exception, the store is unchanged. Raises the same errors as `read`, and
+        StoreUnavailable if the store's folder was moved, replaced or removed; see `require_place`.
         """
         self.require_place()
         return self._transaction(write=True)
@@ -87,8 +88,8 @@ class Store:
     def growing_write(self, extra_bytes: int) -> Iterator[Txn]:
         """Begins a write transaction that makes the store grow by about `extra_bytes`.
 
-        Works like `write`, but does not use the disk space reserved for deletions: if there is no
-        other space, raises StorageFull before anything is written.
+        Works like `write`, but leaves the disk space free that is reserved for deletions. If the
+        disk has no other free space, raises StorageFull before anything is written.
         """
         self.require_place()
         self.require_space()
@@ -99,7 +100,7 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """The size of LMDB's pages, free pages included, without the reserve after them."""
+        """The total size of LMDB's pages, with free pages, without the reserve after the pages."""
         pages: int = self.env.info()["last_pgno"] + 1
         return pages * int(self.env.stat()["psize"])
 
@@ -118,42 +119,44 @@ class Store:
         cache, txn_id = self._cache, raw.id()
         if cache.txn_id != txn_id:
             cache = CommitCache(txn_id)
-            # A transaction on an older commit must not replace the cache of a newer commit.
+            # A transaction that sees an older commit must not replace the cache of a newer commit.
             if txn_id > self._cache.txn_id:
                 self._cache = cache
         return Txn(raw, self.databases, owner_of, cache)
 
     def require_place(self) -> None:
-        """Raises StoreUnavailable if the folder was moved, replaced or removed meanwhile.
+        """Raises StoreUnavailable if the store's folder was moved, replaced or removed.
 
-        Without this check, LMDB would keep writing to the old file. That file may be lost, or may
-        be deleted when it is closed. Earlier commits stay in the moved folder, and reads continue.
+        Without this check, LMDB would continue to write to the file that it has opened. That file
+        may be deleted as soon as it is closed, and its documents would be lost. Reads continue, and
+        a moved folder contains all commits.
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
-                f"{self.directory} was moved, replaced or removed while it was in use, so nothing "
-                "more is written; move it back, or restart the services with HRAG_DATA_DIR set "
-                "to its new path: the folder contains everything that was acknowledged"
+                f"{self.directory} was moved, replaced or removed while it was in use, so the "
+                "store is not written to; move the folder back, or restart the services with "
+                "HRAG_DATA_DIR set to its new path; it contains every acknowledged change"
             )
 
     def require_space(self, extra_bytes: int = 0) -> None:
-        """Raises StorageFull unless `extra_bytes` fit on the disk without touching the reserve.
+        """Raises StorageFull if the disk has less free space than a write may use.
 
-        Besides the blocks that `Reserve` allocates for deletions, the same number of bytes stays
-        free on the disk for other programs.
+        A write of `extra_bytes` must leave HRAG_DISK_RESERVE_BYTES free for other programs. These
+        bytes are not the blocks that `Reserve` allocates for deletions.
         """
         free = disk.free_bytes(self.directory)
         if free < self._reserve_bytes + extra_bytes:
             raise StorageFull(
                 f"the disk of {self.directory} has {free:,} bytes free; this write needs "
-                f"{extra_bytes:,} and HRAG_DISK_RESERVE_BYTES keeps {self._reserve_bytes:,}"
+                f"{extra_bytes:,} bytes and must leave {self._reserve_bytes:,} bytes free "
+                "(HRAG_DISK_RESERVE_BYTES)"
             )
 
     def copy_to(self, folder: Path) -> None:
         """Writes a compact, durable copy of LMDB's file into `folder`, from one snapshot.
 
-        During the copy, the original file grows by what is written to the store. Raises
-        StorageFull or StoreUnavailable.
+        During the copy, LMDB cannot reuse pages, so every write makes the original file grow.
+        Raises StorageFull or StoreUnavailable.
         """
         try:
             self.env.copy(str(folder), compact=True)
@@ -164,9 +167,10 @@ class Store:
         disk.sync(folder / location.DATA)
 
     def reserve_disk(self) -> None:
-        """Allocates the reserve for deletions.
+        """Allocates the disk blocks that are reserved for deletions.
 
-        If the disk has not enough space, logs a warning; each later write tries again.
+        If the disk has not enough space, logs a warning. Each later write that makes the store grow
+        tries to allocate them again.
         """
         if not self._reserve_bytes:
             return
@@ -191,12 +195,12 @@ class Store:
 
 
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
-    """Opens or creates a store for the only process that writes to it.
+    """Opens or creates a store for writing. Only one process at a time may do so.
 
-    Writing documents leaves `reserve_bytes` of the disk free. For deletions, the same number of
-    bytes, but at most MAX_RESERVE_BYTES, is allocated inside the store's file. Raises
-    StoreUnavailable if another process is the writer or the store cannot be opened, and
-    StorageFull if it cannot be created.
+    Writing documents leaves `reserve_bytes` of the disk free. For deletions, `reserve_bytes`, but
+    at most MAX_RESERVE_BYTES, are allocated inside LMDB's file. Raises StoreUnavailable if another
+    process has opened the store for writing, or if the store cannot be opened. Raises StorageFull
+    if the disk is too full to create the store.
     """
     location.refuse_network(directory)
     with ExitStack() as undo:
@@ -219,7 +223,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
 
 
 def open_for_reading(directory: Path) -> Store:
-    """Opens an existing store for reading; a writer may have it open.
+    """Opens an existing store for reading. Another process may have it open for writing.
 
     Raises StoreMissing if there is no store, and StoreUnavailable if it cannot be opened.
     """
@@ -236,10 +240,10 @@ def open_for_reading(directory: Path) -> Store:
 
 
 def open_alone(directory: Path) -> Store:
-    """Opens for reading a store that no other process changes.
+    """Opens a store for reading, without LMDB's lock file. No other process may change the store.
 
-    It must be a copy, or locked exclusively. Creates no file in the folder. Raises StoreMissing or
-    StoreUnavailable.
+    The store must be a private copy, or the caller must have locked it with
+    `store_locks.exclusive`. Creates no file in the folder. Raises StoreMissing or StoreUnavailable.
     """
     location.require_data(directory)
     with ExitStack() as undo:
@@ -251,12 +255,12 @@ def open_alone(directory: Path) -> Store:
 
 
 def _create_databases(store: Store) -> None:
-    """Creates all databases in a new store; opens the databases of an existing one."""
+    """Creates all databases if the store is new; otherwise opens the existing databases."""
     if store.env.stat()["entries"]:
         _find_databases(store)
         return
     if any(store.segments.iterdir()):
-        raise damaged_pages(store.directory, "it has segments and no database")
+        raise damaged_pages(store.directory, "it has no database, but segments exist")
     with store.write() as txn:
         for name in schema.DATABASES:
             store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))
@@ -265,10 +269,10 @@ def _create_databases(store: Store) -> None:
 
 
 def _find_databases(store: Store) -> None:
-    """Opens all databases.
+    """Opens all databases of the store.
 
-    The schema version is in the first one. It is checked before the others are opened, because
-    another version may have other databases.
+    Opens the database `meta` first and checks the schema version in it, because a store of another
+    version may have other databases. Raises StoreMissing, StoreUnavailable or DataLoss.
     """
     is_empty = not store.env.stat()["entries"]
     for name in schema.DATABASES:
@@ -277,7 +281,7 @@ def _find_databases(store: Store) -> None:
         except lmdb.NotFoundError:
             if is_empty:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None
-            raise damaged_pages(store.directory, f"no database {name!r} is found") from None
+            raise damaged_pages(store.directory, f"the database {name!r} is missing") from None
         except lmdb.Error as error:
             raise damaged_pages(store.directory, f"opening {name!r}: {error}") from error
         if name == "meta":
@@ -286,7 +290,7 @@ def _find_databases(store: Store) -> None:
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    # The value has a checksum or none, depending on the version.
+    # In earlier schema versions, no checksum follows the version number.
     value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         version = txn.number(schema.SCHEMA)
@@ -294,9 +298,9 @@ def _check_schema(store: Store, txn: Txn) -> None:
         version = 0 if value is None else schema.read_u64(value[: schema.NUMBER_BYTES])
     if version != schema.SCHEMA_VERSION:
         raise StoreUnavailable(
-            f"the store in {store.directory} has schema version {version}; this hrag reads "
-            f"version {schema.SCHEMA_VERSION} only; ingest the documents into a new store, or use "
-            "the hrag that wrote it"
+            f"the store in {store.directory} has schema version {version}; this version of hrag "
+            f"reads only schema version {schema.SCHEMA_VERSION}; ingest the documents into a new "
+            "store, or use the version of hrag that wrote the store"
         )
 
 
@@ -318,10 +322,11 @@ def _join(directory: Path) -> IO[bytes]:
 
 
 def _fill_lock_file(path: Path) -> None:
-    """Allocates LMDB's whole table of readers on the disk before LMDB maps it.
+    """Allocates disk blocks for LMDB's whole table of readers, the file `path`.
 
-    LMDB leaves the file sparse, so on a full disk the 60th reader would be killed by SIGBUS. Call
-    this only while no process has the file open: closing it drops this process's locks on it.
+    LMDB creates the file sparse and maps it into memory. So on a full disk, the 60th reader would
+    be killed by SIGBUS. Call this only while no process has the file open, because closing the file
+    releases the locks that this process has on it.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
         with open(path, "ab", opener=opener) as file, suppress(OSError):
@@ -329,26 +334,31 @@ def _fill_lock_file(path: Path) -> None:
 
 
 def _refuse_lost_data(directory: Path) -> None:
-    """Raises StoreUnavailable if creating a store here would hide the loss of an old one."""
+    """Raises StoreUnavailable if the folder contains remains of a store without its documents.
+
+    Creating a new store in it would hide that the documents were lost.
+    """
     if location.has_data(directory):
         return
     if (directory / RESTORE).exists():
         raise StoreUnavailable(
-            f"a restore into {directory} was interrupted; run `hrag restore` again, or name an "
-            "empty folder"
+            f"a restore into {directory} was interrupted; run `hrag restore` again, or set "
+            "HRAG_DATA_DIR to an empty folder"
         )
     if any((directory / location.SEGMENTS).iterdir()):
         raise StoreUnavailable(
             f"{directory} has segments but no {location.DATA}, which contains the documents: it "
-            "was lost, or a restore was interrupted; run `hrag restore`, or name an empty folder"
+            "was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR to "
+            "an empty folder"
         )
 
 
 def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
     """Raises StoreUnavailable if the end of the data file is missing.
 
-    A file that is too short may still be complete: a transaction may have allocated pages at its
-    end and freed them without writing them. So a child process, which may die, reads all pages.
+    A file that is too short may still be complete: a transaction may have allocated pages at the
+    end of the file, and freed them without writing them. So if the file is too short, a child
+    process reads all pages in use. If one of them is past the end of the file, the child is killed.
     """
     needed = Store(env, directory).used_bytes
     file_bytes = (directory / location.DATA).stat().st_size

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 POINTS = (
     "put.written",  # The transaction is not committed yet.
-    "put.committed",  # The document is on disk, but not acknowledged yet.
+    "put.committed",  # The document is on disk, but the client has no reply yet.
     "metadata.written",
     "metadata.committed",
     "delete.written",
     "delete.committed",
     "summaries.written",
     "summaries.committed",
-    "seal.built",  # The index of a tail is in memory.
+    "seal.built",  # The index over the leaves of a tail is in memory, and no file exists yet.
     "merge.built",
-    "postings.written",  # The postings are written, but the arrays of the rows are not.
-    "segment.written",  # The files exist in a folder with a temporary name.
+    "postings.written",  # The file of the postings is written, `rows.npz` is not.
+    "segment.written",  # The segment's files exist in a folder with a temporary name.
     "segment.synced",
     "segment.renamed",  # No manifest lists the segment yet.
     "publish.written",
-    "publish.committed",  # The segments that were replaced are still on disk.
+    "publish.committed",  # The files of the segments that were replaced still exist.
     "segment.removed",
     "reclaim.written",
     "reclaim.committed",
@@ -33,7 +33,7 @@ _hook: Callable[[str], None] | None = None
 
 def install(hook: Callable[[str], None] | None) -> None:
     """Makes `reach` call `hook` with the failpoint's name; None removes the hook."""
-    global _hook  # noqa: PLW0603 - one hook for the whole process is what tests need
+    global _hook  # noqa: PLW0603 - tests need one hook for the whole process
     _hook = hook
 
 

@@ -1,8 +1,8 @@
 """Evaluates a filter: finds the documents that pass it, as sorted ordinals.
 
-Reads the terms that are stored for each field of each document. The cost grows with the number of
-documents that the conditions match, not with the size of the collection. The exception is a filter
-that consists of NoneOf conditions only.
+Reads the filter terms, which are stored for each field of each document. The cost grows with the
+count of documents that match the conditions, not with the size of the collection. The exception is
+a filter that consists of NoneOf conditions only: it reads the ordinals of all documents.
 """
 
 from array import array
@@ -24,20 +24,23 @@ from hrag.values.errors import DataLoss
 from hrag.values.filters import DOCUMENT_ID, AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
-Keep: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
-"""Returns the documents that have a term: from a cache, or as the function passed reads them."""
+CachedRead: TypeAlias = Callable[[bytes, Callable[[], Ordinals]], Ordinals]
+"""Returns the ordinals of the documents that have a term, from a cache if they are in it.
+
+The arguments are the term and a function that reads the ordinals from the store."""
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
-# At most this many ordinals, 8 MiB, wait in separate sets before the sets are merged.
+# When the sets of an AnyOf have more ordinals together than this, 8 MiB, they are merged into one.
 _MERGE_AT = 1 << 20
 
 
 class FilterEvaluation:
     """Evaluates filters on a collection's documents in one transaction.
 
-    Keeps only a few sets in memory at a time, even for a filter with many conditions. Raises
-    DeadlineExceeded between two conditions.
+    `all_documents` returns the ordinals of all documents, ascending. `cached_read` may cache the
+    documents that have a term. Only a few sets of ordinals are in memory at a time, even for a
+    filter with many conditions. Raises DeadlineExceeded between two conditions.
     """
 
     def __init__(
@@ -46,16 +49,19 @@ class FilterEvaluation:
         collection: int,
         all_documents: Callable[[], Ordinals],
         deadline: Deadline,
-        keep: Keep = lambda _, read: read(),
+        cached_read: CachedRead = lambda _, read: read(),
     ) -> None:
         self._deadline = deadline
-        self._keep = keep
+        self._cached_read = cached_read
         self._txn = txn
         self._collection = collection
         self._all_documents = all_documents
 
     def select(self, filter: Filter) -> Ordinals:
-        """Returns the ordinals of the documents that pass a filter that the caller has checked."""
+        """Returns the ordinals of the documents that pass `filter`, ascending.
+
+        The caller has checked that the filter is valid.
+        """
         self._deadline.check("filtering")
         match filter:
             case AllOf(inner):
@@ -82,8 +88,8 @@ class FilterEvaluation:
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
         """Returns the documents that pass at least one of the filters.
 
-        Merges the sets whenever together they have more ordinals than `_MERGE_AT` plus twice the
-        size of the last merged set.
+        Each filter returns a set of ordinals. These sets are merged into one whenever they have
+        more ordinals together than `_MERGE_AT` plus twice the size of the last merged set.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
@@ -100,7 +106,7 @@ class FilterEvaluation:
             return self._all_documents()
         ordinals = []
         for name in set(map(str, filter.values)):
-            # LMDB cannot look up a key that is longer than any stored one may be.
+            # A longer id cannot be stored, and LMDB raises an error for a key that is too long.
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
                 ordinal = self._txn.document_ids.get((self._collection, name))
                 if ordinal is not None:
@@ -111,16 +117,16 @@ class FilterEvaluation:
         prefix = field_prefix(self._collection, filter.field)
         match filter:
             case Match():
-                return self._having({term(prefix, value) for value in filter.values})
+                return self._with_any_term({term(prefix, value) for value in filter.values})
             case Range():
-                return self._within(*terms_between(prefix, filter))
+                return self._with_term_between(*terms_between(prefix, filter))
             case Exists():
-                return self._within(*all_terms(prefix))
+                return self._with_term_between(*all_terms(prefix))
 
-    def _within(self, start: bytes, end: bytes) -> Ordinals:
-        """Returns the documents that have a term in the range from `start` to before `end`.
+    def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
+        """Returns the documents that have a term from `start` up to, but not including, `end`.
 
-        The entries of all terms that only one document has are checked together, in one array.
+        The entries of all terms that only one document has are verified together, in one array.
         """
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.terms.cursor() as cursor:
@@ -135,39 +141,49 @@ class FilterEvaluation:
                     seeds.append(term_seed(term_key))
                 else:
                     shared_terms.append(term_key)
-        single = self._checked(
+        single = self._verified_ordinals(
             np.frombuffer(single_entries, _ENTRY).astype(np.uint64), np.array(seeds, np.uint64)
         )
-        return union([single, self._having(shared_terms)])
+        return union([single, self._with_any_term(shared_terms)])
 
-    def _having(self, terms: Iterable[bytes]) -> Ordinals:
+    def _with_any_term(self, terms: Iterable[bytes]) -> Ordinals:
         """Returns the documents that have at least one of the terms."""
         with self._txn.terms.cursor() as cursor:
-            sets = [self._keep(key, partial(self._read, cursor, key)) for key in sorted(terms)]
+            sets = [
+                self._cached_read(key, partial(self._read_term, cursor, key))
+                for key in sorted(terms)
+            ]
         return union(sets)
 
-    def _read(self, cursor: Any, term_key: bytes) -> Ordinals:
-        """Returns the documents that have a term."""
+    def _read_term(self, cursor: Any, term_key: bytes) -> Ordinals:
+        """Reads the documents that have a term from the store. Raises DataLoss."""
         pairs = cursor.getmulti(
             [term_key], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
         )
         packed = np.dtype([("term", f"V{len(term_key)}"), ("entry", _ENTRY)])
         entries = np.frombuffer(pairs, packed)["entry"].astype(np.uint64)
-        return self._checked(entries, np.uint64(term_seed(term_key)))
+        return self._verified_ordinals(entries, np.uint64(term_seed(term_key)))
 
-    def _checked(
+    def _verified_ordinals(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
     ) -> Ordinals:
-        """Returns the ordinals of entries, whose terms have these seeds. Raises DataLoss."""
+        """Verifies entries of `terms` and returns their ordinals. Raises DataLoss.
+
+        `seeds` has the seed of each entry's term, or is one seed if all entries have the same term.
+        """
         ordinals, damaged = ordinals_of_entries(entries, seeds)
         if damaged.any():
-            at = np.flatnonzero(damaged)[0]
-            seed = seeds if isinstance(seeds, np.uint64) else seeds[at]
-            self._fail(entries[at], seed)
+            position = np.flatnonzero(damaged)[0]
+            seed = seeds if isinstance(seeds, np.uint64) else seeds[position]
+            self._raise_damage(entries[position], seed)
         return ordinals
 
-    def _fail(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
-        """Raises DataLoss. Names the document if one flipped bit explains the damage."""
+    def _raise_damage(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
+        """Raises DataLoss for a damaged entry.
+
+        Flips each bit of the entry. The message names the documents for which the entry then
+        matches its checksum.
+        """
         flipped = entry ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
         ordinals, wrong = ordinals_of_entries(flipped, seed)
         names = {
@@ -177,5 +193,5 @@ class FilterEvaluation:
         }
         raise DataLoss(
             f"a filter value of {' or '.join(sorted(names)) or 'an unknown document'} is damaged; "
-            "ingesting the document again or `hrag check --repair` writes it again"
+            "to write it again, ingest the document again or run `hrag check --repair`"
         )

@@ -1,6 +1,7 @@
 """Opens LMDB's file and translates LMDB's errors into errors for operators.
 
-Knows which options and databases an environment has. Knows nothing of locks or of stored values.
+This module knows the options and the databases of an LMDB environment. It knows nothing of locks or
+of stored values.
 """
 
 import errno
@@ -14,26 +15,30 @@ from hrag.engine.embedded.store.disk import FULL_DISK
 from hrag.host.private_files import FILE_MODE
 from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailable, TooBusy
 
-# The limit for open read transactions in all processes together. It suffices for more than 256
-# workers with 16 threads each.
+# The maximum count of open read transactions in all processes together. It is enough for 256
+# worker processes with 16 threads each, and some more.
 MAX_READERS = 6144
 
-# The package lmdb 3 supports two incompatible file formats; this number means the older one.
+# Version 3 of the package lmdb supports two incompatible file formats. This value selects the older
+# format.
 _LMDB_0_9 = 0
-# A map cannot grow while readers have it open, so it is larger than any disk. The map is sparse,
-# so only the disk limits the real size.
+# The size of LMDB's memory map, 16 TiB. A map cannot grow while readers have it open, so it is made
+# larger than any disk. LMDB's file is sparse, so only the disk limits its real size.
 _MAP_BYTES = 1 << 44
-# Read transactions are kept for reuse, so that beginning one takes a fraction of a microsecond.
+# The maximum count of ended read transactions that are reused. Beginning a reused transaction takes
+# a fraction of a microsecond.
 _SPARE_READ_TXNS = 64
 
+# The errors that LMDB raises for damaged pages of an open file.
 _DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.CursorFullError)
+# The errors that LMDB raises on opening a file that is damaged or not an LMDB file.
 _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
 def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environment:
     """Opens the environment in `directory` and returns it. Raises StoreUnavailable.
 
-    Does not detect that the end of a file is missing; `page_probe` does.
+    Does not detect that the end of the file is missing; the module `page_probe` does.
     """
     try:
         return lmdb.open(
@@ -49,7 +54,7 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
         )
     except lmdb.Error as error:
         if isinstance(error, _FOREIGN):
-            reason = f"{location.DATA} is damaged or not LMDB's ({error}); restore a backup"
+            reason = f"{location.DATA} is damaged or no LMDB file ({error}); restore a backup"
         elif getattr(error, "code", 0) == errno.EACCES:
             reason = location.explanation(directory, str(error))
         else:
@@ -60,10 +65,10 @@ def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environmen
 def open_database(
     env: lmdb.Environment, name: str, creating: "lmdb.Transaction[memoryview] | None" = None
 ) -> Any:
-    """Returns the handle of a database.
+    """Returns LMDB's handle of a database.
 
-    The database is created if it is missing and `creating`, a write transaction, is passed.
-    Otherwise raises lmdb.NotFoundError if it is missing.
+    If the database is missing, creates it in the write transaction `creating`. Without `creating`,
+    raises lmdb.NotFoundError.
     """
     many_valued = name in schema.MANY_VALUED
     return env.open_db(
@@ -76,7 +81,7 @@ def open_database(
 
 
 def damaged_pages(directory: Path, reason: str) -> DataLoss:
-    """Returns the error for damage to LMDB's page structure, which cannot be mended."""
+    """Returns the error for damage to LMDB's own pages, which hrag cannot repair."""
     return DataLoss(
         f"{directory / location.DATA} is damaged in LMDB's own pages ({reason}); "
         "`hrag check` finds what can still be read; restore a backup"
@@ -84,25 +89,28 @@ def damaged_pages(directory: Path, reason: str) -> DataLoss:
 
 
 def explained(error: lmdb.Error, directory: Path) -> HragError | None:
-    """Returns an error that explains LMDB's error to an operator.
+    """Returns an error of hrag that explains an error of LMDB to an operator.
 
-    Returns None for an error that this function does not know.
+    Returns None if LMDB's error is of an unexpected kind.
     """
     code = getattr(error, "code", 0)
     if code in FULL_DISK or isinstance(error, (lmdb.DiskError, lmdb.MapFullError)):
-        return StorageFull(f"the disk of {directory} is full; nothing of this write was kept")
+        return StorageFull(f"the disk of {directory} is full; nothing of this write was stored")
     # LMDB also reports EIO when the disk accepted only a part of a write.
     if code == errno.EIO:
         return StorageFull(
-            f"the disk of {directory} is full or failing; nothing of this write was kept"
+            f"the disk of {directory} is full or failing; nothing of this write was stored"
         )
     if isinstance(error, lmdb.PanicError):
         return StoreUnavailable(
-            f"the disk of {directory} failed at the first pages of {location.DATA}; "
-            "restart the services when it works again"
+            f"the disk of {directory} failed while the first pages of {location.DATA} were "
+            "written; restart the services when the disk works again"
         )
     if isinstance(error, _DAMAGED):
         return damaged_pages(directory, str(error))
     if isinstance(error, lmdb.ReadersFullError):
-        return TooBusy(f"{MAX_READERS:,} read transactions are open on {directory}")
+        return TooBusy(
+            f"{MAX_READERS:,} read transactions are open on the store in {directory}, "
+            "and no more are allowed"
+        )
     return None

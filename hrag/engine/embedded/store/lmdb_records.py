@@ -1,6 +1,7 @@
 """The records that only a store in LMDB has: their fields and their encoding as bytes.
 
-Records that are read once and then cached are JSON. Records that every call reads are packed.
+Records that are read once and then cached are encoded as JSON. Records that every call reads are
+encoded as packed structs.
 """
 
 import struct
@@ -15,13 +16,14 @@ from hrag.values.status import Segment
 class Counters(NamedTuple):
     """Running totals of a collection, updated in the transaction of each change.
 
-    * `sequence`: the tenant's sequence at the collection's last change.
-    * `sealed_sequence`: the tenant's sequence at the last change that segments cover.
-    * `log_start`: the tenant's sequence at the last change whose log entry was trimmed.
+    * `sequence`: the sequence number of the collection's last change.
+    * `sealed_sequence`: the sequence number of the last change that segments cover.
+    * `log_start`: the change log contains all changes whose sequence numbers are above it.
+    * `log_entries`: the count of entries in the change log.
     * `sealed_ordinal`: the last ordinal that a segment covers.
-    * `tail_leaves`: the number of living leaves whose ordinals are above `sealed_ordinal`.
-    * `unsummarised`: the number of documents whose summaries are not written yet.
-    * `summary_tokens`: the tokens that a chat model has read and written for summaries.
+    * `tail_leaves`: the count of living leaves whose ordinals are above `sealed_ordinal`.
+    * `unsummarised`: the count of documents whose summaries are not written yet.
+    * `summary_tokens`: the count of tokens that a chat model has read and written for summaries.
     * `stored_bytes`: the sum over all documents of `tenant_usage.stored_bytes`.
     """
 
@@ -69,8 +71,8 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 class Change(NamedTuple):
     """An entry of the change log: the ordinals that a change added and removed, 0 for none.
 
-    If both are 0, a document's metadata changed. Its leaves are the same, but the document may now
-    pass other filters.
+    If `added` and `removed` are 0, the metadata of a document changed. The document's leaves are
+    the same, but it may now pass other filters.
     """
 
     added: int = 0
@@ -89,7 +91,7 @@ _CHANGE = struct.Struct("<QQ")
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """The size and checksum of a segment's file, verified when the file was written."""
+    """The size in bytes of a segment's file, and its SHA-256 in hexadecimal digits."""
 
     size_bytes: int
     sha256: str
@@ -99,12 +101,13 @@ class SegmentFile:
 class SegmentRecord:
     """A segment as the manifest lists it.
 
-    It contains the leaves of the documents from `first_ordinal` to `last_ordinal` that existed
-    when the segment was built: `rows` leaves. Its index has `items` distinct vectors, some of which
-    may belong only to leaves that were deleted before the segment was built. A segment with
-    `dimension` 0 has no vectors. Its postings contain the terms of `analyzer`; without an analyzer
-    it has no postings. `covered_sequence` is the tenant's sequence at the last change that it
-    covers.
+    The segment contains the leaves of the documents from `first_ordinal` to `last_ordinal` that
+    existed when it was built. It has one row for each leaf, `rows` in all. Its index has `items`
+    distinct vectors, some of which may belong only to leaves that were deleted before the segment
+    was built. A segment with `dimension` 0 has no vectors. The postings contain the terms of
+    `analyzer`; without an analyzer, the segment has no postings. `covered_sequence` is the sequence
+    number of the last change that the segment covers. `files` has the size and checksum of each
+    file by name.
     """
 
     segment_id: int
@@ -130,9 +133,9 @@ class SegmentRecord:
 
     @property
     def size_bytes(self) -> int:
-        """The total size of the segment's files."""
+        """The total size of the segment's files in bytes."""
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """Returns the fields that clients see."""
+        """Returns the fields of the segment that clients receive."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

@@ -1,7 +1,7 @@
-"""The files of a store, the file system they are on, and errors that name their owner.
+"""The names of a store's files, checks of its file system, and errors about access to the files.
 
-A store is a folder on a local disk. LMDB maps its files into memory, and network file systems do
-not keep these maps coherent. Knows nothing of the contents of the files.
+A store is a folder on a local disk. LMDB maps files of the store into memory, and on a network file
+system the maps of two processes would differ. This module knows nothing of the contents of files.
 """
 
 import os
@@ -19,12 +19,13 @@ LOCK = "lock.mdb"
 SEGMENTS = "segments"
 INDEXER_LOCK = "indexer.lock"
 USERS_LOCK = "users.lock"
-# The unfinished copy of a vacuum.
+# The name of the folder with the unfinished copy of a vacuum.
 VACUUM = "vacuum.tmp"
 BACKUP_LOCK = "backup.lock"
 FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, BACKUP_LOCK, SEGMENTS)
 
-# The kernel lists a file system in user space as "fuse." and its name.
+# The types of network file systems. The kernel lists a file system in user space as "fuse." and its
+# name.
 _NETWORK = re.compile(
     r"(fuse\.)?("
     "9p|acfs|afs|beegfs|ceph|ceph-fuse|cifs|coda|davfs|glusterfs|gpfs|lustre|mfs|ncp|ncpfs|"
@@ -41,7 +42,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 def file_system(mountinfo: str, path: Path) -> str:
     """Returns the type of the file system that contains `path`, or "" if no mount point does.
 
-    `mountinfo` is the text of `/proc/self/mountinfo`; `path` is absolute and without links.
+    `mountinfo` is the text of `/proc/self/mountinfo`. `path` is absolute and contains no symbolic
+    links.
     """
     kind, longest = "", -1
     for line in mountinfo.splitlines():
@@ -57,7 +59,10 @@ def file_system(mountinfo: str, path: Path) -> str:
 
 
 def refuse_network(directory: Path) -> None:
-    """Raises StoreUnavailable if `directory` is, or would be, on a network file system."""
+    """Raises StoreUnavailable if `directory` is on a network file system.
+
+    The folder need not exist yet.
+    """
     try:
         mountinfo = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
@@ -73,16 +78,16 @@ def refuse_network(directory: Path) -> None:
 def has_data(directory: Path) -> bool:
     """Returns True if `directory` contains a store.
 
-    An empty LMDB file does not count: it belongs to a store that is being created.
+    Returns False for an empty LMDB file, because it belongs to a store that is being created.
     """
     path = directory / DATA
     return path.exists() and path.stat().st_size > 0
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Returns the device and inode of a file, or None if it does not exist.
+    """Returns the device and the inode of a file, or None if it does not exist.
 
-    They differ if another file has replaced the one at this path.
+    Two results for the same path differ if another file has replaced the earlier file.
     """
     try:
         status = path.stat()
@@ -92,7 +97,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_data(directory: Path, hint: str = "") -> None:
-    """Raises StoreMissing if `directory` contains no store; the message ends with `hint`.
+    """Raises StoreMissing if `directory` contains no store. The error message ends with `hint`.
 
     Raises StoreUnavailable if this process may not access the folder.
     """
@@ -138,7 +143,7 @@ def explanation(directory: Path, reason: str) -> str:
 def _exists(path: Path) -> bool:
     """Returns True if this process can see that `path` exists.
 
-    Returns False for a file in a folder that this process may not search.
+    Returns False for a file in a folder that this process may not enter.
     """
     with suppress(OSError):
         path.stat()

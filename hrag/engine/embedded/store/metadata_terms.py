@@ -1,8 +1,8 @@
 """Keys and values of the database `terms`, which filters read.
 
-A key is a collection's number, then a filter term. Its values, called entries, name the documents
+A key is a collection id followed by a filter term. Its values, called entries, name the documents
 that have the term. An entry has 64 bits: the ordinal has 44 bits, and the other 20 bits are a
-checksum of the ordinal and the term (Fibonacci hashing). numpy checks many entries at once.
+checksum of the ordinal and the term (Fibonacci hashing). numpy verifies many entries at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,19 +21,19 @@ from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
 _TERMS = "terms"
 
 _ALL_BITS = (1 << 64) - 1
-# An ordinal does not need the other bits of the 64.
+# The length of an entry's checksum: the bits that an ordinal does not need.
 _CHECK_BITS = LEAF_BITS
-# This is 2 ** 64 divided by the golden ratio.
+# The multiplier of Fibonacci hashing: 2 ** 64 divided by the golden ratio.
 _FACTOR = 0x9E3779B97F4A7C15
 
 
 def field_prefix(collection: int, field: str) -> bytes:
-    """Returns the prefix of the keys of all terms of a field."""
+    """Returns the bytes with which the keys of all terms of a field begin."""
     return schema.u32(collection) + filter_terms.field_prefix(field)
 
 
 def term_seed(term: bytes) -> int:
-    """Returns the seed of the checksums in the entries of a term, which is a key of `terms`."""
+    """Returns the seed of the checksums in the entries of `term`, a key of the database `terms`."""
     return seed_of(term, 0)
 
 
@@ -46,7 +46,7 @@ def term_entry(term: bytes, ordinal: int) -> bytes:
 def ordinals_of_entries(
     entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Returns the ordinals of entries, and True for each entry that is damaged.
+    """Returns the ordinal of each entry, and for each entry True if it is damaged.
 
     `seeds` has the seed of each entry's term, or is one seed if all entries have the same term.
     """
@@ -78,22 +78,22 @@ class TermTable:
         return self._database.name
 
     def add(self, term: bytes, ordinal: int) -> None:
-        """Says that the document with this ordinal has the term."""
+        """Adds an entry to the term: the document with this ordinal has the term."""
         self._txn.last_content = None
         self._txn.raw.put(term, term_entry(term, ordinal), db=self._database.handle)
 
     def remove(self, term: bytes, ordinal: int) -> None:
-        """Says that the document with this ordinal does not have the term any more."""
+        """Deletes the term's entry for the document with this ordinal, if there is one."""
         self._txn.last_content = None
         self._txn.raw.delete(term, term_entry(term, ordinal), db=self._database.handle)
 
     def has_all(self, terms: Iterable[bytes], ordinal: int) -> bool:
-        """Returns True if the document with this ordinal is listed under each of the terms."""
+        """Returns True if each of the terms has an intact entry for the document's ordinal."""
         with self.cursor() as cursor:
             return all(cursor.set_key_dup(term, term_entry(term, ordinal)) for term in terms)
 
     def count(self, collection: int) -> int:
-        """Returns the number of entries of a collection's terms."""
+        """Returns the count of entries that all terms of a collection have together."""
         return sum(1 for _ in self.stored(collection))
 
     def clear(self, collection: int) -> None:
@@ -103,7 +103,10 @@ class TermTable:
             self._txn.raw.delete(term, db=self._database.handle)
 
     def stored(self, collection: int | None = None) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields each term with each of its entries, in order; checks no entry."""
+        """Yields a term and an entry for each entry of the collection, in order of term.
+
+        Without a collection, yields the entries of all collections. Verifies no entry.
+        """
         prefix = b"" if collection is None else schema.u32(collection)
         return stored_entries(self._txn, self._database, prefix)
 

@@ -1,6 +1,7 @@
-"""Names the document or collection to which a damaged entry belongs, for error messages.
+"""Finds the name of the document or collection to which a damaged entry belongs.
 
-Reads other entries to find the name, and does not trust them: they may be damaged too.
+Error messages contain this name. To find it, this module reads other entries. They may be damaged
+too, so no function here raises an error for a damaged entry.
 """
 
 from hrag.engine.embedded.store import schema
@@ -13,7 +14,8 @@ _NAMED = {"collection_names": "collection", "tenants": "tenant"}
 def owner_of(txn: Txn, database: str, key: bytes) -> str:
     """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`.
 
-    `database` is its name, or the name of a part of a content. `key` is packed.
+    `database` is the name of the entry's database, or of a part of a content in `content.PARTS`.
+    `key` is the packed key.
     """
     if database in schema.BY_SLOT:
         return document_owner(txn, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
@@ -32,9 +34,9 @@ def owner_of(txn: Txn, database: str, key: bytes) -> str:
 
 
 def document_owner(txn: Txn, collection: int, ordinal: int) -> str:
-    """Returns a name of the document with this ordinal, with its collection.
+    """Returns a text that names a document and its collection, for messages.
 
-    The name contains the document's id, or the ordinal if no id is stored for it.
+    The text contains the document's id, or the ordinal if no id is stored for that ordinal.
     """
     name = document_name(txn, collection, ordinal)
     document = f"document {name!r}" if name else f"ordinal {ordinal}"
@@ -42,9 +44,9 @@ def document_owner(txn: Txn, collection: int, ordinal: int) -> str:
 
 
 def document_name(txn: Txn, collection: int, ordinal: int) -> str:
-    """Returns the id of the document with this ordinal; "" if there is none.
+    """Returns the id of the document with this ordinal; "" if no id has the ordinal.
 
-    Scans the collection's ids, at 1 us for each id.
+    Reads the ids of the collection one after another, which takes 1 us for each id.
     """
     packed = schema.u64(ordinal)
     for key, value in txn.document_ids.stored(collection):
@@ -53,16 +55,17 @@ def document_name(txn: Txn, collection: int, ordinal: int) -> str:
     return ""
 
 
-def collection_owner(txn: Txn, number: int) -> str:
-    """Returns a name of the collection with this number: its tenant and its name.
+def collection_owner(txn: Txn, collection: int) -> str:
+    """Returns a text that names the collection with this id by its tenant and name, for messages.
 
-    A summary collection is named after the collection that it summarises.
+    A summary collection has the name of the collection that it summarises. If the name is not
+    found, the text contains the id.
     """
-    record = txn.collections.get_sound(number)
+    record = txn.collections.get_sound(collection)
     if record is not None:
         kind = "the summaries of collection" if record.summarises else "collection"
         return f"{kind} {f'{record.tenant_id}/{record.name}'!r}"
     for key, value in txn.collection_names.stored():
-        if value[: schema.COLLECTION_BYTES] == schema.u32(number):
+        if value[: schema.COLLECTION_BYTES] == schema.u32(collection):
             return f"collection {str(key, 'utf-8', 'replace').replace(chr(0), '/')!r}"
-    return f"collection {number}"
+    return f"collection {collection}"

@@ -1,7 +1,7 @@
 """Checks in a child process that every page of a store's file can be read.
 
-Reading past the end of a mapped file ends the process with SIGBUS, which Python cannot catch.
-So `every_page_is_readable` runs this module as a separate program:
+If pages are missing at the end of the file, reading them kills the process with SIGBUS, which
+Python cannot catch. So `every_page_is_readable` runs this module as a separate program:
 
     python -m hrag.engine.embedded.store.page_probe DIRECTORY [--lock]
 """
@@ -18,16 +18,20 @@ _MODULE = "hrag.engine.embedded.store.page_probe"
 
 
 def every_page_is_readable(directory: Path, *, lock: bool) -> bool:
-    """Returns True if a child process could read all pages.
+    """Returns True if a child process could read all pages of the store in `directory`.
 
-    With `lock`, the child registers in LMDB's table of readers.
+    With `lock`, the child registers in LMDB's table of readers, as it must if a process may be
+    writing to the store.
     """
     probe = child_process.run_module(_MODULE, str(directory.absolute()), *["--lock"] * lock)
     return probe.returncode == 0
 
 
 def read_every_page(directory: Path, *, lock: bool) -> None:
-    """Reads a byte of every page in use; a page past the end of the file kills the process."""
+    """Reads a byte of every value, and so every page in use.
+
+    If a page is past the end of the file, the kernel kills this process.
+    """
     with open_lmdb(directory, readonly=True, lock=lock) as env:
         databases = [open_database(env, name) for name in schema.DATABASES]
         with env.begin(buffers=True) as txn:

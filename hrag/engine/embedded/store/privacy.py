@@ -1,9 +1,10 @@
 """Restricts access to a store's files to their owner.
 
-hrag creates files with mode 0600 and folders with mode 0700. A store may have wider modes if an
-earlier version created it, or if it was copied or mounted with them. These modes are tightened when
-the store is opened. The data folder itself may belong to an operator, for example the root of a
-volume. Then its mode stays unchanged.
+hrag creates files with mode 0600 and folders with mode 0700. The files of a store may have wider
+modes if an earlier version of hrag created them, or if they were copied or mounted. Opening the
+store removes the access of other users. The store's folder itself may belong to another user, for
+example if it is the root of a volume. Then the mode of this folder stays unchanged, without a
+warning.
 """
 
 from collections.abc import Iterator
@@ -20,9 +21,9 @@ _MODES = 0o7777
 
 
 def tighten(directory: Path) -> None:
-    """Removes access by other users from the store's files, and logs how many were changed.
+    """Removes the access of other users to the store's files, and logs the count of changed files.
 
-    Logs a warning, which names one file, if this process may not change the mode of some files.
+    If this process may not change the mode of some files, logs a warning that names one of them.
     """
     changed, refused = 0, list[Path]()
     for path in _open_to_others(directory):
@@ -30,7 +31,7 @@ def tighten(directory: Path) -> None:
             path.chmod(path.stat().st_mode & _MODES & ~OTHERS)
             changed += 1
         except FileNotFoundError:
-            continue  # The file belonged to a segment that was replaced meanwhile.
+            continue  # The file was deleted, because its segment was replaced.
         except OSError:
             refused.append(path)
     if changed:
@@ -48,8 +49,8 @@ def tighten(directory: Path) -> None:
 def _open_to_others(directory: Path) -> Iterator[Path]:
     """Yields the files and folders that other users may access.
 
-    Files in a folder come before the folder itself. A folder that other users cannot enter is not
-    searched.
+    The files in a folder come before the folder itself. A folder that other users cannot enter is
+    skipped with all its files.
     """
     for name in location.FILES:
         path = directory / name

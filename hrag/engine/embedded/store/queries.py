@@ -1,4 +1,4 @@
-"""Look-ups and deletions that several packages share, inside a transaction of the caller."""
+"""Queries and deletions that several packages share. The caller passes its transaction."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from hrag.values.collections import Alias, Collection
 
 
 def find_collection(txn: Txn, tenant_id: str, name: str) -> int:
-    """Returns the number of the collection with this name or alias.
+    """Returns the id of the collection with this name or alias.
 
     Only this function resolves aliases. Raises CollectionNotFound.
     """
@@ -26,10 +26,10 @@ def find_collection(txn: Txn, tenant_id: str, name: str) -> int:
 
 
 def collection_numbers(txn: Txn, tenant_id: str | None = None, after: str = "") -> Iterator[int]:
-    """Yields the numbers of a tenant's collections, or of all if `tenant_id` is None.
+    """Yields the ids of a tenant's collections, or of all collections if `tenant_id` is None.
 
-    They come in order of tenant and name, and begin after the tenant's name `after`. Aliases are
-    skipped, so each collection comes once.
+    The order is by tenant and name. With `after`, skips the tenant's collections up to and
+    including the name `after`. Aliases are skipped, so each collection is yielded once.
     """
     start = (tenant_id, f"{after}\0") if tenant_id is not None and after else None
     for _, named in txn.collection_names.entries(tenant_id, start=start):
@@ -38,67 +38,71 @@ def collection_numbers(txn: Txn, tenant_id: str | None = None, after: str = "") 
 
 
 def aliases_of(txn: Txn, tenant_id: str) -> Iterator[tuple[str, int]]:
-    """Yields a tenant's aliases with their collections' numbers, in order of alias."""
+    """Yields each alias of a tenant with the id of its collection, in order of alias."""
     for (_, name), named in txn.collection_names.entries(tenant_id):
         if named.is_alias:
             yield name, named.collection
 
 
 def describe_aliases(txn: Txn, tenant_id: str) -> tuple[Alias, ...]:
-    """Returns a tenant's aliases as clients see them, in order of alias."""
+    """Returns a tenant's aliases in the form that clients receive, in order of alias."""
     return tuple(
-        Alias(alias, txn.collections.require(number).name)
-        for alias, number in aliases_of(txn, tenant_id)
+        Alias(alias, txn.collections.require(collection).name)
+        for alias, collection in aliases_of(txn, tenant_id)
     )
 
 
-def set_analyzer(txn: Txn, number: int, analyzer: str) -> bool:
-    """Changes the analyzer of a collection that exists.
+def set_analyzer(txn: Txn, collection: int, analyzer: str) -> bool:
+    """Changes the analyzer in the settings of a collection that exists.
 
     Returns False, and writes nothing, if the collection already has this analyzer.
     """
-    record = txn.collections.require(number)
+    record = txn.collections.require(collection)
     if record.settings.analyzer == analyzer:
         return False
     changed = replace(record, settings=replace(record.settings, analyzer=analyzer))
-    txn.collections.put(number, changed)
+    txn.collections.put(collection, changed)
     return True
 
 
-def describe_collection(txn: Txn, number: int) -> Collection:
-    """Returns a collection that exists in this transaction as clients see it."""
-    record = txn.collections.require(number)
-    documents = txn.counters.require(number).documents
+def describe_collection(txn: Txn, collection: int) -> Collection:
+    """Returns a collection that exists in this transaction, in the form that clients receive."""
+    record = txn.collections.require(collection)
+    documents = txn.counters.require(collection).documents
     return Collection(record.tenant_id, record.name, record.settings, documents)
 
 
-def handle_of(txn: Txn, number: int) -> CollectionHandle:
+def handle_of(txn: Txn, collection: int) -> CollectionHandle:
     """Returns a handle of a collection that exists in this transaction."""
-    record = txn.collections.require(number)
-    return CollectionHandle(record.tenant_id, record.name, number, record.settings)
+    record = txn.collections.require(collection)
+    return CollectionHandle(record.tenant_id, record.name, collection, record.settings)
 
 
-def listed_segments(txn: Txn, number: int) -> list[SegmentRecord]:
-    """Returns the collection's segments in order of ordinals: the oldest documents first."""
-    return list(txn.segments.values(number))
+def listed_segments(txn: Txn, collection: int) -> list[SegmentRecord]:
+    """Returns the segments that the collection's manifest lists, in order of their ordinals.
 
-
-def is_listed(txn: Txn, number: int, record: SegmentRecord) -> bool:
-    """Returns True if the manifest lists exactly this segment.
-
-    Reads only the entry of this segment, so damage to other entries does not matter.
+    The segment with the oldest documents comes first. Raises DataLoss if a record is damaged.
     """
-    return txn.segments.get_sound((number, record.last_ordinal)) == record
+    return list(txn.segments.values(collection))
+
+
+def is_listed(txn: Txn, collection: int, record: SegmentRecord) -> bool:
+    """Returns True if the collection's manifest contains exactly this record of a segment.
+
+    Reads only this segment's entry, so damage to other entries has no effect. Returns False if the
+    entry itself is damaged.
+    """
+    return txn.segments.get_sound((collection, record.last_ordinal)) == record
 
 
 def all_segments(txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
-    """Yields every segment with the number of its collection.
+    """Yields every segment of the store with the id of its collection.
 
     Segments of a deleted collection are included until they are reclaimed. Damaged records are
-    skipped: reads of their collection report them.
+    skipped, because reading their collection reports the damage.
     """
-    for (number, _), record in txn.segments.sound_entries():
-        yield number, record
+    for (collection, _), record in txn.segments.sound_entries():
+        yield collection, record
 
 
 def address_of(txn: Txn, collection: int, ordinal: int) -> bytes:
@@ -123,10 +127,10 @@ def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, Doc
 def erase_document(
     txn: Txn, ordinal: int, document: DocumentRecord, *, keep_slot: bool = False
 ) -> int:
-    """Deletes one version of a document, except its id, counters and log entry.
+    """Deletes one version of a document. Does not change the document's id, counters or log.
 
-    With `keep_slot`, the values under its slot stay, and the next version overwrites them. Returns
-    the number of the document's terms.
+    With `keep_slot`, the values under the document's slot stay, because the next version of the
+    document overwrites them. Returns the count of the document's terms.
     """
     address = address_of(txn, document.collection, ordinal)
     terms = terms_of(document)
@@ -137,9 +141,10 @@ def erase_document(
 
 
 def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None) -> None:
-    """Deletes the entries under a document's ordinal, and frees its slot.
+    """Deletes the entries under a document's ordinal, and the values under its slot.
 
-    If `address` is None, the values under the slot stay and the slot is not freed.
+    Then the slot is free for another document. If `address` is None, the values under the slot stay
+    and the slot is not freed.
     """
     for table in (txn.ordinals, txn.unsummarised, txn.summarised):
         table.delete((collection, ordinal))

@@ -1,14 +1,14 @@
 """A reserve of disk blocks for deletions, allocated inside LMDB's file in advance.
 
-LMDB never changes a page in place, so even a deletion first writes new pages. Other files cannot
-use blocks that LMDB's file already has, and writing into these blocks never fails with a full disk.
-So before a write that may grow the store, the file gets the blocks for all pages in use, for that
-write, and for the reserve. Deletions use blocks of the reserve, and the pages that they free
-are used again.
+LMDB never changes a page in place, so even a deletion first writes new pages. On a full disk, it
+would fail. But writing into disk blocks that LMDB's file already has never fails with a full disk.
+So before a write that may make the store grow, `posix_fallocate` allocates the blocks of LMDB's
+file for all pages in use, for that write, and for the reserve. Deletions use blocks of the reserve.
+LMDB reuses the pages that they free.
 
-This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS
-copy blocks when they write, so there the reserve helps only in most cases. On a file system that
-cannot allocate blocks there is no reserve.
+This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS write
+changed blocks to a new location, so a deletion may fail on them in spite of the reserve. On a file
+system that cannot allocate blocks there is no reserve.
 """
 
 import errno
@@ -23,19 +23,24 @@ from hrag.values.errors import StorageFull
 _log = structlog.get_logger()
 
 MAX_RESERVE_BYTES = 64 << 20
-"""More than hundreds of deletions need while a read transaction keeps their old pages in use."""
-# Allocating in larger steps avoids a system call for every small document.
+"""The maximum size of the reserve.
+
+This is enough for hundreds of deletions, even if an open read transaction prevents LMDB from
+reusing the pages that they free."""
+# Each allocation includes this many bytes more than needed, so that the next small writes need no
+# system call.
 _STEP_BYTES = 1 << 20
+# The error numbers of a file system that cannot allocate blocks.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 
 
 class Reserve:
-    """Blocks of LMDB's file, allocated up to `reserve_bytes` after the pages in use.
+    """Allocates disk blocks for LMDB's file: the pages in use, then `reserve_bytes` after them.
 
-    With 0 `reserve_bytes` nothing is allocated. Only the process that has opened the store for
-    writing may use a reserve. Its methods are called inside a write transaction, or before there
-    can be one. The reason: where a file system cannot allocate, the C library writes zeros
-    instead, and no transaction may write there meanwhile.
+    If `reserve_bytes` is 0, nothing is allocated. Only the process that has opened the store for
+    writing may use this class. It must call `allocate` inside a write transaction, or before the
+    first one. Otherwise a transaction could write at the same time, and its bytes could be lost: on
+    a file system that cannot allocate blocks, the C library writes zeros into the file instead.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -47,8 +52,9 @@ class Reserve:
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
         """Allocates blocks for the `used_bytes`, for `extra_bytes` more, and for the reserve.
 
-        Raises StorageFull if the disk does not have enough. Before the first call, the part of the
-        file that is in use may have holes; afterwards it has none.
+        Raises StorageFull if the disk does not have enough free blocks. Before the first call, the
+        pages in use may have holes, which are parts of a file without disk blocks. Afterwards they
+        have none.
         """
         end = used_bytes + extra_bytes + self._reserve_bytes
         if not self._reserve_bytes or end <= self._allocated:
@@ -78,5 +84,5 @@ class Reserve:
         self._allocated = end
 
     def close(self) -> None:
-        """Closes the file; the blocks stay allocated."""
+        """Closes LMDB's file. Its blocks stay allocated."""
         os.close(self._descriptor)

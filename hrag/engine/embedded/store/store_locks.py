@@ -1,11 +1,14 @@
 """File locks that decide which processes may have a store open at the same time.
 
-LMDB shares memory between processes and identifies them by PID. So all processes that have
-a store open must be in one PID namespace: two containers in two namespaces both have a
-PID 1, and one would overwrite the other's entry in LMDB's table of readers. Every process
-holds a shared lock on the file `users.lock` in the store's folder. The file contains the name of
-the namespace, and only a process with an exclusive lock on the file may change that name. One
-process at a time may write: it holds a lock on `indexer.lock`.
+LMDB shares memory between processes and identifies each process by its PID. So all processes that
+have a store open must be in one PID namespace. For example, two containers with separate namespaces
+both have a process with PID 1, and one of these processes would overwrite the other's entry in
+LMDB's table of readers.
+
+Every process that has a store open holds a shared lock on the file `users.lock` in the store's
+folder. The file contains the name of the PID namespace, and only a process with an exclusive lock
+on the file may change that name. Only one process at a time may write to the store: the process
+that holds a lock on the file `indexer.lock`.
 """
 
 import fcntl
@@ -21,15 +24,16 @@ from hrag.engine.embedded.store.location import INDEXER_LOCK, USERS_LOCK, explai
 from hrag.host.private_files import opener
 from hrag.values.errors import StoreUnavailable
 
-# A process that tests the lock holds it for microseconds, so a few retries get past it. Exclusive
-# use lasts much longer, so waiting for its end is useless.
+# How often a process tries to acquire a lock, and the pause in seconds between two tries. A process
+# that opens the store holds an exclusive lock for microseconds, so a few tries are enough. A vacuum
+# or a restore holds it much longer, so more tries would not help.
 _TRIES = 20
 _PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a lock that is taken is tried, and the pause between two tries in seconds."""
+    """How often to try to acquire a lock that is held, and the pause between tries in seconds."""
 
     tries: int = _TRIES
     pause_s: float = _PAUSE_S
@@ -44,12 +48,12 @@ def join(
     namespace: bytes | None = None,
     patience: Patience = _PATIENCE,
 ) -> IO[bytes]:
-    """Joins the processes that use the store, until the returned file is closed.
+    """Locks the store for shared use by this process, until the returned file is closed.
 
-    `namespace` is the name of the PID namespace, by default that of this process. Calls
-    `when_alone` if no other process has the store open; other processes wait until it
-    returns. Raises StoreUnavailable while processes in another PID namespace have the store open,
-    or one process has locked it exclusively.
+    `namespace` is the name of this process's PID namespace; None means that it is read from /proc.
+    Calls `when_alone` if no other process has the store open. Other processes cannot open the store
+    before `when_alone` has returned. Raises StoreUnavailable while a process in another PID
+    namespace has the store open, or while a process has locked the store exclusively.
     """
     ours = _namespace() if namespace is None else namespace
     with ExitStack() as undo:
@@ -68,7 +72,7 @@ def join(
 
 @contextmanager
 def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]:
-    """Keeps every other process out of the store in `directory`, an existing folder.
+    """Locks the store in `directory`, an existing folder, so that no other process can open it.
 
     Raises StoreUnavailable if another process has the store open.
     """
@@ -95,28 +99,32 @@ def lock_for_writing(directory: Path) -> IO[bytes]:
     if not _try_lock(lock, fcntl.LOCK_EX):
         lock.close()
         raise StoreUnavailable(
-            f"another indexer has the store in {directory}; only one may write to it, "
-            "so stop that one first"
+            f"another indexer has the store in {directory} open; only one indexer may write to "
+            "it, so stop the other indexer first"
         )
     return lock
 
 
 def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
-    """Takes the shared lock and returns "", or returns the reason why it cannot be taken.
+    """Acquires the shared lock and returns "", or returns the reason why it cannot be acquired.
 
-    Converting a lock releases it for a moment, and in that moment another process may write
-    its namespace. But no process can write while this one holds the shared lock, so the name
-    that is read under it stays valid.
+    The exclusive lock that this process may hold is converted to a shared lock. This releases the
+    lock for a moment, in which another process may write the name of its namespace into the file.
+    So the name is read again under the shared lock. No other process can change the name while this
+    process holds the shared lock.
     """
     if not _try_lock(file, fcntl.LOCK_SH):
-        return f"{directory} is being vacuumed or restored; wait until that has ended"
+        return (
+            f"the store in {directory} is being vacuumed or restored; wait until the vacuum or "
+            "restore has ended"
+        )
     theirs = os.pread(file.fileno(), 64, 0)
     if not ours or not theirs or theirs == ours:
         return ""
     fcntl.flock(file, fcntl.LOCK_UN)
     return (
         f"the store in {directory} is in use from another PID namespace, and LMDB would confuse "
-        "processes of the two namespaces; let all processes that use it share one namespace "
+        "processes of the two namespaces; let all processes that use the store share one namespace "
         '(docker-compose: `pid: "service:indexer"`; Kubernetes: one Pod with '
         "`shareProcessNamespace: true`), and run commands in a container of the services, for "
         "example with `docker compose exec`"
@@ -138,7 +146,10 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 
 
 def _write(file: IO[bytes], namespace: bytes) -> None:
-    """Writes the namespace in place, and only if it differs, so that a full disk is no problem."""
+    """Writes the name of the namespace into the file, if the file contains another name.
+
+    Writing only a changed name, and in place, also works when the disk is full.
+    """
     if os.pread(file.fileno(), 64, 0) != namespace:
         os.pwrite(file.fileno(), namespace, 0)
         os.ftruncate(file.fileno(), len(namespace))

@@ -1,8 +1,9 @@
 """Tables: LMDB databases with typed keys and values, seen through one transaction.
 
-Every value of a table has a checksum, which is added when the value is written and verified when it
-is read. A flipped bit raises DataLoss, whose message names the document; a read never returns a
-wrong value. Which tables there are, and their types, is listed in `transactions`.
+Every value of a table ends with a checksum, which is added when the value is written and verified
+when the value is read. If a bit has flipped, reading the value raises DataLoss with a message that
+names the document; it never returns a wrong value. The module `transactions` lists all tables with
+the types of their keys and values.
 """
 
 from collections.abc import Iterator
@@ -40,12 +41,12 @@ class Database:
 
     @classmethod
     def of(cls, name: str, handle: Any) -> "Database":
-        """Returns the database with this name of `schema.DATABASES`."""
+        """Returns the database with a name from `schema.DATABASES` and LMDB's handle of it."""
         return cls(name, handle, seed_of(name.encode(), 0))
 
 
 class TableTxn(Protocol):
-    """The part of a transaction that its tables use."""
+    """The attributes and methods of a transaction that its tables use."""
 
     @property
     def raw(self) -> RawTxn:
@@ -56,25 +57,26 @@ class TableTxn(Protocol):
         """The open databases, by name."""
 
     last_content: Content | None
-    """The content that was read last. Every write sets it to None, because it may move pages."""
+    """The content that was read last. Every write sets it to None, because LMDB may move pages."""
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises the DataLoss of an entry that does not match its checksum; `key` is packed."""
+        """Raises DataLoss for an entry that does not match its checksum; `key` is packed."""
 
 
 def required(value: Value | None) -> Value:
-    """Returns `value`, which another entry refers to. Raises DataLoss if it is None."""
+    """Returns `value`. Raises DataLoss if it is None, although another entry refers to it."""
     if value is None:
-        raise DataLoss("the store is damaged: an entry is missing; `hrag check` names it")
+        raise DataLoss("the store is damaged: an entry is missing; `hrag check` names the entry")
     return value
 
 
 def stored_entries(
     txn: TableTxn, database: Database, prefix: bytes = b"", start: bytes = b""
 ) -> Iterator[tuple[memoryview, memoryview]]:
-    """Yields the entries whose key begins with `prefix`, in order, from the key `start` on.
+    """Yields the entries whose keys begin with `prefix`, in order, from the key `start` on.
 
-    Keys and values are as LMDB stores them: values have their checksums, which are not verified.
+    Keys and values are as LMDB stores them: packed keys, and encoded values with their checksums,
+    which are not verified.
     """
     with txn.raw.cursor(db=database.handle) as cursor:
         if not cursor.set_range(max(prefix, start)):
@@ -86,7 +88,11 @@ def stored_entries(
 
 
 class Keys(Generic[K, G]):
-    """The keys of a table. `start` is the first key to yield, `group` restricts to one group."""
+    """The keys of a table.
+
+    In its methods, `start` is the first key to yield. With `group`, only keys of this group are
+    read; `KeyCodec` explains groups.
+    """
 
     __slots__ = ("_codec", "_database", "_txn")
 
@@ -102,23 +108,23 @@ class Keys(Generic[K, G]):
 
     @property
     def size(self) -> int:
-        """The number of all entries."""
+        """The count of all entries of the table."""
         statistics: dict[str, int] = self._txn.raw.stat(self._database.handle)  # type: ignore[assignment]
         return statistics["entries"]
 
     def has(self, key: K) -> bool:
-        """Returns True if the key exists; does not check its value."""
+        """Returns True if the key exists. Does not verify its value."""
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         return self._txn.raw.get(packed, db=self._database.handle) is not None
 
     def keys(self, group: G | None = None, *, start: K | None = None) -> Iterator[K]:
-        """Yields the keys in order; checks no value."""
+        """Yields the keys in order. Verifies no value."""
         unpack = self._codec.unpack
         for key, _ in self.stored(group, start=start):
             yield unpack(key)
 
     def count(self, group: G) -> int:
-        """Returns the number of entries in a group."""
+        """Returns the count of entries in a group."""
         return sum(1 for _ in self.stored(group))
 
     def delete(self, key: K) -> bool:
@@ -128,7 +134,7 @@ class Keys(Generic[K, G]):
         return bool(self._txn.raw.delete(packed, db=self._database.handle))
 
     def clear(self, group: G) -> None:
-        """Deletes all entries of a group, damaged ones too."""
+        """Deletes all entries of a group, even damaged entries."""
         self._txn.last_content = None
         for key in {bytes(key) for key, _ in self.stored(group)}:
             self._txn.raw.delete(key, db=self._database.handle)
@@ -136,9 +142,9 @@ class Keys(Generic[K, G]):
     def stored(
         self, group: G | None = None, *, start: K | None = None
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the entries as LMDB stores them.
+        """Yields the keys and values in order, as LMDB stores them.
 
-        Keys are packed. Values have their checksums, which are not verified.
+        Keys are packed. Values are encoded and end with their checksums, which are not verified.
         """
         prefix = b"" if group is None else self._codec.prefix(group)
         first = b"" if start is None else self._codec.pack(start)
@@ -146,12 +152,12 @@ class Keys(Generic[K, G]):
 
 
 class KeySet(Keys[K, G]):
-    """A table whose entries have no values, so no checksums either."""
+    """A table whose entries have empty values and therefore no checksums."""
 
     __slots__ = ()
 
     def add(self, key: K) -> None:
-        """Adds a key."""
+        """Adds a key. Does nothing if the key exists already."""
         self._txn.last_content = None
         self._txn.raw.put(self._codec.pack(key), b"", db=self._database.handle)
 
@@ -170,19 +176,22 @@ class Table(Keys[K, G], Generic[K, V, G]):
         self._value = value
 
     def get(self, key: K) -> V | None:
-        """Returns a key's value, or None."""
+        """Returns a key's value, or None if the key does not exist. Raises DataLoss."""
         data = self.get_data(key)
         return None if data is None else self._value.decode(data)
 
     def require(self, key: K) -> V:
         """Returns the value of a key to which another entry refers.
 
-        Raises DataLoss if there is none.
+        Raises DataLoss if the key does not exist or its value is damaged.
         """
         return self._value.decode(required(self.get_data(key)))
 
     def get_data(self, key: K) -> memoryview | None:
-        """Returns a key's value without decoding it, or None. It is valid until the next write."""
+        """Returns a key's encoded value without its checksum; None if the key does not exist.
+
+        The returned memory is valid until the next write. Raises DataLoss.
+        """
         packed = self._codec.pack(key)
         database = self._database
         value = self._txn.raw.get(packed[: self._codec.lmdb_bytes], db=database.handle)
@@ -194,7 +203,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
         return data
 
     def get_sound(self, key: K) -> V | None:
-        """Returns a key's value; None if there is none or if it is damaged."""
+        """Returns a key's value; None if the key does not exist or its value is damaged."""
         packed = self._codec.pack(key)
         value = self._txn.raw.get(packed[: self._codec.lmdb_bytes], db=self._database.handle)
         data = None if value is None else self._data_if_sound(packed, value)
@@ -203,18 +212,19 @@ class Table(Keys[K, G], Generic[K, V, G]):
     def checksum(self, key: K) -> bytes:
         """Returns the checksum stored with a key's value, or b"" if there is no value.
 
-        Does not check the value. Equal checksums under a key mean equal values.
+        Does not verify the value. If the checksum under a key has not changed, the value has not
+        changed.
         """
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         value = self._txn.raw.get(packed, db=self._database.handle)
         return b"" if value is None else bytes(value[-SUM_BYTES:])
 
     def put(self, key: K, value: V, *, append: bool = False) -> None:
-        """Stores a value. `append` is as in `lmdb.Transaction.put`."""
+        """Encodes and stores a value. `append` is passed to `lmdb.Transaction.put`."""
         self.put_data(self._codec.pack(key), self._value.encode(value), append=append)
 
     def put_data(self, key: bytes, data: Buffer, *, append: bool = False) -> None:
-        """Stores data that is encoded already, with its checksum, under a packed key."""
+        """Stores an encoded value under a packed key, and appends the checksum to the value."""
         database = self._database
         value = b"".join((data, checksum_of(data, seed_of(key, database.seed))))
         self._txn.last_content = None
@@ -222,7 +232,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
         self._txn.raw.put(lmdb_key, value, db=database.handle, append=append)
 
     def entries(self, group: G | None = None, *, start: K | None = None) -> Iterator[tuple[K, V]]:
-        """Yields keys and values in order. Raises DataLoss at a damaged value."""
+        """Yields keys and values in order of key. Raises DataLoss at the first damaged value."""
         unpack, decode = self._codec.unpack, self._value.decode
         for key, value in self.stored(group, start=start):
             data = self._data_if_sound(key, value)
@@ -231,13 +241,13 @@ class Table(Keys[K, G], Generic[K, V, G]):
             yield unpack(key), decode(data)
 
     def values(self, group: G | None = None) -> Iterator[V]:
-        """Yields values in order of key. Raises DataLoss at a damaged value."""
+        """Yields values in order of key. Raises DataLoss at the first damaged value."""
         return (value for _, value in self.entries(group))
 
     def sound_entries(
         self, group: G | None = None, *, start: K | None = None
     ) -> Iterator[tuple[K, V]]:
-        """Yields keys and values in order; skips damaged values."""
+        """Yields keys and values in order of key. Skips damaged values."""
         for key, value in self.stored(group, start=start):
             data = self._data_if_sound(key, value)
             if data is not None:

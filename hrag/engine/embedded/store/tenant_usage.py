@@ -1,10 +1,10 @@
-"""The usage record of each tenant: the amount of stored data, and the last sequence.
+"""The usage record of each tenant: the amount of stored data, and the last sequence number.
 
-The record is updated in the transaction of each change. It is never deleted, so that a tenant's
-sequences never restart; see `Usage`. Summing the counters of a tenant's
-collections instead would take 3 us for each collection: with ten thousand collections, every
-commit would take longer than its sync to disk. Deleting frees quota at the commit, although
-LMDB's pages are freed later, in the background.
+The record is updated in the transaction of each change. It is never deleted, so that the tenant's
+sequence numbers never restart; see `Usage`. Without the record, every commit would have to sum the
+counters of the tenant's collections, at 3 us for each collection. With ten thousand collections,
+this would take longer than the commit's sync to disk. A deletion frees quota at its commit,
+although LMDB's pages are freed later, in the background.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from hrag.engine.embedded.store import content, schema
 from hrag.engine.embedded.store.checksums import SUM_BYTES, bytes_in_blocks
 from hrag.engine.embedded.store.transactions import Txn
 
-# The layout of LMDB 0.9: a page has 4 KiB and a header; an entry has a header and a 16-bit offset.
-# An entry larger than `_LARGEST_NODE` is stored in separate pages, so that at least two entries
-# fit into every page.
+# Sizes in bytes in LMDB's file format 0.9. A page has 4 KiB and begins with a header. An entry is
+# called a node; it has a header and a 16-bit offset in its page. If a node would be larger than
+# `_LARGEST_NODE`, its value is stored in separate pages, so at least two nodes fit into a page.
 _PAGE = 4096
 _PAGE_HEADER = 16
 _NODE_HEADER = 8 + 2
@@ -29,23 +29,25 @@ _NOTHING = Usage()
 
 
 def read_usage(txn: Txn, tenant_id: str) -> Usage:
-    """Returns the tenant's record; all fields are 0 before its first change."""
+    """Returns the tenant's usage record; all fields are 0 before the tenant's first change."""
     return txn.tenants.get(tenant_id) or _NOTHING
 
 
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
-    """Returns by how many bytes LMDB's file grows for a document, within a factor of two.
+    """Estimates by how many bytes LMDB's file grows for a document, within a factor of two.
 
-    Counts the record and the values of the content. A value is either in separate pages or shares
-    pages with values of other documents. Also counts the entries that lead to the document: its
-    terms, its id, its ordinal and its log entry. A term is counted as if no other document had it.
-    Free space that an update leaves for later writes is not counted.
+    `tree_bytes` is the size of the packed tree. Counts the record and the values of the content. A
+    value is either in separate pages or shares pages with values of other documents. Also counts
+    the document's entries in other databases: its terms, its id, its ordinal and its log entry. A
+    term is counted as if no other document had it. Free space that an update leaves for later
+    writes is not counted.
 
-    The record contains numbers of the store: collection, sequence and stored bytes. Each of them
-    is counted as one digit. So the result does not depend on where and when a document is stored.
+    The record contains three integers that depend on the store: collection id, sequence number and
+    stored bytes. Each of them is counted as one digit. So a document has the same size in every
+    store and at every time.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    # Each number is counted as if it were 0.
+    # The JSON record has this many digits more than if each of the three integers were 0.
     digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
@@ -62,9 +64,9 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
 
 
 def _packed_bytes(value_bytes: int) -> int:
-    """Returns the disk space of a value under a slot.
+    """Returns the disk space in bytes of a value under a slot.
 
-    New slots ascend, so LMDB fills the pages completely.
+    New slots are appended in ascending order, so LMDB fills the pages completely.
     """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:
@@ -74,9 +76,9 @@ def _packed_bytes(value_bytes: int) -> int:
 
 
 def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
-    """Returns the disk space of a short entry whose key comes between existing keys.
+    """Returns the disk space in bytes of a short entry whose key is between existing keys.
 
-    Pages of these entries are about two thirds full.
+    Pages with such entries are about two thirds full.
     """
     return _node_bytes(key_bytes, value_bytes) * 3 // 2
 

@@ -1,7 +1,7 @@
 """Sums of a store's counters over all tenants, for monitoring.
 
-Reads the counters of every collection, at about 3 us for each: 30 ms for ten thousand
-collections. A damaged entry is skipped, so the sums lack its numbers.
+Reads the counters of every collection, which takes about 3 us for each: 30 ms for ten thousand
+collections. A damaged entry is skipped, so the sums do not include its collection or segment.
 """
 
 from hrag.engine.embedded.store import disk
@@ -15,7 +15,7 @@ _NONE = Counters()
 
 
 def measure(store: Store) -> StoreTotals:
-    """Returns sums over all collections in one snapshot, with the current sizes on disk.
+    """Returns the sums over all collections in one snapshot, and the current sizes on disk.
 
     Raises StoreUnavailable if the store's folder was moved or replaced; see
     `Store.require_place`.

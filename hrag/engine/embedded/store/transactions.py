@@ -1,6 +1,6 @@
 """A transaction, with every table of the store as a field.
 
-Each field names the types of its keys and values. `schema` describes the bytes under them.
+Each field names the codecs of its keys and values. The module `schema` describes the stored bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,14 +24,15 @@ from hrag.values.errors import DataLoss
 OwnerOf: TypeAlias = "Callable[[Txn, str, bytes], str]"
 """Returns the name of the document or collection to which an entry belongs.
 
-The arguments are a transaction, the database's name and the packed key. Trusts no stored value."""
+The arguments are a transaction, the database's name and the packed key. Raises no error if stored
+values are damaged."""
 _NO_CACHE = NoCache()
 
 
 class Txn:
-    """An LMDB transaction. Values that it returns without copying are valid until it ends.
+    """An LMDB transaction. Values that it returns without a copy are valid until it ends.
 
-    `cache` has values that transactions which see the same commit have read.
+    `cache` contains values that other transactions have read that see the same commit.
     """
 
     __slots__ = ("_owner_of", "cache", "databases", "last_content", "raw")
@@ -51,7 +52,7 @@ class Txn:
     free_slots = KeySetField("free_slots", codecs.SLOT)
     terms = TermField()
     changes = TableField("changes", codecs.IN_COLLECTION, codecs.CHANGE)
-    commits = TableField("commits", codecs.NUMBER, codecs.U32)
+    commits = TableField("commits", codecs.CURSOR, codecs.U32)
     segments = TableField("segments", codecs.IN_COLLECTION, codecs.SEGMENT_RECORD)
     deleted_leaves = TableField("deleted_leaves", codecs.IN_COLLECTION, codecs.U64)
     tombstones = TableField("tombstones", codecs.IN_COLLECTION, codecs.U32)
@@ -65,41 +66,45 @@ class Txn:
         owner_of: OwnerOf,
         cache: CommitCache = _NO_CACHE,
     ) -> None:
-        """`owner_of` names the owner of an entry in errors; a write transaction has no `cache`."""
+        """Wraps LMDB's transaction `raw`.
+
+        `owner_of` returns the name of an entry's owner, for error messages. A write transaction is
+        created without `cache`.
+        """
         self.raw = raw
         self.databases = databases
         self.cache = cache
-        # The last content is kept, because callers read several parts of one content in turn.
+        # The content that was read last, because callers read several parts of one content in turn.
         self.last_content: Content | None = None
         self._owner_of = owner_of
 
     def number(self, name: bytes) -> int:
-        """Returns one of the store's numbers in `meta`, 0 before its first use."""
+        """Returns the integer that `meta` contains under `name`, or 0 if there is none."""
         value = self.meta.get(name)
         return 0 if value is None else schema.read_u64(value)
 
     def put_number(self, name: bytes, number: int) -> None:
-        """Stores one of the store's numbers in `meta`."""
+        """Stores an integer in `meta` under `name`."""
         self.meta.put(name, schema.u64(number))
 
     def next_number(self, name: bytes) -> int:
-        """Increments the number `name` of `meta` and returns its new value."""
+        """Increments the integer that `meta` contains under `name`, and returns its new value."""
         number = self.number(name) + 1
         self.put_number(name, number)
         return number
 
     def entry_counts(self) -> dict[str, int]:
-        """Returns the number of entries of each LMDB database, by its name."""
+        """Returns the count of entries in each LMDB database, by the database's name."""
         return {
             name: self.raw.stat(database.handle)["entries"]
             for name, database in self.databases.items()
         }
 
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
-        """Yields the tables that are a `Table`, in the order of `schema.DATABASES`.
+        """Yields the fields that are a `Table`, in the order of `schema.DATABASES`.
 
-        Key sets are left out, because they have no values. Contents and terms are left out, because
-        they have checksums of another kind.
+        Skips a `KeySet`, because it has no values. Skips contents and terms, because they have
+        checksums of another kind.
         """
         for name in schema.DATABASES:
             table = getattr(self, name, None)
@@ -107,11 +112,11 @@ class Txn:
                 yield table
 
     def tables_by_collection(self) -> "Sequence[Keys[Any, int] | TermTable]":
-        """Returns the tables whose keys begin with the number of a collection."""
+        """Returns the tables whose keys begin with a collection id."""
         return [getattr(self, name) for name in schema.BY_COLLECTION]
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises the DataLoss of an entry that does not match its checksum; `key` is packed."""
+        """Raises DataLoss for an entry that does not match its checksum; `key` is packed."""
         raise DataLoss(
             f"{self._owner_of(self, database, key)} is damaged: its entry in {database!r} does "
             f"not match its checksum; {schema.remedy(database)}; `hrag check` finds all damage"

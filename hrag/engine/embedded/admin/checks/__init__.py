@@ -1,1 +1,1 @@
-"""Which invariants of a store does `hrag check` check? One module for each subject."""
+"""Which invariants of a store does `hrag check` check? Each module checks one subject."""

@@ -21,30 +21,33 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
+# Each part of a content, with the subject and the verb of a problem about it.
 _PARTS = {
     ContentPart.TEXT: "text does",
     ContentPart.TREE: "tree does",
     ContentPart.VECTORS: "vectors do",
 }
-# Rounding errors of float32 over thousands of dimensions are much smaller.
+# How much the length of a stored vector may differ from 1. Rounding errors of float32 over
+# thousands of dimensions are much smaller.
 _UNIT_TOLERANCE = 1e-3
 
 
 def document_problems(
-    walk: Walk, number: int, record: CollectionRecord, stored: Counters
+    walk: Walk, collection: int, record: CollectionRecord, stored: Counters
 ) -> Iterator[str]:
     """Yields the problems of a collection's documents.
 
-    `stored` are the collection's counters. Adds the documents to `walk.usage` of their tenant.
+    `stored` are the collection's stored counters. Adds the documents to the totals in `walk` and to
+    the usage of their tenant.
     """
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     terms, are_readable = 0, True
-    for ordinal, leaf_count, address in _documents(walk, number):
+    for ordinal, leaf_count, address in _documents(walk, collection):
         try:
             document = DocumentRecord.from_bytes(walk.txn.documents.get_data(address) or b"")
         except UNREADABLE as error:
             are_readable = False
-            name = document_name(walk.txn, number, ordinal)
+            name = document_name(walk.txn, collection, ordinal)
             location = f"document {name} (ordinal {ordinal})" if name else f"ordinal {ordinal}"
             problems = [f"its record is missing or damaged: {error!r}"]
             problems += _checksum_problems(walk, address)
@@ -53,7 +56,7 @@ def document_problems(
             counted = counted.plus(document, ordinal, 1)
             terms += len(terms_of(document))
             problems = [
-                *_record_problems(walk, number, ordinal, leaf_count, document, stored),
+                *_record_problems(walk, collection, ordinal, leaf_count, document, stored),
                 *_content_problems(walk, address, document, record.settings, leaf_count),
             ]
         for problem in problems:
@@ -66,16 +69,16 @@ def document_problems(
     if walk.uncounted:
         return
     yield from differences(stored, counted)
-    yield from _count_problems(walk, number, counted.documents, terms)
+    yield from _count_problems(walk, collection, counted.documents, terms)
 
 
-def _documents(walk: Walk, number: int) -> Iterator[tuple[int, int, bytes]]:
+def _documents(walk: Walk, collection: int) -> Iterator[tuple[int, int, bytes]]:
     """Yields the ordinal, the leaf count and the address of each document.
 
     Skips damaged entries, which `value_problems` reports.
     """
-    for (_, ordinal), entry in walk.txn.ordinals.sound_entries(number):
-        yield ordinal, entry.leaf_count, schema.address(entry.slot, number, ordinal)
+    for (_, ordinal), entry in walk.txn.ordinals.sound_entries(collection):
+        yield ordinal, entry.leaf_count, schema.address(entry.slot, collection, ordinal)
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
@@ -89,39 +92,42 @@ def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
 
 
 def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
-    """Adds a collection to its tenant's usage. Of a summary collection only the bytes count."""
+    """Adds a collection to its tenant's usage. A summary collection adds only its bytes."""
     usage = Usage(1, counted.documents) if not record.summarises else Usage()
     usage = usage._replace(stored_bytes=counted.stored_bytes)
     walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(usage)
 
 
-def _count_problems(walk: Walk, number: int, documents: int, terms: int) -> Iterator[str]:
-    id_count = walk.txn.document_ids.count(number)
+def _count_problems(walk: Walk, collection: int, documents: int, terms: int) -> Iterator[str]:
+    id_count = walk.txn.document_ids.count(collection)
     if id_count != documents:
         yield f"{id_count} document ids for {documents} documents"
-    stored_terms = walk.txn.terms.count(number)
+    stored_terms = walk.txn.terms.count(collection)
     if stored_terms != terms:
         yield f"{stored_terms} terms are stored, its documents have {terms}"
 
 
 def _record_problems(
     walk: Walk,
-    number: int,
+    collection: int,
     ordinal: int,
     leaf_count: int,
     document: DocumentRecord,
     counters: Counters,
 ) -> Iterator[str]:
     try:
-        listed = walk.txn.document_ids.get((number, document.document_id))
+        listed = walk.txn.document_ids.get((collection, document.document_id))
     except DataLoss:
         listed = None
     if listed != ordinal:
-        yield "its id names another ordinal"
-    if document.collection != number or document.leaf_count != leaf_count:
-        yield "record and ordinal entry differ"
+        yield "its id is stored with another ordinal, or not at all"
+    if document.collection != collection or document.leaf_count != leaf_count:
+        yield "its record names another collection or leaf count than its entry in ordinals"
     if document.sequence > counters.sequence:
-        yield f"sequence {document.sequence} is past the last"
+        yield (
+            f"its sequence number {document.sequence} is greater than the collection's last, "
+            f"{counters.sequence}"
+        )
     if not walk.txn.terms.has_all(terms_of(document), ordinal):
         yield "filters do not find it by all of its values"
 
@@ -176,12 +182,12 @@ def _tree_problems(
 
 
 def _coverage_problems(tree: Tree, document: DocumentRecord) -> Iterator[str]:
-    """Yields a problem unless an intact tree covers the text and refers to existing sections."""
+    """Yields a problem if an intact tree does not cover the text, or refers to missing sections."""
     if int(tree.level(0)["byte_end"][-1]) != document.text_bytes:
         yield "tree does not cover the text"
     sections = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])
     if (sections[sections != NONE] >= len(document.sections)).any():
-        yield f"a chunk is in a section past the document's {len(document.sections)}"
+        yield f"a chunk refers to a missing section; the document has {len(document.sections)}"
 
 
 def _vector_problems(value: memoryview, leaf_count: int, dimension: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Checks that change log and manifest agree with the counters, and files with the manifest."""
+"""Checks that change log and manifest match the counters, and that files match the manifest."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,96 +12,113 @@ from hrag.engine.embedded.store.tenant_usage import read_usage
 from hrag.values.collections import CollectionSettings
 
 
-def sequence_problems(walk: Walk, number: int, tenant_id: str, counters: Counters) -> Iterator[str]:
-    """Yields a problem for each sequence of a collection that is larger than it may be.
+def sequence_problems(
+    walk: Walk, collection: int, tenant_id: str, counters: Counters
+) -> Iterator[str]:
+    """Yields a problem for each sequence number of a collection that is too large.
 
-    No segment covers more than the sealed sequence, which is at most the collection's last
-    sequence, which is at most the tenant's last sequence.
+    The sequence number that a segment covers must be at most the sealed sequence number in the
+    counters. That must be at most the collection's last sequence number, and that must be at most
+    the tenant's last sequence number.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
-        yield f"sequence {counters.sequence} is past its tenant's last, {last}"
+        yield f"its last sequence number {counters.sequence} is greater than its tenant's, {last}"
     if counters.sealed_sequence > counters.sequence:
-        yield f"sealed sequence {counters.sealed_sequence} is past the last, {counters.sequence}"
-    for record in listed_segments(walk.txn, number):
+        yield (
+            f"its sealed sequence number {counters.sealed_sequence} is greater than its last, "
+            f"{counters.sequence}"
+        )
+    for record in listed_segments(walk.txn, collection):
         if record.covered_sequence > counters.sealed_sequence:
             yield (
-                f"segment {record.segment_id} covers sequence {record.covered_sequence}, "
-                f"counters say {counters.sealed_sequence}"
+                f"segment {record.segment_id} covers sequence number {record.covered_sequence}, "
+                f"but the counters say that segments cover up to {counters.sealed_sequence}"
             )
 
 
-def log_problems(walk: Walk, number: int, counters: Counters) -> Iterator[str]:
+def log_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[str]:
     """Yields the problems of a collection's change log."""
-    entries = [sequence for _, sequence in walk.txn.changes.keys(number)]
+    entries = [sequence for _, sequence in walk.txn.changes.keys(collection)]
     if len(entries) != counters.log_entries:
-        yield f"{len(entries)} log entries, counters say {counters.log_entries}"
+        yield f"the log has {len(entries)} entries, the counters say {counters.log_entries}"
     if entries and entries[0] <= counters.log_start:
-        yield f"the log has an entry before {counters.log_start}, where it should begin"
+        yield (
+            f"the log begins with sequence number {entries[0]}, "
+            f"but the counters say that it begins after {counters.log_start}"
+        )
     if entries and entries[-1] != counters.sequence:
-        yield f"last log entry is {entries[-1]}, counters say {counters.sequence}"
+        yield (
+            f"the last log entry has sequence number {entries[-1]}, but the counters say "
+            f"{counters.sequence}"
+        )
 
 
 def manifest_problems(
-    walk: Walk, number: int, settings: CollectionSettings, counters: Counters
+    walk: Walk, collection: int, settings: CollectionSettings, counters: Counters
 ) -> Iterator[str]:
     """Yields the problems of a collection's segments and tombstones."""
     covered, tombstones = 0, 0
     counted = {
         last_ordinal: deleted
-        for (_, last_ordinal), deleted in walk.txn.deleted_leaves.entries(number)
+        for (_, last_ordinal), deleted in walk.txn.deleted_leaves.entries(collection)
     }
-    for record in listed_segments(walk.txn, number):
+    for record in listed_segments(walk.txn, collection):
         walk.segments += 1
-        deleted = _deleted_in(walk, number, record)
+        deleted = _deleted_in(walk, collection, record)
         tombstones += len(deleted)
         stored = counted.pop(record.last_ordinal, None)
-        yield from _order_problems(walk, number, record, covered)
+        yield from _order_problems(walk, collection, record, covered)
         for problem in (
             *_deleted_problems(deleted, stored),
-            *_segment_problems(walk, number, settings, record, deleted),
+            *_segment_problems(walk, collection, settings, record, deleted),
         ):
             yield f"segment {record.segment_id}: {problem}"
         covered = record.last_ordinal
     if covered > counters.sealed_ordinal:
-        yield f"segments cover ordinal {covered}, counters say {counters.sealed_ordinal}"
-    yield from _uncovered_problems(walk, number, covered, counters.sealed_ordinal)
-    if tombstones != walk.txn.tombstones.count(number):
+        yield (
+            f"segments cover ordinals up to {covered}, but the counters say up to "
+            f"{counters.sealed_ordinal}"
+        )
+    yield from _uncovered_problems(walk, collection, covered, counters.sealed_ordinal)
+    if tombstones != walk.txn.tombstones.count(collection):
         yield "it has tombstones of documents that no segment contains"
     if counted:
         yield f"deleted leaves are counted for segments that are not listed: {sorted(counted)}"
 
 
-def _order_problems(walk: Walk, number: int, record: SegmentRecord, covered: int) -> Iterator[str]:
+def _order_problems(
+    walk: Walk, collection: int, record: SegmentRecord, covered: int
+) -> Iterator[str]:
     if record.first_ordinal <= covered:
-        yield f"segment {record.segment_id} covers ordinals of the one before"
-    yield from _uncovered_problems(walk, number, covered, record.first_ordinal - 1)
+        yield f"segment {record.segment_id} covers ordinals of the segment before it"
+    yield from _uncovered_problems(walk, collection, covered, record.first_ordinal - 1)
 
 
-def _uncovered_problems(walk: Walk, number: int, after: int, last: int) -> Iterator[str]:
-    """Yields a problem for each living document after the ordinal `after`, up to `last`.
+def _uncovered_problems(walk: Walk, collection: int, after: int, last: int) -> Iterator[str]:
+    """Yields a problem for each living document with an ordinal above `after` and up to `last`.
 
-    These documents should be in a segment, but no segment covers them.
+    The caller has found that no segment covers these ordinals, although they are not in the tail.
     """
-    for ordinal, _ in leaves.living_ordinals(walk.txn, number, after, last):
+    for ordinal, _ in leaves.living_ordinals(walk.txn, collection, after, last):
         yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
 
 
-def _deleted_in(walk: Walk, number: int, record: SegmentRecord) -> dict[int, int]:
-    """Returns the leaf counts of the tombstones in the segment's range, by ordinal."""
+def _deleted_in(walk: Walk, collection: int, record: SegmentRecord) -> dict[int, int]:
+    """Returns the leaf count of each tombstone in the segment's range of ordinals, by ordinal."""
     return dict(
-        manifest.read_tombstones(walk.txn, number, record.first_ordinal, record.last_ordinal)
+        manifest.read_tombstones(walk.txn, collection, record.first_ordinal, record.last_ordinal)
     )
 
 
 def _deleted_problems(deleted: Mapping[int, int], stored: int | None) -> Iterator[str]:
     if sum(deleted.values()) != stored:
-        yield f"{sum(deleted.values())} deleted leaves, its counter says {stored}"
+        yield f"its tombstones have {sum(deleted.values())} leaves, but its counter says {stored}"
 
 
 def _segment_problems(
     walk: Walk,
-    number: int,
+    collection: int,
     settings: CollectionSettings,
     record: SegmentRecord,
     deleted: Mapping[int, int],
@@ -111,10 +128,10 @@ def _segment_problems(
     try:
         loaded = segment_files.load(walk.store.segments, record)
     except segment_files.DamagedSegment as error:
-        if _is_still_listed(walk, number, record):
+        if _is_still_listed(walk, collection, record):
             yield str(error)
         return
-    expected = dict(leaves.covered_ordinals(walk.txn, number, record))
+    expected = dict(leaves.covered_ordinals(walk.txn, collection, record))
     for ordinal in expected.keys() & deleted.keys():
         yield f"ordinal {ordinal} is both living and deleted"
     expected.update(deleted)
@@ -122,17 +139,17 @@ def _segment_problems(
     if dict(zip(contents.ordinals.tolist(), contents.counts.tolist(), strict=True)) != expected:
         yield "its leaves are not those of the living and deleted documents in its range"
     else:
-        yield from postings_problems(walk, number, settings, loaded)
+        yield from postings_problems(walk, collection, settings, loaded)
 
 
 def _index_settings(source: CollectionSettings | SegmentRecord) -> tuple[str, int, str]:
     return source.embedder, source.dimension, source.analyzer
 
 
-def _is_still_listed(walk: Walk, number: int, record: SegmentRecord) -> bool:
-    """Returns True if the manifest still lists the segment.
+def _is_still_listed(walk: Walk, collection: int, record: SegmentRecord) -> bool:
+    """Returns True if the manifest lists the segment in a new transaction.
 
-    A segment that was replaced during a long check is not listed, and its files may be gone.
+    During a long check, a segment may have been replaced and its files removed. This is no problem.
     """
     with walk.store.read() as later:
-        return record in listed_segments(later, number)
+        return record in listed_segments(later, collection)

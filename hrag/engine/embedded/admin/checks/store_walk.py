@@ -13,7 +13,7 @@ from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss, InvalidArgument
 
-# Decoding a damaged record raises one of these.
+# The errors that reading or decoding a damaged record can raise.
 UNREADABLE = (ValueError, KeyError, TypeError, struct.error, InvalidArgument, DataLoss)
 
 Numbers = TypeVar("Numbers", Counters, Usage)
@@ -23,14 +23,14 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 class Walk:
     """A read transaction on a store, and the totals that were counted in it so far.
 
-    Postings are compared with the texts in parts of about `part_entries` entries. `usage` has
-    the counted usage of each tenant. `uncounted` are tenants with damaged entries, so
-    that their totals cannot be compared.
+    Postings are compared with the texts in batches of about `batch_entries` entries. `usage` has
+    the counted usage of each tenant. `uncounted` contains the tenants with damaged entries, whose
+    totals are incomplete and therefore not compared.
     """
 
     store: Store
     txn: Txn
-    part_entries: int
+    batch_entries: int
     collections: int = 0
     documents: int = 0
     leaves: int = 0
@@ -45,20 +45,20 @@ class Walk:
 
 
 def guarded(problems: Iterator[str]) -> Iterator[str]:
-    """Yields problems.
+    """Yields the problems that the iterator yields.
 
-    If damage ends the check of a part early, yields that as the last problem and does not raise.
+    If damage makes the iterator raise an error, yields a last problem with this error and ends.
     """
     try:
         yield from problems
     except (*UNREADABLE, LookupError) as error:
-        yield f"damage ends this part of the check: {error}"
+        yield f"this part of the check ended early because of damage: {error}"
     except lmdb.Error as error:
-        yield f"LMDB's own pages are damaged, which ends this part of the check: {error}"
+        yield f"this part of the check ended early because LMDB's own pages are damaged: {error}"
 
 
 def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
     """Yields a problem for each stored counter that differs from the counted value."""
     for name, expected, actual in zip(stored._fields, counted, stored, strict=True):
         if expected != actual:
-            yield f"counter {name} is {actual}, counted {expected}"
+            yield f"counter {name} is {actual}, a recount gives {expected}"

@@ -1,4 +1,7 @@
-"""Checks that every entry belongs to something that exists, and that numbers are in range."""
+"""Checks that every entry refers to existing collections and documents, and counting is right.
+
+Ordinals, commits and slots are counted from 1 in the whole store.
+"""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -8,22 +11,22 @@ from hrag.engine.embedded.store import schema
 
 
 def name_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem for each name or alias of a collection that does not exist.
+    """Yields a problem for each name or alias that refers to a missing collection.
 
-    Also yields a problem for each alias of a collection that belongs to another tenant or is a
+    Also yields a problem for each alias that refers to a collection of another tenant or to a
     summary collection.
     """
-    for (tenant_id, name), (number, is_alias) in walk.txn.collection_names.entries():
+    for (tenant_id, name), (collection, is_alias) in walk.txn.collection_names.entries():
         key = schema.collection_name(tenant_id, name)
         kind = "alias" if is_alias else "collection name"
-        if not walk.txn.collections.has(number):
-            yield f"{kind} {key!r} names no collection"
-        elif is_alias and not _is_alias_of_its_tenant(walk, tenant_id, number):
-            yield f"{kind} {key!r} names a collection that is not the tenant's"
+        if not walk.txn.collections.has(collection):
+            yield f"{kind} {key!r} refers to a collection that does not exist"
+        elif is_alias and not _is_alias_of_its_tenant(walk, tenant_id, collection):
+            yield f"{kind} {key!r} refers to a collection that is not one of the tenant's"
 
 
-def _is_alias_of_its_tenant(walk: Walk, tenant_id: str, number: int) -> bool:
-    record = walk.txn.collections.get_sound(number)
+def _is_alias_of_its_tenant(walk: Walk, tenant_id: str, collection: int) -> bool:
+    record = walk.txn.collections.get_sound(collection)
     if record is None:
         return True  # The check of the collections reports the damaged record.
     return not record.summarises and record.tenant_id == tenant_id
@@ -32,35 +35,38 @@ def _is_alias_of_its_tenant(walk: Walk, tenant_id: str, number: int) -> bool:
 def stray_problems(walk: Walk) -> Iterator[str]:
     """Yields a problem for each entry of a collection that does not exist.
 
-    Entries of a deleted collection that is still to be reclaimed are no problem.
+    Entries of a deleted collection that maintenance has not reclaimed yet are no problem.
     """
     known = {*walk.txn.collections.keys(), *walk.txn.deleted_collections.keys()}
     for table in walk.txn.tables_by_collection():
         for key, _ in table.stored():
-            number = schema.read_u32(key[: schema.COLLECTION_BYTES])
-            if number not in known:
-                yield f"{table.name} has an entry of collection {number}, which does not exist"
+            collection = schema.read_u32(key[: schema.COLLECTION_BYTES])
+            if collection not in known:
+                yield f"{table.name} has an entry of collection {collection}, which does not exist"
 
 
-def number_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem for each ordinal or commit that is larger than the store's last one.
+def counting_problems(walk: Walk) -> Iterator[str]:
+    """Yields a problem if an ordinal or a commit is above the last one that `meta` contains.
 
     Also yields a problem if the list of commits has gaps.
     """
     commits = list(walk.txn.commits.keys())
     cursor = walk.txn.number(schema.COMMIT_CURSOR)
     if commits and commits[-1] > cursor:
-        yield f"commit {commits[-1]} is past the store's last"
+        yield f"the list of commits ends with {commits[-1]}, but the store's last is {cursor}"
     elif commits != list(range(cursor - len(commits) + 1, cursor + 1)):
-        yield f"the list of commits has gaps: {len(commits)} entries before the last, {cursor}"
+        yield f"the list of commits has gaps: {len(commits)} entries up to the last, {cursor}"
     keys = walk.txn.ordinals.keys()
     last = max((ordinal for _, ordinal in keys), default=0)
     if last > walk.txn.number(schema.LAST_ORDINAL):
-        yield f"ordinal {last} is past the store's last; it would be used twice"
+        yield f"ordinal {last} is greater than the store's last; it would be used twice"
 
 
 def slot_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem for each slot that is not either free or used by exactly one document."""
+    """Yields a problem for each slot that is neither free nor used by exactly one document.
+
+    Also yields a problem for each slot that is free and used.
+    """
     slots = [entry.slot for _, entry in walk.txn.ordinals.sound_entries()]
     used, free = set(slots), set(walk.txn.free_slots.keys())
     if len(used) != len(slots):
@@ -76,4 +82,4 @@ def slot_problems(walk: Walk) -> Iterator[str]:
                 yield f"{name} has slot {schema.read_u64(slot)}, which no document has"
     last = walk.txn.number(schema.LAST_SLOT)
     if used | free != {schema.u64(slot) for slot in range(1, last + 1)}:
-        yield f"{len(used | free)} slots are used or free; they should be 1 to {last}"
+        yield f"{len(used | free)} slots are used or free; they must be the slots 1 to {last}"

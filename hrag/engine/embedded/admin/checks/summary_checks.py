@@ -1,4 +1,4 @@
-"""Checks that summaries belong to existing leaves, and that pending documents are counted."""
+"""Checks that summaries refer to existing leaves, and that unsummarised documents are counted."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,40 +6,46 @@ from hrag.engine.embedded.admin.checks.store_walk import Walk
 from hrag.engine.embedded.store.lmdb_records import Counters
 
 
-def waiting_problems(walk: Walk, number: int, counters: Counters) -> Iterator[str]:
+def waiting_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[str]:
     """Yields the problems of the documents that wait for summaries.
 
-    These documents must exist, and the counter must have their number.
+    These documents must exist, and the counter `unsummarised` must be their count.
     """
-    ordinals = [ordinal for _, ordinal in walk.txn.unsummarised.keys(number)]
+    ordinals = [ordinal for _, ordinal in walk.txn.unsummarised.keys(collection)]
     if len(ordinals) != counters.unsummarised:
-        yield f"{len(ordinals)} documents wait for summaries, counters say {counters.unsummarised}"
+        yield (
+            f"{len(ordinals)} documents wait for summaries, but the counters say "
+            f"{counters.unsummarised}"
+        )
     for ordinal in ordinals:
-        if walk.leaf_count(number, ordinal) is None:
+        if walk.leaf_count(collection, ordinal) is None:
             yield f"ordinal {ordinal} waits for summaries, but does not exist"
 
 
-def summary_problems(walk: Walk, number: int, summarised_number: int) -> Iterator[str]:
-    """Yields the problems of the summary collection `number`.
+def summary_problems(walk: Walk, collection: int, summarised_collection: int) -> Iterator[str]:
+    """Yields the problems of the summary collection `collection`.
 
-    Each of its documents must belong to a living document of the summarised collection, and to
-    leaves that this document has.
+    Each of its documents has the summaries of a document of `summarised_collection`. That document
+    must exist, and the sections in `summarised` must be ranges of its leaves.
     """
     documents = 0
-    for (_, ordinal), summarised in walk.txn.summarised.entries(number):
+    for (_, ordinal), summarised in walk.txn.summarised.entries(collection):
         documents += 1
-        summary_count = walk.leaf_count(number, ordinal)
-        leaf_count = walk.leaf_count(summarised_number, summarised.ordinal)
+        summary_count = walk.leaf_count(collection, ordinal)
+        leaf_count = walk.leaf_count(summarised_collection, summarised.ordinal)
         if summary_count is None or leaf_count is None:
             yield f"ordinal {ordinal} or the ordinal that it summarises does not exist"
         elif summary_count != 1 + len(summarised.sections):
             sections = len(summarised.sections)
-            yield f"ordinal {ordinal} has {summary_count} summaries of {sections} sections"
+            yield (
+                f"ordinal {ordinal} has {summary_count} summaries; it must have {1 + sections}, "
+                f"because it has {sections} sections"
+            )
         elif not _are_ranges_within(summarised.sections, leaf_count):
-            yield f"ordinal {ordinal} summarises leaves that do not exist, or leaves twice"
-    counted = walk.txn.ordinals.count(number)
+            yield f"ordinal {ordinal} summarises leaves that do not exist, or the same leaf twice"
+    counted = walk.txn.ordinals.count(collection)
     if counted != documents:
-        yield f"{counted} documents of summaries, but {documents} entries in summarised"
+        yield f"it has {counted} documents, but {documents} entries in summarised"
 
 
 def _are_ranges_within(ranges: Sequence[range], count: int) -> bool:

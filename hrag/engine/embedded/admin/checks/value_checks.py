@@ -1,6 +1,6 @@
 """Checks the checksums of all values except the records and contents of documents.
 
-The module `documents` checks those.
+The module `document_checks` checks the records and contents.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,10 @@ from hrag.engine.embedded.store.owners import collection_owner, document_owner, 
 
 
 def value_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem, with the owner, for each entry that does not match its checksum."""
+    """Yields a problem for each entry that does not match its checksum.
+
+    The problem names the document or the collection to which the entry belongs.
+    """
     for table in walk.txn.tables():
         if table.name in schema.BY_SLOT:
             continue
@@ -24,7 +27,7 @@ def value_problems(walk: Walk) -> Iterator[str]:
 
 
 def term_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem for each filter value that does not match its checksum.
+    """Yields a problem for each entry of a filter term that does not match its checksum.
 
     The problem names the document, or the collection if the document is unknown.
     """
@@ -33,8 +36,8 @@ def term_problems(walk: Walk) -> Iterator[str]:
         entry = np.uint64(schema.read_u64(value))
         ordinals, damaged = ordinals_of_entries(np.array([entry]), np.uint64(term_seed(term)))
         if damaged[0]:
-            number = schema.read_u32(term[: schema.COLLECTION_BYTES])
-            owner = document_owner(walk.txn, number, int(ordinals[0]))
-            if walk.leaf_count(number, int(ordinals[0])) is None:
-                owner = collection_owner(walk.txn, number)
+            collection = schema.read_u32(term[: schema.COLLECTION_BYTES])
+            owner = document_owner(walk.txn, collection, int(ordinals[0]))
+            if walk.leaf_count(collection, int(ordinals[0])) is None:
+                owner = collection_owner(walk.txn, collection)
             yield f"{owner}: a filter value does not match its checksum"

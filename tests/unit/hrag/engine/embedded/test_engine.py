@@ -73,7 +73,7 @@ def test_an_engine_has_one_writer(engine):
 
 
 def test_maintenance_is_the_writers_and_begins_when_started(engine):
-    with pytest.raises(RuntimeError, match="open that first"):
+    with pytest.raises(RuntimeError, match="open the writer first"):
         engine.maintenance()
     engine.writer()
     assert "maintenance" not in {thread.name for thread in threading.enumerate()}

@@ -102,7 +102,7 @@ def test_a_wrong_counter_is_found(store, name):
     with store.read() as txn:
         right = getattr(txn.counters.require(1), name)
     found = damaged(store, counters_with(store, **{name: right + 1}))
-    assert found == (f"collection t/c: counter {name} is {right + 1}, counted {right}",)
+    assert found == (f"collection t/c: counter {name} is {right + 1}, a recount gives {right}",)
 
 
 @pytest.mark.parametrize("name", ["collections", "documents", "stored_bytes"])
@@ -111,7 +111,7 @@ def test_a_wrong_sum_of_a_tenant_is_found(store, name):
         right = read_usage(txn, "t")
     wrong = right._replace(**{name: getattr(right, name) - 1})
     found = damaged(store, lambda txn: txn.tenants.put("t", wrong))
-    expected = f"counter {name} is {getattr(wrong, name)}, counted {getattr(right, name)}"
+    expected = f"counter {name} is {getattr(wrong, name)}, a recount gives {getattr(right, name)}"
     assert found == (f"tenant t: {expected}",)
 
 
@@ -119,16 +119,16 @@ def test_a_sequence_that_a_tenant_has_not_reached_is_found(store):
     with store.read() as txn:
         wrong = read_usage(txn, "t")._replace(sequence=2)
     found = damaged(store, lambda txn: txn.tenants.put("t", wrong))
-    assert found == ("collection t/c: sequence 3 is past its tenant's last, 2",)
+    assert found == ("collection t/c: its last sequence number 3 is greater than its tenant's, 2",)
 
 
 def test_a_tenant_that_is_missing_or_not_there_is_found(store):
     found = damaged(store, lambda txn: txn.tenants.delete("t"))
-    assert found[0] == "collection t/c: sequence 3 is past its tenant's last, 0"
+    assert found[0] == "collection t/c: its last sequence number 3 is greater than its tenant's, 0"
     assert len(found) == 4
     assert all(problem.startswith("tenant t: counter ") for problem in found[1:])
     found = damaged(store, lambda txn: txn.tenants.put("other", Usage(documents=1)))
-    assert "tenant other: counter documents is 1, counted 0" in found
+    assert "tenant other: counter documents is 1, a recount gives 0" in found
 
 
 def test_a_record_that_says_a_wrong_size_is_found(store):
@@ -140,7 +140,7 @@ def test_a_record_that_says_a_wrong_size_is_found(store):
 
 def test_a_document_of_a_change_that_has_not_come_is_found(store):
     found = damaged(store, lambda txn: document_with(txn, sequence=9))
-    assert found == (f"{PLACE}sequence 9 is past the last",)
+    assert found == (f"{PLACE}its sequence number 9 is greater than the collection's last, 3",)
 
 
 def test_missing_counters_are_found(store):
@@ -152,13 +152,19 @@ def test_missing_counters_are_found(store):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"log_entries": 9}, "2 log entries, counters say 9"),
-        ({"sequence": 99}, "last log entry is 3, counters say 99"),
-        ({"sequence": 99}, "sequence 99 is past its tenant's last, 3"),
-        ({"sealed_sequence": 5}, "sealed sequence 5 is past the last, 3"),
-        ({"sealed_sequence": 1}, "segment 1 covers sequence 2, counters say 1"),
-        ({"log_start": 2}, "the log has an entry before 2, where it should begin"),
-        ({"sealed_ordinal": 0}, "segments cover ordinal 1, counters say 0"),
+        ({"log_entries": 9}, "the log has 2 entries, the counters say 9"),
+        ({"sequence": 99}, "the last log entry has sequence number 3, but the counters say 99"),
+        ({"sequence": 99}, "its last sequence number 99 is greater than its tenant's, 3"),
+        ({"sealed_sequence": 5}, "its sealed sequence number 5 is greater than its last, 3"),
+        (
+            {"sealed_sequence": 1},
+            "segment 1 covers sequence number 2, but the counters say that segments cover up to 1",
+        ),
+        (
+            {"log_start": 2},
+            "the log begins with sequence number 2, but the counters say that it begins after 2",
+        ),
+        ({"sealed_ordinal": 0}, "segments cover ordinals up to 1, but the counters say up to 0"),
     ],
 )
 def test_counters_that_contradict_log_or_manifest_are_found(store, fields, problem):
@@ -168,8 +174,10 @@ def test_counters_that_contradict_log_or_manifest_are_found(store, fields, probl
 
 def test_a_lost_log_entry_is_found(store):
     found = damaged(store, lambda txn: txn.changes.delete((1, 3)))
-    assert "collection t/c: 1 log entries, counters say 2" in found
-    assert "collection t/c: last log entry is 2, counters say 3" in found
+    assert "collection t/c: the log has 1 entries, the counters say 2" in found
+    assert (
+        "collection t/c: the last log entry has sequence number 2, but the counters say 3" in found
+    )
 
 
 # Names, ids, ordinals
@@ -188,7 +196,7 @@ def test_names_and_collections_that_do_not_match_are_found(store):
 
     assert damaged(store, rename) == (
         "collection t/c: its name does not refer to it",
-        r"collection name b't\x00x' names no collection",
+        r"collection name b't\x00x' refers to a collection that does not exist",
     )
 
 
@@ -198,20 +206,20 @@ def test_an_alias_of_a_collection_that_is_not_the_tenants_is_found(store):
             txn.collection_names.put((tenant_id, "a"), CollectionName(number, is_alias=True))
 
     assert damaged(store, add) == (
-        r"alias b't2\x00a' names a collection that is not the tenant's",
-        r"alias b't3\x00a' names no collection",
+        r"alias b't2\x00a' refers to a collection that is not one of the tenant's",
+        r"alias b't3\x00a' refers to a collection that does not exist",
     )
 
 
 def test_an_id_of_another_document_is_found(store):
     found = damaged(store, lambda txn: txn.document_ids.put((1, "d"), 2))
-    assert found == (f"{PLACE}its id names another ordinal",)
+    assert found == (f"{PLACE}its id is stored with another ordinal, or not at all",)
 
 
 def test_a_missing_and_a_surplus_id_are_found(store):
     found = damaged(store, lambda txn: txn.document_ids.delete((1, "d")))
     assert found == (
-        f"{PLACE}its id names another ordinal",
+        f"{PLACE}its id is stored with another ordinal, or not at all",
         "collection t/c: 1 document ids for 2 documents",
     )
 
@@ -220,8 +228,8 @@ def test_a_document_that_is_not_listed_is_found(store):
     found = damaged(store, lambda txn: txn.ordinals.delete((1, 1)))
     for name in ("documents", "texts"):
         assert f"{name} has slot 1, which no document has" in found
-    assert "1 slots are used or free; they should be 1 to 2" in found
-    assert "collection t/c: counter documents is 2, counted 1" in found
+    assert "1 slots are used or free; they must be the slots 1 to 2" in found
+    assert "collection t/c: counter documents is 2, a recount gives 1" in found
 
 
 @pytest.mark.parametrize(
@@ -237,7 +245,7 @@ def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
 
 def test_an_ordinal_that_would_be_used_twice_is_found(store):
     found = damaged(store, lambda txn: txn.put_number(schema.LAST_ORDINAL, 1))
-    assert found == ("ordinal 2 is past the store's last; it would be used twice",)
+    assert found == ("ordinal 2 is greater than the store's last; it would be used twice",)
 
 
 def test_a_slot_of_two_documents_is_found(store):
@@ -281,7 +289,10 @@ def test_a_missing_or_unreadable_document_record_is_found(store, damage):
 @pytest.mark.parametrize("fields", [{"collection": 2}, {"leaf_count": 1}])
 def test_a_record_of_another_place_or_size_is_found(store, fields):
     found = damaged(store, partial(document_with, **fields))
-    assert f"{PLACE}record and ordinal entry differ" in found
+    assert (
+        f"{PLACE}its record names another collection or leaf count than its entry in ordinals"
+        in found
+    )
 
 
 def test_missing_content_is_found(store):
@@ -350,7 +361,7 @@ def test_a_tree_of_another_shape_is_found(store, value, problem):
         (tree_with(1, 1, first_child=0), "level 0: first_child is wrong"),
         (tree_with(1, 1, byte_end=1), "level 0: a chunk leaves its parent's span"),
         (tree_with(2, 0, parent=0), "level 2: a chunk at the top has a parent"),
-        (tree_with(1, 0, section=5), "a chunk is in a section past the document's 0"),
+        (tree_with(1, 0, section=5), "a chunk refers to a missing section; the document has 0"),
     ],
 )
 def test_a_broken_promise_of_a_tree_is_found(store, damage, problem):
@@ -383,8 +394,11 @@ def segment_with(**fields: object) -> Callable[[Txn], None]:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (segment_with(first_ordinal=0), "segment 1 covers ordinals of the one before"),
-        (segment_with(last_ordinal=2), "segments cover ordinal 2, counters say 1"),
+        (segment_with(first_ordinal=0), "segment 1 covers ordinals of the segment before it"),
+        (
+            segment_with(last_ordinal=2),
+            "segments cover ordinals up to 2, but the counters say up to 1",
+        ),
         (
             segment_with(last_ordinal=2),
             "segment 1: its leaves are not those of the living and deleted documents in its range",
@@ -441,4 +455,4 @@ def test_a_commit_that_is_not_listed_is_found(store, at):
     def damage(txn: Txn) -> None:
         txn.commits.delete(list(txn.commits.keys())[at])
 
-    assert damaged(store, damage) == ("the list of commits has gaps: 3 entries before the last, 4",)
+    assert damaged(store, damage) == ("the list of commits has gaps: 3 entries up to the last, 4",)

@@ -148,7 +148,7 @@ def test_a_copy_that_lacks_entries_does_not_replace_the_store(directory, monkeyp
 
     monkeypatch.setattr(Store, "copy_to", copy_without_contents)
     before = (directory / "data.mdb").read_bytes()
-    with pytest.raises(StoreUnavailable, match="lacks entries; the store is as before"):
+    with pytest.raises(StoreUnavailable, match="lacks entries; the store is unchanged"):
         vacuum(directory)
     assert (directory / "data.mdb").read_bytes() == before
     assert not (directory / "vacuum.tmp").exists()

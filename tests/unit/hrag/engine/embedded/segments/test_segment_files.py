@@ -168,7 +168,7 @@ def test_a_truncated_file_is_named(tmp_path, record, name):
     os.truncate(path, size - 1)
     with pytest.raises(
         segment_files.DamagedSegment,
-        match=rf"{name} has {size - 1} bytes, the manifest says {size}",
+        match=rf"{name} has {size - 1} bytes; the manifest says {size}",
     ):
         segment_files.load(tmp_path, record)
 
@@ -185,7 +185,7 @@ def test_a_flipped_bit_is_named(tmp_path, record, name, place):
 
 
 def test_vectors_of_another_dimension_are_refused(tmp_path, record):
-    with pytest.raises(segment_files.DamagedSegment, match="vectors of 16 numbers, not 8"):
+    with pytest.raises(segment_files.DamagedSegment, match="vectors of dimension 16, not 8"):
         segment_files.load(tmp_path, replace(record, dimension=8))
 
 

@@ -44,7 +44,7 @@ def test_an_empty_store_takes_little_disk(store):
 
 
 def test_a_second_writer_is_refused(store):
-    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one may"):
+    with pytest.raises(StoreUnavailable, match=r"another indexer has the store .* only one"):
         open_for_writing(store.directory)
 
 
@@ -104,7 +104,7 @@ def test_a_store_that_lacks_a_database_is_damaged_and_left_alone(tmp_path, openi
     assert data.read_bytes().count(name) == 1
     damaged = data.read_bytes().replace(name, name.upper())
     data.write_bytes(damaged)
-    with pytest.raises(DataLoss, match=f"no database '{name.decode()}' is found.*restore a backup"):
+    with pytest.raises(DataLoss, match=f"database '{name.decode()}' is missing.*restore a backup"):
         opening(tmp_path)
     assert data.read_bytes() == damaged
 
@@ -122,7 +122,7 @@ def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
 def test_a_new_store_is_not_made_over_segments(tmp_path):
     (tmp_path / "segments" / "1").mkdir(parents=True)
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
-    with pytest.raises(DataLoss, match="it has segments and no database"):
+    with pytest.raises(DataLoss, match="it has no database, but segments exist"):
         open_for_writing(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, ver
         monkeypatch.setattr(schema, "DATABASES", (*schema.DATABASES, "of_this_version"))
     before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
-        message = f"version {version}; this hrag reads version 9 only"
+        message = f"version {version}; this version of hrag reads only schema version 9"
         with pytest.raises(StoreUnavailable, match=message):
             opening(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == before
@@ -238,7 +238,7 @@ def assert_nothing_was_written(store: Store) -> None:
 
 @pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
 def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
-    with pytest.raises(StorageFull, match="is full; nothing of this write was kept"):
+    with pytest.raises(StorageFull, match="is full; nothing of this write was stored"):
         write_and_raise(store, error("mdb_txn_commit: No space left on device"))
     assert_nothing_was_written(store)
 
@@ -259,7 +259,7 @@ def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
 def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
     error = lmdb.Error("mdb_txn_commit")
     error.code = number
-    with pytest.raises(StorageFull, match=r"is full.*nothing of this write was kept"):
+    with pytest.raises(StorageFull, match=r"is full.*nothing of this write was stored"):
         write_and_raise(store, error)
     assert_nothing_was_written(store)
 

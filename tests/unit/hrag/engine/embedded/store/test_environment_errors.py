@@ -23,7 +23,7 @@ from tests.support.servers.forked import ran
 @pytest.mark.parametrize("content", [b"no store" * 4096, b"x", bytes(8192), b"\xde\xc0" * 9999])
 def test_a_file_that_is_no_store_is_refused(tmp_path, opening, content):
     (tmp_path / "data.mdb").write_bytes(content)
-    with pytest.raises(StoreUnavailable, match=r"data\.mdb is damaged or not LMDB's .*backup"):
+    with pytest.raises(StoreUnavailable, match=r"data\.mdb is damaged or no LMDB file .*backup"):
         opening(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == content
 
@@ -126,7 +126,7 @@ def test_a_disk_that_fills_up_costs_no_document(disk):
         stored = put_until_full(writer)
         assert stored
         opened = writer.open("t", "c")
-        with pytest.raises(StorageFull, match="nothing of this write was kept"):
+        with pytest.raises(StorageFull, match="nothing of this write was stored"):
             writer.put(opened, prepared("more", sentences(400, 0)))
         texts = {name: writer.document_with_text(opened, name)[1] for name in stored}
         assert texts == {name: sentences(400, int(name[1:])) for name in stored}

@@ -33,7 +33,7 @@ from tests.support.engines.damage import delete_content, put_encoded, put_part
 SEGMENT = "collection t/c: segment 1: "
 FOREVER = 10**9
 # The postings are compared in several parts.
-check = partial(check_store, part_entries=200)
+check = partial(check_store, batch_entries=200)
 SETTINGS = collection_settings()
 HEADINGLESS = replace(SETTINGS, index_headings=False)
 
@@ -181,7 +181,7 @@ def test_rows_in_another_order_are_found(store):
     sealed(store)
     with rows_of(store) as arrays:
         arrays["labels"][:2] = arrays["labels"][1::-1]
-    assert check(store).problems == (f"{SEGMENT}its rows are not in order",)
+    assert check(store).problems == (f"{SEGMENT}its rows are not in order of label",)
 
 
 def test_rows_of_leaves_that_do_not_exist_are_found(store):
