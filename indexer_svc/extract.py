@@ -9,7 +9,7 @@ same result on every machine. This module knows nothing about tokens, storage or
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hrag.values.deadline import Deadline
@@ -183,9 +183,10 @@ def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
         return body, ()
     if isinstance(body, bytes):
         return _decode(body), ()
-    numbers = (page.number or position for position, page in enumerate(body, start=1))
     text, ranges = joined([page.text for page in body])
-    return text, _pages(ranges, numbers)
+    return text, _page_spans(
+        [page._replace(number=sent.number) for page, sent in zip(ranges, body, strict=True)]
+    )
 
 
 def _decode(content: bytes) -> str:
@@ -211,8 +212,11 @@ def _decode(content: bytes) -> str:
         ) from None
 
 
-def _pages(ranges: Sequence[PageRange], numbers: Iterable[int]) -> tuple[PageSpan, ...]:
-    return tuple(PageSpan(number, *range_) for number, range_ in zip(numbers, ranges, strict=True))
+def _page_spans(ranges: Sequence[PageRange]) -> tuple[PageSpan, ...]:
+    return tuple(
+        PageSpan(page.number or position, page.char_start, page.char_end)
+        for position, page in enumerate(ranges, start=1)
+    )
 
 
 def _sections(read: ParsedFile) -> tuple[Section, ...]:
@@ -223,7 +227,7 @@ def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    pages = _pages(read.pages, range(1, len(read.pages) + 1))
+    pages = _page_spans(read.pages)
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 

@@ -4,19 +4,27 @@ This module imports little, because each parser process imports it when it start
 code points of the text.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 
 PAGE_BREAK = "\n\n"
 MAX_HEADINGS = 65_535
 
 
 class PageRange(NamedTuple):
-    """The half-open range of a page in the text."""
+    """The half-open range of a page in the text.
+
+    `number` is the page's number, or 0 for its position counted from 1. `is_recognised` is True if
+    the text was recognised in a picture of the page.
+    """
 
     char_start: int
     char_end: int
+    number: int = 0
+    is_recognised: bool = False
 
 
 class Heading(NamedTuple):
@@ -31,13 +39,19 @@ class Heading(NamedTuple):
 class ParsedFile:
     """The text of a file, its pages and headings in order of position, and its title.
 
-    `title` is the title that the file itself contains, or empty.
+    `title` is the title that the file itself contains, or empty. `page_unit` is what the numbers of
+    the pages mean. `metadata` are fields of the file that become metadata of the document where
+    the client sends none of that name, for example the sender of a mail; each value is a text or a
+    list of texts.
     """
 
     text: str
     pages: tuple[PageRange, ...] = ()
     headings: tuple[Heading, ...] = ()
     title: str = ""
+    page_unit: PageUnit = PageUnit.PAGE
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
+    report: ReadReport = NO_REPORT
 
 
 def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:

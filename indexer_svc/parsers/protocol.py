@@ -8,10 +8,12 @@ receiver sets a limit for every length, and `answer_of` checks each value before
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.limits import MAX_PAGES, MAX_TITLE_BYTES
+from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_PAGES, MAX_TITLE_BYTES
+from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
@@ -19,6 +21,8 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 # characters and 100,000 pages. Heads are limited because decoded JSON takes many times its size in
 # memory.
 MAX_HEAD_BYTES = 16 << 20
+_MAX_NUMBER = 0xFFFF_FFFF
+_MAX_REPORT_TEXT_BYTES = 1_000
 MAX_DEPTH = 1_000_000  # The largest depth of a heading. PDF bookmarks may be nested this deep.
 
 _LENGTHS = struct.Struct("<II")
@@ -66,10 +70,7 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
     """Calls `parse`; returns the encoded message with the parsed file or the error."""
     try:
         parsed = parse()
-        answer = message(
-            {"title": parsed.title, "pages": parsed.pages, "headings": parsed.headings},
-            parsed.text.encode(),
-        )
+        answer = message(_head_of(parsed), parsed.text.encode())
         if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
             raise TooLarge(
                 f"the headings and pages of content take {len(answer[0])} bytes; at most "
@@ -102,9 +103,21 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         title = _text(head["title"], MAX_TITLE_BYTES)
         _check_pages(pages, len(text))
         _check_headings(headings, len(text))
+        unit, metadata = PageUnit(head["page_unit"]), _metadata(head["metadata"])
+        return ParsedFile(text, pages, headings, title, unit, metadata, _report(head["report"]))
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedMessage(f"an invalid answer: {error}") from None
-    return ParsedFile(text, pages, headings, title)
+
+
+def _head_of(parsed: ParsedFile) -> Head:
+    return {
+        "title": parsed.title,
+        "pages": parsed.pages,
+        "headings": parsed.headings,
+        "page_unit": parsed.page_unit,
+        "metadata": dict(parsed.metadata),
+        "report": asdict(parsed.report),
+    }
 
 
 def _refusal(head: Head) -> InvalidArgument:
@@ -123,6 +136,8 @@ def _check_pages(pages: tuple[PageRange, ...], length: int) -> None:
             type(page.char_start) is int and type(page.char_end) is int, "a page without offsets"
         )
         _require(position <= page.char_start <= page.char_end <= length, "a page out of order")
+        _require(type(page.is_recognised) is bool, "a page without a flag")
+        _check_number(page.number)
         position = page.char_end
 
 
@@ -139,6 +154,40 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
         title = _text(heading.title, 4 * MAX_SECTION_TITLE_CHARS)
         _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading with an empty or long title")
         position = heading.char_start
+
+
+def _metadata(value: Any) -> dict[str, str | list[str]]:
+    """Returns `value` if it maps names to texts or lists of texts; raises MalformedMessage."""
+    _require(isinstance(value, dict), "metadata of a wrong type")
+    values = [
+        text for field in value.values() for text in (field if isinstance(field, list) else [field])
+    ]
+    _require(len(values) + len(value) <= MAX_METADATA_VALUES, "too many values")
+    size = sum(len(_text(text, MAX_METADATA_BYTES)) for text in (*value, *values))
+    _require(size <= MAX_METADATA_BYTES, "too large metadata")
+    return dict(value)
+
+
+def _report(value: Any) -> ReadReport:
+    report = ReadReport(
+        _text(value["encoding"], _MAX_REPORT_TEXT_BYTES),
+        _check_number(value["table_count"]),
+        tuple(map(_check_number, value["recognised_pages"])),
+        tuple(map(_check_number, value["unread_pages"])),
+        tuple(
+            LeftOut(LeftOutKind(kind), _check_number(count), _text(text, _MAX_REPORT_TEXT_BYTES))
+            for kind, count, text in value["left_out"]
+        ),
+    )
+    pages = len(report.recognised_pages) + len(report.unread_pages)
+    _require(pages <= 2 * MAX_PAGES and len(report.left_out) <= len(LeftOutKind), "a long report")
+    return report
+
+
+def _check_number(value: Any) -> int:
+    """Returns `value` if it is an integer from 0 to 2^32 - 1; raises MalformedMessage."""
+    _require(type(value) is int and 0 <= value <= _MAX_NUMBER, "a number out of range")
+    return int(value)
 
 
 def _text(value: Any, max_bytes: int) -> str:

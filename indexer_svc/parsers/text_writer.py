@@ -6,11 +6,12 @@ one blank line, and list items by a line end.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_PAGES
+from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_HEADINGS,
     PAGE_BREAK,
@@ -29,6 +30,7 @@ _INDENT = "  "
 # Soft hyphens are removed, because a search would not find a word that contains one.
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
+_MAX_EXAMPLE_CHARS = 200
 
 
 class TextWriter:
@@ -47,8 +49,13 @@ class TextWriter:
         self._chars = 0
         self._parts: list[str] = []
         self._headings: list[Heading] = []
-        self._page_starts: list[int] = []
+        # Each page has the index of its first part, its number, and whether it was recognised.
+        self._page_starts: list[tuple[int, int, bool]] = []
         self._ends_with_item = False
+        self._table_count = 0
+        self._unread_pages: list[int] = []
+        # The count of the parts of each kind that were left out, and the first of these parts.
+        self._left_out: dict[LeftOutKind, tuple[int, str]] = {}
 
     @property
     def headings(self) -> Sequence[Heading]:
@@ -83,25 +90,63 @@ class TextWriter:
 
     def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
         """Adds a table, given as rows of cells, in the form of `table_blocks`."""
-        for block in table_blocks(rows, has_header=has_header):
+        blocks = list(table_blocks(rows, has_header=has_header))
+        for block in blocks:
             self._add(block)
+        self._table_count += bool(blocks)
 
-    def page(self) -> None:
+    def leave_out(self, kind: LeftOutKind, text: str) -> None:
+        """Notes in the report that a part of the file is not in the text."""
+        count, example = self._left_out.get(kind, (0, " ".join(text.split())[:_MAX_EXAMPLE_CHARS]))
+        self._left_out[kind] = count + 1, example
+
+    def unread_page(self, number: int) -> None:
+        """Notes in the report that a page has no readable text. `number` counts from 1."""
+        self._unread_pages.append(number)
+
+    def page(self, number: int = 0, *, is_recognised: bool = False) -> None:
         """Begins a page. The page ends where the next page begins, or at the end of the text.
 
-        Raises TooLarge if there are more than MAX_PAGES pages.
+        If `number` is 0, the number of the page is its position, counted from 1. Raises TooLarge if
+        there are more than MAX_PAGES pages.
         """
         if len(self._page_starts) == MAX_PAGES:
             raise TooLarge(
                 f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
             )
-        self._page_starts.append(len(self._parts))
+        self._page_starts.append((len(self._parts), number, is_recognised))
         self._ends_with_item = False
 
-    def parsed(self, title: str = "") -> ParsedFile:
-        """Returns the text, pages and headings that were written, with `title` as the title."""
-        return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
+    def parsed(
+        self,
+        title: str = "",
+        *,
+        page_unit: PageUnit = PageUnit.PAGE,
+        metadata: Mapping[str, str | list[str]] | None = None,
+    ) -> ParsedFile:
+        """Returns what was written, with the report. The arguments become fields of the result."""
+        return ParsedFile(
+            "".join(self._parts),
+            self._pages(),
+            tuple(self._headings),
+            title,
+            page_unit,
+            metadata or {},
+            self._report(),
+        )
+
+    def _report(self) -> ReadReport:
+        numbers = (
+            (number or position, is_recognised)
+            for position, (_, number, is_recognised) in enumerate(self._page_starts, start=1)
+        )
+        return ReadReport(
+            table_count=self._table_count,
+            recognised_pages=tuple(number for number, is_recognised in numbers if is_recognised),
+            unread_pages=tuple(self._unread_pages),
+            left_out=tuple(LeftOut(kind, *value) for kind, value in self._left_out.items()),
+        )
 
     def _add(self, block: str, *, is_item: bool = False) -> int:
         """Appends a block; returns the offset at which it begins, in code points."""
@@ -130,9 +175,10 @@ class TextWriter:
         text is empty.
         """
         offsets = list(accumulate(map(len, self._parts), initial=0))
-        firsts = [*self._page_starts, len(self._parts)]
+        starts = [*self._page_starts, (len(self._parts), 0, False)]
         pages = []
-        for first, following in pairwise(firsts):
+        for (first, number, is_recognised), (following, _, _) in pairwise(starts):
             end = offsets[following]
-            pages.append(PageRange(offsets[first + 1] if following > first else end, end))
+            start = offsets[first + 1] if following > first else end
+            pages.append(PageRange(start, end, number, is_recognised))
         return tuple(pages)

@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from io import BytesIO
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
+from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers import protocol
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
 from indexer_svc.parsers.protocol import (
@@ -21,10 +23,26 @@ from indexer_svc.parsers.protocol import (
     received,
 )
 
+REPORT = ReadReport("utf-8", 2, (7,), (8, 9), (LeftOut(LeftOutKind.PAGE_NUMBER, 3, "- 7 -"),))
 READ = ParsedFile(
-    "Größe 😀\n\nend", (PageRange(0, 7), PageRange(9, 12)), (Heading("Größe", 1, 0),), "A title"
+    "Größe 😀\n\nend",
+    (PageRange(0, 7, 7, True), PageRange(9, 12)),
+    (Heading("Größe", 1, 0),),
+    "A title",
+    PageUnit.ROW,
+    {"from": "ann@example.com", "to": ["bob@example.com", "eve@example.com"]},
+    REPORT,
 )
 PLENTY = 1 << 20
+NO_REPORT = asdict(ReadReport())
+HEAD = {
+    "title": "",
+    "pages": [],
+    "headings": [],
+    "page_unit": "page",
+    "metadata": {},
+    "report": NO_REPORT,
+}
 
 
 def transferred(parts: list[bytes], max_body_bytes: int = PLENTY) -> ParsedFile:
@@ -106,6 +124,20 @@ def test_a_head_that_is_no_object_is_malformed(head):
         {"headings": [["t", 1, 13]]},
         {"headings": [["t", 1, 5], ["t", 1, 4]]},
         {"headings": [["t", 1, 0]] * 65_536},
+        {"pages": [[0, 5, -1, False]]},
+        {"pages": [[0, 5, 1, 7]]},
+        {"page_unit": "verse"},
+        {"metadata": []},
+        {"metadata": {"from": 7}},
+        {"metadata": {"to": [7]}},
+        {"metadata": {"x": "y" * 65_537}},
+        {"metadata": {"x": ["y"] * 1024}},
+        {"report": {}},
+        {"report": NO_REPORT | {"encoding": "x" * 1_001}},
+        {"report": NO_REPORT | {"table_count": 1.0}},
+        {"report": NO_REPORT | {"unread_pages": [1 << 32]}},
+        {"report": NO_REPORT | {"left_out": [["other", 1, ""]]}},
+        {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * 7}},
         {"refusal": "SystemExit", "message": "", "field": ""},
         {"refusal": "TooLarge"},
         {"refusal": "TooLarge", "message": "x" * 5000, "field": ""},
@@ -114,7 +146,8 @@ def test_a_head_that_is_no_object_is_malformed(head):
     ids=lambda change: str(change)[:40],
 )
 def test_an_answer_with_an_invalid_value_is_malformed(change):
-    head = {"title": "", "pages": [], "headings": []} | change
+    assert answer_of(HEAD, READ.text.encode()).text == READ.text
+    head = HEAD | change
     with pytest.raises(MalformedMessage):
         answer_of(head, READ.text.encode())
 

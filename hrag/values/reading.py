@@ -1,0 +1,54 @@
+"""What the indexer has read of a file, and what it has left out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class PageUnit(StrEnum):
+    """The meaning of the page numbers of a document.
+
+    ROW: the numbers of rows in a sheet or a table. SECOND: seconds from the start of a recording.
+    """
+
+    PAGE = "page"
+    ROW = "row"
+    SECOND = "second"
+
+
+class LeftOutKind(StrEnum):
+    """The reason why a part of a file is not in its text."""
+
+    RUNNING_HEAD = "running_head"
+    PAGE_NUMBER = "page_number"
+    CONTENTS_PAGE = "contents_page"
+    BOILERPLATE = "boilerplate"
+    OUTPUT = "output"
+    ATTACHMENT = "attachment"
+
+
+class LeftOut(NamedTuple):
+    """The parts of one kind that were left out: how many, and the beginning of the first one."""
+
+    kind: LeftOutKind
+    part_count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """What was read of a file.
+
+    `encoding` is the name of a text's encoding, for example `utf-8`, or empty if the file is not a
+    text. `recognised_pages` are the numbers of the pages whose text was recognised in a picture,
+    and `unread_pages` those of the pages that have no readable text, both ascending.
+    """
+
+    encoding: str = ""
+    table_count: int = 0
+    recognised_pages: tuple[int, ...] = ()
+    unread_pages: tuple[int, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+NO_REPORT = ReadReport()
