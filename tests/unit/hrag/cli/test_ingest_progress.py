@@ -1,4 +1,4 @@
-"""An ingest counts the outcome of every document and shows its progress."""
+"""`hrag ingest` counts the outcome of every document and shows its progress."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""`hrag check`, `hrag reindex` and `hrag postgres` report, end with exit codes and are audited."""
+"""`hrag check`, `hrag reindex` and `hrag postgres` report their results and are audited.
+
+Their exit codes say whether they have succeeded.
+"""
 
 import json
 from contextlib import closing
@@ -107,7 +110,7 @@ def reindex(*arguments: str, **settings: str):
 
 
 class MigratingEngine:
-    """An engine, and its administration, whose schema is migrated to version 3."""
+    """A fake engine, which is its own administration and migrates a schema to version 3."""
 
     location = "host=db"
 

@@ -15,7 +15,7 @@ INDEX = (FOLDER / "index.html").read_text("utf-8")
 
 _ENTRY = re.compile(r'^  "([\w.]+)":\s+(.+?),$', re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"\"([a-z_]+\.[A-Za-z_]+)\"")
-# The beginning of a key whose last part is a value of the protocol.
+# The beginning of a key that ends with a value of the protocol, such as a finish reason.
 _BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 
