@@ -1,4 +1,4 @@
-"""Texts in other encodings than UTF-8 are decoded, and bytes that are no text are refused.
+"""Texts in encodings other than UTF-8 are decoded, and bytes that are no text are refused.
 
 Each line of a JSON Lines file is a document.
 """

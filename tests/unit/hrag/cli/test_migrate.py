@@ -34,7 +34,7 @@ def postgres() -> MemoryEngine:
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch, postgres) -> list[Any]:
-    """Replaces PostgreSQL by a store in memory; returns the settings that it was opened with."""
+    """Replaces PostgreSQL by a store in memory; returns the settings of each opening."""
     opened_with = []
 
     def open_or_replace(settings: EngineSettings) -> Any:

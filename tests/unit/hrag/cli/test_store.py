@@ -44,7 +44,7 @@ def test_a_repair_is_audited(folder, tmp_path):
     stopped = run(command, HRAG_AUDIT_FILE=str(records))
     assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
     assert "hrag restore" in stopped.stderr
-    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
+    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # No repair was made.
     entries = [json.loads(line) for line in records.read_text().splitlines()]
     audited = [(entry["method"], entry["outcome"], entry.get("problems")) for entry in entries]
     assert audited == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]

@@ -52,7 +52,7 @@ def test_data_is_shown_only_as_text() -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
 def test_a_file_names_no_other_host(path: Path) -> None:
     addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", path.read_text("utf-8"))
-    assert set(addresses) <= {"http://www.w3.org"}  # The namespace of SVG.
+    assert set(addresses) <= {"http://www.w3.org"}  # This is the XML namespace of SVG.
 
 
 def test_every_file_exists_and_is_used() -> None:

@@ -110,7 +110,7 @@ class _SmallServer:
             size_bytes -= len(await asyncio.get_running_loop().sock_recv(client, size_bytes))
 
     async def wait_until_read(self, count: int) -> None:
-        """Returns when `count` connections only have to end their reply, and all else was read."""
+        """Returns when `count` connections have sent all parts, and the clients have read them."""
         await _until(
             lambda: (
                 len(self._waiting) == count

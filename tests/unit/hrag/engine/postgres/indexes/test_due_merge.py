@@ -31,7 +31,7 @@ class SimulatedIndex:
     max_small: int = 0
 
     def load(self, sizes: Iterable[int]) -> "SimulatedIndex":
-        """Adds a part of each size, in leaves. After each part, merges the parts that are due."""
+        """Adds a part of each size, in leaves. After each, merges the parts that are due."""
         last = 0
         for leaves in sizes:
             self.parts.append(IndexPart(last + 1, last + 1, last + leaves, leaves))

@@ -1,4 +1,4 @@
-"""Postings and term vectors are unpacked as they were packed, for values of any width."""
+"""Postings and term vectors are equal after packing and unpacking, for values of any width."""
 
 from itertools import pairwise
 
@@ -100,7 +100,7 @@ def test_a_row_has_a_header_and_narrow_columns():
     assert row_postings.packed(5) == [expected]
 
 
-def test_narrow_values_take_few_bytes():
+def test_small_values_are_stored_in_few_bytes():
     """The postings of one term in ten thousand consecutive documents take four bytes each."""
     (row,) = postings_of(1, [{(offset, 0): (1, 200) for offset in range(10_000)}]).packed(1)
     assert len(row) == 16 + 4 * 10_000

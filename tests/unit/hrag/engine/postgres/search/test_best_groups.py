@@ -34,8 +34,8 @@ MODES = (SearchMode.SMALL_TO_BIG, SearchMode.STANDARD, SearchMode.CONTEXT)
 def reader(request, database, writer, collection) -> PostgresReader:
     """A reader of a collection of 120 documents, ten of which are deleted.
 
-    The leaves are in the table that all collections share (`shared`), in the collection's own
-    tables, its home (`home`), or partly in a home and partly in its tail (`mixed`).
+    `shared`: the leaves are in the table that all collections share. `home`: they are in a home,
+    the collection's own tables. `mixed`: some are in the home, the others in its tail.
     """
     worker = MaintenanceWorker(database, 10_000)
     documents = [
@@ -167,7 +167,7 @@ def test_one_statement_reads_only_parts_of_long_texts(database, writer, collecti
 
 
 def parts_of(text: bytes, result: PGresult) -> set[bytes]:
-    """Returns the distinct values in a result that are parts of a text, of more than 1000 bytes."""
+    """Returns the distinct values of a result that exceed 1000 bytes and occur in the text."""
     values = (
         result.get_value(row, column)
         for row in range(result.ntuples)

@@ -19,7 +19,7 @@ from hrag.text.analysis import LeafTerms, QueryTerm
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.documents.fakes import collection_settings
 
-# Each document has this many leaves.
+# Each document of these tests has this many leaves.
 LEAVES = 4
 
 

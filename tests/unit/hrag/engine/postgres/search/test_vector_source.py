@@ -82,7 +82,7 @@ def _around(cosine: float, count: int) -> Any:
 
 
 def _of_language(language: str, number: int, cosine: float) -> Any:
-    """Returns a document in a language; its vectors are about `cosine` from _QUERY."""
+    """Returns a document in a language; the cosines of its vectors are about `cosine`."""
     count = len(prepared("d", sentences(500)).vectors)
     return prepared(
         f"{language}{number}",
