@@ -8,6 +8,6 @@ from tests.support.servers.rerank_server import RerankServer
 
 
 @pytest.fixture
-def server(_dialling: None) -> Iterator[RerankServer]:
+def server(_loopback_endpoints: None) -> Iterator[RerankServer]:
     with RerankServer() as server:
         yield server
