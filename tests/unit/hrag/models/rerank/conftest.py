@@ -1,4 +1,4 @@
-"""Fixtures with a server for both forms of `/rerank` that misbehaves on demand."""
+"""Fixtures with a rerank server for both request forms that misbehaves on demand."""
 
 from collections.abc import Iterator
 
