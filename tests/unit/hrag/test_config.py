@@ -55,7 +55,7 @@ def test_an_unknown_argument_is_refused():
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
     variables = example_variables()
     assert variables.keys() >= VARIABLES
-    # The example_variables sets this variable to 2. Without it, the default depends on the levels.
+    # The example sets this variable to 2. Without the variable, the default depends on the levels.
     monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")
     defaults = list(map(load, SERVICE_SETTINGS))
     for name in VARIABLES:

@@ -28,7 +28,7 @@ def test_the_metrics_page_equals_the_page_of_a_library_histogram(registry):
     histogram.observe([("b", 0.5), ("a", 7.0)])
     for label, value in [*(("a", value) for value in VALUES), ("b", 0.5), ("a", 7.0)]:
         library_histogram.labels(label).observe(value)
-    # The library also writes `_created` lines, unless hrag.observe.metrics has been imported.
+    # Unless hrag.observe.metrics is imported, the library also writes `_created` lines; skip them.
     page = generate_latest(library_registry).decode()
     lines = [line for line in page.splitlines() if "_created" not in line]
     assert generate_latest(registry).decode().splitlines() == lines
