@@ -20,7 +20,7 @@ from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
-from tests.support.servers.forked import talking
+from tests.support.servers.forked import program_with_output
 from tests.support.servers.processes import Running, running
 from tests.support.until import until
 
@@ -152,7 +152,9 @@ run("indexer", IndexerSettings, serve)
 
 def test_a_service_that_is_starting_threads_notices_sigterm() -> None:
     with ExitStack() as closing:
-        children = [closing.enter_context(talking("-c", _STARTS_THREADS)) for _ in range(8)]
+        children = [
+            closing.enter_context(program_with_output("-c", _STARTS_THREADS)) for _ in range(8)
+        ]
         for _, output in children:
             assert output.readline() == "serving\n"
         for child, _ in children:

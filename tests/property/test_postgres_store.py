@@ -211,7 +211,7 @@ class PostgresMachine(RuleBasedStateMachine):
 
     @rule(place=places, seed=st.integers(0, 1 << 20))
     def search(self, place: Any, seed: int) -> None:
-        self.twins.assert_found(*place, seed, searches=3)
+        self.twins.assert_same_results(*place, seed, searches=3)
 
     @rule(place=places, filter=filter_model.FILTERS)
     def list_filtered(self, place: Any, filter: Filter) -> None:

@@ -89,7 +89,7 @@ def test_replies_may_come_in_any_order(server: RerankServer, reranker: EndpointR
 def test_a_wrong_reply_is_refused_and_not_retried(
     server: RerankServer, reranker: EndpointReranker
 ) -> None:
-    for fault in (openai_server.short, openai_server.body(b"<html>")):
+    for fault in (openai_server.without_last, openai_server.body(b"<html>")):
         server.inject(fault)
         with pytest.raises(RerankerRejected, match=server.address):
             reranker.rerank(QUERY, TEXTS, NEVER)
