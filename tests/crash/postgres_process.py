@@ -2,7 +2,8 @@
 
 The first argument is the role of the process: a `writer` writes and maintains the store, and a
 `reader` searches it. The other arguments are the DSN, the file of the ledger, a seed, n, and the
-delay of the kill in seconds. The process kills itself at its n-th statement; if n is 0, it does not.
+delay of the kill in seconds. The process kills itself at its n-th statement. If n is 0, it does not
+kill itself.
 
 A home is the vector index of a collection, and parts are its lexical index. Collections get both as
 soon as they have a few dozen leaves.

@@ -1,9 +1,9 @@
 """Transfers a store to another one; the process kills itself with SIGKILL at a given point.
 
 The arguments are the address of the source, the address of the target, the name of the point, and
-n. The process kills itself when it reaches the point for the n-th time. An address is a folder, or the
-DSN of a store in PostgreSQL in the form `key=value ...`. The point is a failpoint of the embedded
-engine, or one of `tests.crash.statements.POINTS`.
+n. The process kills itself when it reaches the point for the n-th time. An address is a folder, or
+the DSN of a store in PostgreSQL in the form `key=value ...`. The point is a failpoint of the
+embedded engine, or one of `tests.crash.statements.POINTS`.
 """
 
 import sys
