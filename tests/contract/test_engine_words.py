@@ -264,6 +264,7 @@ def test_every_returned_leaf_contains_the_required_parts(opened, analyzer):
 
 
 def test_a_required_phrase_must_be_in_the_heading_or_in_the_text_of_a_leaf(opened):
+    """A phrase that begins in the heading and ends in the text is not found."""
     opened.create()
     opened.fill(replace(prepared("a", "Gamma delta."), title="Alpha beta"))
     for required, expected in {

@@ -120,7 +120,7 @@ def test_folding_equals_its_twin_and_case_folding_of_unicode(text):
 
 
 @given(TEXTS)
-def test_invisible_characters_change_no_term_and_no_match(text):
+def test_invisible_characters_change_no_term_and_no_matched_word(text):
     plain = visible(text)
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         english = analyzer("english/1")
