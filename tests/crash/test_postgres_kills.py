@@ -1,6 +1,6 @@
 """No acknowledged write is lost, at whatever moment a process or the PostgreSQL server is killed.
 
-A seed determines the statement at which an indexer or a reader is killed, and the number of
+A seed determines the statement at which an indexer or a reader is killed, and the count of
 acknowledged writes after which the server is killed.
 """
 

@@ -779,7 +779,7 @@ class MemoryReader:
 
     def collections(self):
         contents = self.engine.contents
-        return iter([contents[place].collection for place in sorted(contents)])
+        return iter([contents[key].collection for key in sorted(contents)])
 
     def aliases(self, tenant_id):
         return self.engine.aliases(tenant_id)

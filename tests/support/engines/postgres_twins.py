@@ -125,13 +125,13 @@ class Twins:
         assert [
             (collection.tenant_id, collection.name) for collection in self.reader.collections()
         ] == expected
-        for place in expected:
+        for tenant_id, name in expected:
             infos, others = (
-                store.documents(store.open(*place), 1000, "").items
+                store.documents(store.open(tenant_id, name), 1000, "").items
                 for store in (self.writer, self.memory)
             )
             assert [info.document_id for info in infos] == [info.document_id for info in others]
-            self.assert_same_results(*place, seed)
+            self.assert_same_results(tenant_id, name, seed)
 
     def assert_same_results(self, tenant_id: str, name: str, seed: int, searches: int = 12) -> None:
         """Fails unless random searches of one collection return the same from both stores."""

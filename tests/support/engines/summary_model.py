@@ -58,27 +58,27 @@ class ModelSummaries:
 
         With SummaryScope.DOCUMENTS, only sections of the `count` best documents are considered.
         """
-        places = self.all(filter)
+        keys = self.all(filter)
         if scope is SummaryScope.DOCUMENTS:
             documents = sorted(
                 self._passing(filter),
                 key=lambda document_id: -float(self.vectors[document_id][0] @ query),
             )
-            places = [place for place in places if place[0] in documents[:count]]
-        return sorted(places, key=lambda place: -self.score(query, place))[:count]
+            keys = [key for key in keys if key[0] in documents[:count]]
+        return sorted(keys, key=lambda key: -self.score(query, key))[:count]
 
     def _passing(self, filter: Filter | None) -> set[str]:
         passing = self.model if filter is None else self.model.filtered(filter)
         return self.vectors.keys() & passing.documents.keys()
 
-    def score(self, query: Vector, place: SectionKey) -> float:
-        document_id, section = place
+    def score(self, query: Vector, key: SectionKey) -> float:
+        document_id, section = key
         index = self.sections[document_id].index(section)
         return float(self.vectors[document_id][index + 1] @ query)
 
-    def leaves(self, query: Vector, places: list[SectionKey]) -> dict[Leaf, float]:
+    def leaves(self, query: Vector, keys: list[SectionKey]) -> dict[Leaf, float]:
         """Returns the leaves of sections, with their scores."""
-        leaves = {(document_id, leaf) for document_id, section in places for leaf in section}
+        leaves = {(document_id, leaf) for document_id, section in keys for leaf in section}
         return {leaf: score for leaf, score in self.model.scores(query).items() if leaf in leaves}
 
 
