@@ -20,9 +20,9 @@ from tests.support.servers.openai_server import (
     OpenAIServer,
     hang_up,
     refuse,
-    short,
     shuffled,
     slow,
+    without_last,
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import COSINE_TOLERANCE, content_of
@@ -114,7 +114,7 @@ def test_a_long_rate_limit_is_an_error_after_five_attempts(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (short, "returned 0 vectors for 1 texts"),
+        (without_last, "returned 0 vectors for 1 texts"),
         (refuse(401), "answered 401: check OPENAI_API_KEY"),
     ],
 )

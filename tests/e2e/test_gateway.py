@@ -15,7 +15,7 @@ from hrag.config import SettingsError
 from hrag.gateway.app import serve
 from hrag.server.auth import Role, api_keys
 from tests.support.servers.credentials import OTHER, TENANT, altered, id_of, new_key
-from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.forked import HRAG, program_with_output
 from tests.support.servers.gateways import (
     ANSWER,
     INGEST,
@@ -189,7 +189,7 @@ def _run(example: str, gateway: Gateway) -> list[Any]:
 def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
     (address,) = free_addresses(1)
     options = ["--indexer", services.indexer.address, "--retriever", services.retriever.address]
-    with talking(*HRAG, "gateway", "--address", address, *options) as (program, lines):
+    with program_with_output(*HRAG, "gateway", "--address", address, *options) as (program, lines):
         assert any("serving" in line for line in lines)
         gateway = Gateway(int(address.rpartition(":")[2]))
         assert gateway.send("GET", "/healthz/ready").status == 200

@@ -18,8 +18,8 @@ from tests.support.servers.openai_server import (
     indexes,
     page,
     refuse,
-    short,
     slow,
+    without_last,
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.rerank_server import RerankServer, last_score
@@ -100,7 +100,7 @@ def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
         (refuse(401), "answered 401: check HRAG_RERANK_API_KEY"),
         (hang_up, "cannot be reached"),
         (slow(30), "did not answer within 0.5 s"),
-        (short, "returned 3 scores for 4 texts"),
+        (without_last, "returned 3 scores for 4 texts"),
         (indexes(0, 1, 2, 2), "whose indexes are not 0 to 3, each once"),
         (last_score(float("nan")), "not a finite number"),
         (body(b"nonsense"), "not JSON"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.forked import HRAG, program_with_output
 from tests.support.servers.processes import children_of, is_alive
 from tests.support.until import until
 
@@ -72,7 +72,7 @@ def test_an_interrupted_backup_leaves_no_file_and_no_process(store, tmp_path, mo
     """Neither a part of the copy nor the process that checks the copy remains."""
     monkeypatch.setenv("HRAG_AUDIT_FILE", str(tmp_path / "audit.log"))
     command = [*HRAG, "backup", str(tmp_path / "b"), "--data-dir", str(store)]
-    with talking(*command) as (program, lines):
+    with program_with_output(*command) as (program, lines):
         assert "checking the copy\n" in lines
         while not (children := children_of(program.pid)):
             assert program.poll() is None

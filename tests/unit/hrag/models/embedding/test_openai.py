@@ -419,7 +419,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.without_last, "returned 2 vectors for 3 texts", id="short"),
         pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
         pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
         pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),

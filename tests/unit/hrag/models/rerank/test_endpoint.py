@@ -93,7 +93,7 @@ def test_the_scores_of_a_reply_may_be_in_any_order(
 def test_an_invalid_reply_is_refused_and_not_retried(
     server: RerankServer, reranker: EndpointReranker
 ) -> None:
-    for fault in (openai_server.short, openai_server.body(b"<html>")):
+    for fault in (openai_server.without_last, openai_server.body(b"<html>")):
         server.inject(fault)
         with pytest.raises(RerankerRejected, match=server.address):
             reranker.rerank(QUERY, TEXTS, NEVER)

@@ -9,7 +9,7 @@ import pytest
 from hrag.engine.embedded.store import store_locks
 from hrag.engine.embedded.store.store_locks import Patience
 from hrag.errors import StoreUnavailable
-from tests.support.servers.forked import talking
+from tests.support.servers.forked import program_with_output
 
 
 def nothing() -> None:
@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_has_the_store_no_more(tmp_path):
         "file = store_locks.join(pathlib.Path(sys.argv[1]), lambda: None)\n"
         "print('in', flush=True); signal.pause()"
     )
-    with talking("-c", script, str(tmp_path)) as (process, said):
+    with program_with_output("-c", script, str(tmp_path)) as (process, said):
         assert said.readline() == "in\n"
         process.kill()
         process.wait()
@@ -115,7 +115,7 @@ _COMER = """
 import os, pathlib, sys, time
 from hrag.engine.embedded.store import store_locks
 from hrag.errors import StoreUnavailable
-from tests.support.servers.forked import talking
+from tests.support.servers.forked import program_with_output
 folder, ours, theirs = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 patience = store_locks.Patience(tries=4, pause_s=0.0002)
 mark = folder / f"{ours}-{os.getpid()}"
@@ -140,7 +140,8 @@ def test_two_namespaces_never_have_a_store_together(tmp_path):
     with ExitStack() as all_of_them:
         names = [("a", "b"), ("b", "a")] * 3
         comers = [
-            all_of_them.enter_context(talking("-c", _COMER, str(tmp_path), *pair)) for pair in names
+            all_of_them.enter_context(program_with_output("-c", _COMER, str(tmp_path), *pair))
+            for pair in names
         ]
         said = [output.read().split() for _, output in comers]
     assert all(len(each) == 1 for each in said), said

@@ -105,7 +105,7 @@ def wait_until_blocked(twins: Twins, task: Future[Any]) -> None:
 
 def opened(twins: Twins, connection: Any) -> OpenedCollection:
     """Returns the collection as a transaction of the connection sees it."""
-    collection = open_by_id(connection, "t", twins.number())
+    collection = open_by_id(connection, "t", twins.collection_id())
     assert collection is not None
     return collection
 
@@ -252,7 +252,7 @@ def test_writers_wait_for_leaves_that_are_being_drained(twins, threads):
 def test_workers_that_lost_their_lock_still_take_one_step_at_a_time(twins, threads, monkeypatch):
     """The transaction that holds the lock idles during the work, so the server may end it."""
     fill(twins)
-    number = twins.number()
+    number = twins.collection_id()
     second_runs: list[Future[Any]] = []
 
     def end_the_lock_and_start_another_worker() -> None:
@@ -274,7 +274,8 @@ def test_workers_that_lost_their_lock_still_take_one_step_at_a_time(twins, threa
 def test_two_workers_maintain_a_collection_once(twins, threads):
     fill(twins, 12)
     runs = [
-        threads.submit(maintenance_worker(twins).maintain, "t", twins.number()) for _ in range(2)
+        threads.submit(maintenance_worker(twins).maintain, "t", twins.collection_id())
+        for _ in range(2)
     ]
     for run in runs:
         run.result()
@@ -286,7 +287,7 @@ def test_two_workers_maintain_a_collection_once(twins, threads):
 def test_a_worker_forgets_the_backlog_of_a_collection_that_it_no_longer_maintains(twins):
     """Another process maintains the collection, or the collection is deleted."""
     fill(twins)
-    number, worker = twins.number(), maintenance_worker(twins, home_leaves=1000)
+    number, worker = twins.collection_id(), maintenance_worker(twins, home_leaves=1000)
     worker.maintain("t", number)
     assert worker.backlog(number) > 0
     with twins.database.write() as guard:
@@ -314,7 +315,7 @@ def test_a_collection_that_is_deleted_while_a_part_of_it_is_built_leaves_no_rows
     twins, threads, monkeypatch
 ):
     fill(twins)
-    number = twins.number()
+    number = twins.collection_id()
     reclaims: list[Future[Any]] = []
 
     def drop_and_reclaim() -> None:
@@ -399,7 +400,7 @@ def test_simultaneous_writers_and_workers_lose_nothing(twins, threads, seed):
         worker = maintenance_worker(twins, home_leaves=20)
         while not stop.is_set():
             for name in "cs":
-                worker.maintain("t", twins.number("t", name), every_leaf=True)
+                worker.maintain("t", twins.collection_id("t", name), every_leaf=True)
             twins.reclaim()
 
     def write(name: str) -> None:
