@@ -39,8 +39,8 @@ class ValueSnapshot(PlainSnapshot):
 class FakeReranker:
     """A reranker whose score for a passage is the number in the passage's name.
 
-    With `equal_scores`, all scores are 0. It raises `failure` if there is one. `calls` records the query
-    and the texts of each call.
+    With `equal_scores`, all scores are 0. It raises `failure` if there is one. `calls` records the
+    query and the texts of each call.
     """
 
     snapshot: PlainSnapshot
