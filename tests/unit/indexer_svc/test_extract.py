@@ -101,15 +101,15 @@ def test_bytes_with_a_nul_are_not_text(mime_type):
 
 
 @pytest.mark.parametrize(
-    ("body", "mime_type", "says"),
+    ("body", "mime_type", "message"),
     [
         ("<p>", HTML, "text is an HTML page without text"),
         (b"<script>x</script>", HTML, "content is an HTML page without text"),
         (b",,\n,,", CSV, "content is blank"),
     ],
 )
-def test_a_file_without_text_is_blank(body, mime_type, says):
-    assert says in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
+def test_a_file_without_text_is_blank(body, mime_type, message):
+    assert message in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
 
 
 def test_source_code_keeps_its_lines_and_only_definitions_are_headings():
@@ -223,14 +223,14 @@ def test_blank_documents_are_refused(body, field):
     assert f"{field} is blank" in error.message
 
 
-def test_the_longest_run_allowed_is_accepted():
+def test_the_longest_allowed_run_without_white_space_is_accepted():
     run = "x" * MAX_RUN_CHARS
     assert parsed(Document(f"{run} {run}\n{run}"), PLENTY).text
 
 
 @pytest.mark.parametrize("before", ["", "ab cd\u3000", " " * 10])
 @pytest.mark.parametrize("after", ["", " tail", "\u3000" + "y" * 50])
-def test_a_longer_run_is_refused_with_its_offset(before, after):
+def test_a_longer_run_without_white_space_is_refused_with_its_offset(before, after):
     error = refusal(InvalidArgument, Document(before + "汉" * (MAX_RUN_CHARS + 2) + after))
     assert f"1000002 characters without white space from character {len(before)}" in error.message
     assert "at most 1000000" in error.message
@@ -274,7 +274,7 @@ def test_all_pages_except_two_may_be_empty():
 
 @settings(max_examples=300)
 @given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
-def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
+def test_a_run_without_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_RUN_CHARS", longest)
         document = Document("a " + text)
@@ -288,7 +288,7 @@ def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
 
 @settings(max_examples=300)
 @given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
-def test_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
+def test_a_run_of_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_WHITE_SPACE_CHARS", longest)
         document = Document(f"a{text}")
@@ -322,8 +322,8 @@ LONGEST_PIECES = {
 
 
 @pytest.mark.parametrize("piece", LONGEST_PIECES.values(), ids=LONGEST_PIECES)
-def test_the_longest_pieces_are_tokenized_quickly(piece):
-    """A longer piece would make the tokenizer slow, or fail."""
+def test_the_longest_allowed_pieces_of_text_are_tokenized_quickly(piece):
+    """With a longer piece, the tokenizer would be slow or would fail."""
     before, after = ("" if side in WHITE_SPACE else " " for side in (piece[0], piece[-1]))
     text = parsed(Document(f"a{before}{piece}{after}b")).text
     started = time.process_time()
@@ -337,7 +337,7 @@ def test_the_longest_pieces_are_tokenized_quickly(piece):
     "unit",
     ["word ", "x" * 999_999 + " ", " " * 249_999 + "x", "汉字 ", "\x1c ", " " * 10_000 + "word"],
 )
-def test_32_mib_are_checked_quickly(unit):
+def test_a_text_of_32_mib_is_checked_quickly(unit):
     text = "x " + unit * (32 * MIB // len(unit.encode()) - 2)
     started = time.process_time()
     parsed(Document(text), PLENTY)

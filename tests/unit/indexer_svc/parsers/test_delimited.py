@@ -31,7 +31,7 @@ def test_the_separator_is_detected_in_the_first_line(text):
     assert (parsed.text, parsed.headings, parsed.title) == (TABLE, (), "")
 
 
-def test_separators_in_a_quoted_name_do_not_count():
+def test_separators_in_a_quoted_name_are_not_used_to_detect_the_separator():
     parsed = parse_delimited(b'"a;b;c",d\n1,2', PLENTY)
     assert parsed.text == "| a;b;c | d |\n| --- | --- |\n| 1 | 2 |"
 
@@ -73,5 +73,5 @@ def test_records_may_not_exceed_the_limit():
 @pytest.mark.parametrize(
     "content", [b'"', b'a,"b', b"a,b\n" + b'"x' * 500, b",,,\n", b"x" * 200_000]
 )
-def test_malformed_files_are_read(content):
+def test_malformed_files_are_read_without_an_error(content):
     parse_delimited(content, PLENTY)

@@ -23,7 +23,7 @@ OLD_BOOK = """<package xmlns="http://www.idpf.org/2007/opf" version="2.0"><metad
 </manifest>
 <spine toc="ncx"><itemref idref="map"/><itemref idref="two"/><itemref idref="no"/></spine>
 </package>"""
-LOCK = (
+ENCRYPTION = (
     '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
     '<e:CipherReference xmlns:e="http://www.w3.org/2001/04/xmlenc#" URI="{}"/></encryption>'
 )
@@ -85,23 +85,23 @@ def test_an_empty_element_does_not_hide_the_table_of_contents():
 
 
 def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_ignored():
-    fonts = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/font.otf")})
+    fonts = epub_file(**{"META-INF/encryption.xml": ENCRYPTION.format("OEBPS/font.otf")})
     assert HONEY in parse(fonts, EPUB, PLENTY).text
-    chapter = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/text/two.xhtml")})
+    chapter = epub_file(**{"META-INF/encryption.xml": ENCRYPTION.format("OEBPS/text/two.xhtml")})
     with pytest.raises(UnreadableDocument, match=r"OEBPS/text/two\.xhtml is encrypted"):
         parse(chapter, EPUB, PLENTY)
 
 
 @pytest.mark.parametrize(
-    ("parts", "says"),
+    ("parts", "message"),
     [
         ({"META-INF/container.xml": "<container/>"}, "names no book"),
         ({"META-INF/container.xml": "<a><rootfile full-path='none.opf'/></a>"}, r"part none\.opf"),
         ({"OEBPS/book.opf": "no xml"}, "an EPUB, or it is damaged: ExpatError"),
     ],
 )
-def test_a_book_without_its_parts_is_refused(parts, says):
-    with pytest.raises(UnreadableDocument, match=says):
+def test_a_book_without_a_required_part_is_refused(parts, message):
+    with pytest.raises(UnreadableDocument, match=message):
         parse(epub_file(**parts), EPUB, PLENTY)
 
 

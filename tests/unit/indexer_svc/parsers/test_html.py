@@ -76,7 +76,7 @@ def test_elements_that_are_not_shown_are_left_out(hidden):
     assert text_of(f"<p>a</p>{hidden}<p>b</p>") == "a\n\nb"
 
 
-def test_a_paragraph_that_looks_like_a_heading_is_none():
+def test_a_paragraph_that_looks_like_a_heading_is_no_heading():
     parsed = parse_html(b"<p># a</p><p>b<br>---</p>", PLENTY)
     assert (parsed.text, parsed.headings) == ("# a\n\nb\n---", ())
 
@@ -96,13 +96,13 @@ def test_cells_may_span_several_rows_and_columns():
     assert text_of(body) == "| a | b |  |\n| --- | --- | --- |\n| a | c | d |\n| e | f | g |"
 
 
-def test_no_cell_is_lost_if_others_span_very_many_columns():
+def test_no_cell_is_lost_if_other_cells_span_very_many_columns():
     row = "<td colspan=600>x" * 3 + "<td rowspan=2>y" * 5
     text = text_of(f"<table><tr>{row}<tr><td>z</table>")
     assert [text.count(letter) for letter in "xyz"] == [3, 5, 1]
 
 
-def test_a_table_that_only_arranges_a_page_is_not_a_table_of_the_text():
+def test_a_table_that_only_arranges_a_page_is_not_a_table_in_the_text():
     body = "<table><tr><td><h1>One</h1><p>a</p><td><table><tr><th>x<th>y<tr><td>1<td>2</table>"
     assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
 
@@ -188,18 +188,18 @@ def test_characters_are_decoded_as_utf8_or_as_the_page_declares(content, text):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"<p>caf\xe9", "byte 0xE9 at offset 6, and the page declares no encoding"),
-        # To try every division of the spaces, once for each tag, would take ten seconds.
+        # A pattern that tries every division of the spaces for each tag would take ten seconds.
         (b"<meta " * 80 + b"charset=" + b" " * 4000 + b"\xe9", "declares no encoding"),
         (b"<meta charset=klingon>\xe9", "declares the unknown encoding klingon"),
         (b"<p>\0", "NUL byte at offset 3"),
         (b"\x89PNG\r\n\x1a\n\0", "NUL byte"),
     ],
 )
-def test_bytes_that_cannot_be_decoded_are_refused(content, says):
-    with pytest.raises(UnreadableDocument, match=says):
+def test_bytes_that_cannot_be_decoded_are_refused(content, message):
+    with pytest.raises(UnreadableDocument, match=message):
         parse_html(content, PLENTY)
 
 

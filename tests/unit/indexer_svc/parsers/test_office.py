@@ -65,7 +65,10 @@ def test_a_word_document_may_have_numbered_parts():
 
 
 def with_main_part(content: bytes, part: bytes) -> bytes:
-    """Returns a Word document whose relations name `part` as the main part, under another name."""
+    """Returns a Word document whose relations name `word/main.dat` as the main part.
+
+    `part` is the content of this part.
+    """
     with ZipFile(BytesIO(content)) as zipped:
         relations = zipped.read("_rels/.rels").replace(b"word/document.xml", b"word/main.dat")
         part_relations = zipped.read("word/_rels/document.xml.rels")
@@ -107,7 +110,10 @@ NOTE = '<w:p><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
 
 
 def relations_to(**targets: str) -> str:
-    """Returns the relations `rId1`, `rId2` and so on. Each type is named by its last word."""
+    """Returns the XML of relations with the ids `rId1`, `rId2` and so on.
+
+    `targets` has the target of each relation by the last word of the relation's type.
+    """
     relations = "".join(
         f'<Relationship Id="rId{number}" Type="{OFFICE}/{kind}" Target="{target}"/>'
         for number, (kind, target) in enumerate(targets.items(), start=1)
@@ -250,7 +256,7 @@ def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
 
 @pytest.mark.parametrize("mime_type", FILES)
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "not a .* damaged: BadZipFile"),
         (b"plain text", "BadZipFile"),
@@ -258,8 +264,8 @@ def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
     ],
     ids=["empty", "text", "ole"],
 )
-def test_a_file_that_is_no_archive_is_refused(mime_type, content, says):
-    with pytest.raises(UnreadableDocument, match=says) as caught:
+def test_a_file_that_is_no_archive_is_refused(mime_type, content, message):
+    with pytest.raises(UnreadableDocument, match=message) as caught:
         parse(content, mime_type, PLENTY)
     assert caught.value.field == "content"
 

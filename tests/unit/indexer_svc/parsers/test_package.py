@@ -82,9 +82,9 @@ def test_an_archive_with_too_many_parts_is_refused(monkeypatch):
 
 def test_a_part_longer_than_its_size_in_the_directory_is_refused():
     content = archive({"m": "", "a.xml": "<a>" + " " * 100_000 + "</a>"})
-    lying = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
+    with_wrong_size = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
     with pytest.raises(UnreadableDocument, match="damaged"), readable("a test"):
-        Package(lying, "a test", "a.xml").read("a.xml")
+        Package(with_wrong_size, "a test", "a.xml").read("a.xml")
 
 
 def test_an_encrypted_archive_is_refused():

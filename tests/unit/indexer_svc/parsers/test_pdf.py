@@ -14,7 +14,7 @@ from tests.support.documents import pdfs
 PLENTY = 1 << 20
 
 
-def test_each_page_gives_its_text():
+def test_the_text_of_each_page_is_read():
     content = pdfs.pdf_of(["First page\nsecond line", "", "Café (3) \\ x"])
     assert read_pdf(content, PLENTY) == PdfContent(
         ("First page\nsecond line", "", "Café (3) \\ x"), ()
@@ -52,7 +52,7 @@ def test_blank_bookmarks_and_bookmarks_without_a_page_are_left_out():
     assert read_pdf(content, PLENTY).bookmarks == (Bookmark("ok", 1, 0),)
 
 
-def test_a_bookmark_with_half_a_character_is_left_out():
+def test_a_bookmark_with_half_of_a_surrogate_pair_is_left_out():
     content = pdfs.pdf_of(["a"], [pdfs.Bookmark("XY", 1, 0), pdfs.Bookmark("ok", 1, 0)])
     halved = content.replace(b"00580059", b"d8000059")
     assert halved != content
@@ -86,7 +86,7 @@ def test_the_title_in_the_metadata_is_read(written, title):
     assert read_pdf(pdfs.pdf_of(["a"], title=written), PLENTY).title == title
 
 
-def test_a_title_with_half_a_character_is_left_out():
+def test_a_title_with_half_of_a_surrogate_pair_is_left_out():
     content = pdfs.pdf_of(["a"], title="XY")
     halved = content.replace(b"00580059", b"d8000059")
     assert halved != content
@@ -141,15 +141,15 @@ def test_pages_beyond_the_limit_are_refused(monkeypatch):
 
 
 def test_randomly_damaged_pdfs_are_read_or_refused():
-    chance = random.Random(7)
+    rng = random.Random(7)
     original = pdfs.pdf_of(["one", "two"], [pdfs.Bookmark("x", 1, 1)], title="Numbers")
     refused = 0
     for _ in range(300):
         damaged = bytearray(original)
-        for _ in range(chance.randrange(1, 12)):
-            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        for _ in range(rng.randrange(1, 12)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         try:
-            read_pdf(bytes(damaged[: chance.randrange(len(damaged))]), PLENTY)
+            read_pdf(bytes(damaged[: rng.randrange(len(damaged))]), PLENTY)
         except HragError:
             refused += 1
     assert refused > 0
@@ -161,8 +161,8 @@ def test_a_refused_file_leaves_the_next_one_readable():
     assert read_pdf(pdfs.pdf_of(["yes"]), PLENTY).pages == ("yes",)
 
 
-def test_hostile_lines_do_not_slow_the_search_for_titles():
-    """Each bookmark would take a second if the spaces could be divided between two patterns."""
+def test_hostile_lines_do_not_make_the_search_for_bookmark_titles_slow():
+    """If two patterns could divide the spaces between them, each bookmark would take a second."""
     text = "Chapter" + " " * 19_000 + "\nChapter 2:  The  end"
     bookmarks = [Bookmark("Start", 1, 0)] * 100 + [Bookmark("The end", 1, 0)]
     started = time.perf_counter()

@@ -176,7 +176,7 @@ def test_too_much_text_is_refused_while_it_is_read(process):
         process.parse(request, content, PLENTY, lambda: None)
 
 
-def test_an_unexpected_error_is_a_fault(process):
+def test_an_unexpected_error_is_reported_as_a_fault(process):
     with pytest.raises(ParserFault, match="KeyError"):
         read_file(process, b"x", "text/unknown")
 
@@ -226,12 +226,12 @@ def test_a_process_that_has_read_many_files_is_not_reusable():
 
 
 def test_a_process_ends_when_its_socket_is_closed():
-    our_socket, child_socket = socket.socketpair()
+    parent_socket, child_socket = socket.socketpair()
     module = "indexer_svc.parsers.parser_child"
     command = [sys.executable, "-m", module, str(MEMORY_BYTES), Family.CORE]
     with child_socket:
         child = subprocess.Popen(command, stdin=child_socket, cwd=ROOT)
-    with our_socket, our_socket.makefile("rb") as answers:
+    with parent_socket, parent_socket.makefile("rb") as answers:
         ready, _ = received(answers.read, 0)
         assert "confined" in ready
     assert child.wait(10) == 0
@@ -266,7 +266,7 @@ os._exit(0)
 """
 
 
-def test_a_confined_process_can_open_nothing():
+def test_a_confined_process_can_open_no_file_or_socket_and_start_no_process():
     completed = subprocess.run(
         [sys.executable, "-c", ATTEMPTS], cwd=ROOT, capture_output=True, text=True, check=False
     )
