@@ -19,7 +19,7 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passwd">]><a>&b;&c;</a>'
 
 
@@ -39,13 +39,13 @@ ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passw
 def test_a_part_that_declares_entities_is_refused(content, mime_type, part, encoding):
     hostile = with_part(content, part, ENTITIES.decode().encode(encoding))
     with pytest.raises(UnreadableDocument, match=f"declares XML entities in its part {part}"):
-        parse(hostile, mime_type, PLENTY)
+        parse(hostile, mime_type, AMPLE_BYTES)
 
 
 def test_no_entity_of_a_sheet_is_replaced():
     content = with_part(xlsx_file(), "xl/worksheets/sheet1.xml", ENTITIES)
     try:
-        text = parse(content, XLSX, PLENTY).text
+        text = parse(content, XLSX, AMPLE_BYTES).text
     except UnreadableDocument as error:
         text = error.message
     assert "boom" not in text

@@ -24,10 +24,10 @@ from indexer_svc.parsers.protocol import (
 PARSED = ParsedFile(
     "Größe 😀\n\nend", (PageRange(0, 7), PageRange(9, 12)), (Heading("Größe", 1, 0),), "A title"
 )
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 
 
-def transferred(parts: list[bytes], max_body_bytes: int = PLENTY) -> ParsedFile:
+def transferred(parts: list[bytes], max_body_bytes: int = AMPLE_BYTES) -> ParsedFile:
     """Returns the answer that is received from these parts of a message."""
     return answer_of(*received(BytesIO(b"".join(parts)).read, max_body_bytes))
 
@@ -72,7 +72,7 @@ def test_a_text_beyond_the_limit_is_refused_before_it_is_received():
 def test_a_head_beyond_the_limit_is_refused_before_it_is_received():
     sizes = []
     with pytest.raises(MalformedMessage):
-        received(lambda size: sizes.append(size) or struct.pack("<II", 1 << 31, 0), PLENTY)
+        received(lambda size: sizes.append(size) or struct.pack("<II", 1 << 31, 0), AMPLE_BYTES)
     assert sizes == [8]
 
 
@@ -80,7 +80,7 @@ def test_a_head_beyond_the_limit_is_refused_before_it_is_received():
 def test_a_head_that_is_no_object_is_malformed(head):
     data = struct.pack("<II", len(head), 0) + head
     with pytest.raises(MalformedMessage):
-        received(BytesIO(data).read, PLENTY)
+        received(BytesIO(data).read, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from hrag.values.formats import DOCX
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents.format_files import saved, strict, with_part
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 MAIN_PART = "word/document.xml"
 MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 
 
 def text_of(content: bytes) -> str:
-    return parse(content, DOCX, PLENTY).text
+    return parse(content, DOCX, AMPLE_BYTES).text
 
 
 def with_body(document: docx.document.Document, markup: str) -> bytes:

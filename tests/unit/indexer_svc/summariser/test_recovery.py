@@ -172,9 +172,8 @@ def test_a_document_at_which_the_model_always_fails_does_not_block_others(writer
     with running(writer, embedder, chat):
         until(lambda: unsummarised(writer) == 1)
         calls = len(chat.prompts)
-        until(
-            lambda: len(chat.prompts) > calls
-        )  # The summariser still tries the bad document again.
+        # The summariser still tries the bad document again.
+        until(lambda: len(chat.prompts) > calls)
     assert texts_of(writer, "good")
     assert unsummarised(writer) == 1
 

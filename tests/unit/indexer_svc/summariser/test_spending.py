@@ -58,7 +58,7 @@ def test_the_tokens_of_unfinished_documents_are_counted_and_limited(writer, embe
 
 
 def test_tokens_are_counted_when_the_summariser_closes(writer, embedder):
-    """The tokens of a call that runs while the summariser closes are counted when the call ends."""
+    """The tokens of calls that run during the closing are counted as soon as the calls end."""
     put(writer, document("d", LONG))
     chat = SlowChat()
     policy = replace(QUICK, max_calls=2, close_s=0.05)
