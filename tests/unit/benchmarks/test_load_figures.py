@@ -52,7 +52,7 @@ def test_a_report_has_percentiles_and_codes_of_searches_and_writes():
     assert "p50 501.00" in report
     assert "p99.9 1000.00" in report
     assert "TOO SLOW" not in report
-    assert next(Figures(outcomes).of(writes=True).lines(1.0)) == "1 calls: UNAVAILABLE 1"
+    assert next(Figures(outcomes).of_kind(writes=True).lines(1.0)) == "1 calls: UNAVAILABLE 1"
     assert list(Figures([]).lines(1.0)) == ["no calls"]
 
 

@@ -142,14 +142,14 @@ def test_saved_vectors_are_read_unchanged(tmp_path):
     known = Vectors([key_of("a"), key_of("b")], rows[:2]).with_more([key_of("c")], rows[2:])
     known.save(tmp_path / "vectors.npz")
     stored = Vectors.load(tmp_path / "vectors.npz")
-    assert np.array_equal(stored.of(["c", "a"]), rows[[2, 0]])
+    assert np.array_equal(stored.rows_of(["c", "a"]), rows[[2, 0]])
     assert stored.list_of("b") == rows[1].tolist()
 
 
 def test_a_text_without_a_vector_is_an_error():
     known = Vectors([], np.empty((0, DIMENSION), np.float32))
     with pytest.raises(UnknownText, match="no vector for 'unheard of'"):
-        known.of(["unheard of"])
+        known.rows_of(["unheard of"])
 
 
 def test_measured_memory_grows_by_the_bytes_that_a_process_allocates():

@@ -38,7 +38,7 @@ def test_a_written_corpus_is_read_unchanged(tmp_path):
     assert max(leaf.end for leaf in leaves) == len(documents[1].text)
     for query, nearest in zip(corpus.queries, corpus.nearest, strict=True):
         assert set(nearest) == set(np.argsort(vectors @ query.vector)[-10:])
-    row = corpus.query_vectors().of([corpus.queries[3].text])[0]
+    row = corpus.query_vectors().rows_of([corpus.queries[3].text])[0]
     assert np.array_equal(row, corpus.queries[3].vector)
 
 
