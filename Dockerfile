@@ -5,7 +5,8 @@
 # with the image's folder at its mount point, including owner and mode.
 
 # The base is Debian 13, pinned by the digest of all its architectures; `make images` prints the
-# current digest. A new digest brings Debian's security updates. The packages below are the newest at each build.
+# current digest. A new digest brings Debian's security updates. The packages below are the newest at
+# each build.
 ARG BASE=debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
 
 FROM ${BASE} AS build
