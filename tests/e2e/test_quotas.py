@@ -276,7 +276,7 @@ def test_hrag_status_shows_usage_and_quota(bounded):
 
 
 def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
-    """This also shows that a changed quota file is applied, and an invalid one is not."""
+    """The test also shows that services apply a changed quota file, and ignore an invalid file."""
     client, document = bounded.client, Document(TEXT, "cats", metadata={"a": 1})
     client.ingest(f"{tenant}-trial", document)
     size = client.index_status(f"{tenant}-trial").tenant.stored_bytes
@@ -304,7 +304,7 @@ def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
     assert client.ingest(tenant, longer).outcome is IngestOutcome.UPDATED
 
 
-def test_an_invalid_file_stops_a_service_at_once(data_dir):
+def test_a_missing_quota_file_ends_a_service_at_the_start(data_dir):
     settings = {"HRAG_DATA_DIR": str(data_dir), "HRAG_TENANT_QUOTAS_FILE": "no/such.toml"}
     ended = subprocess.run(
         [sys.executable, "-m", RETRIEVER.module],
