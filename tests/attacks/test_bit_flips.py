@@ -170,7 +170,7 @@ def _flip_in(folder: Path, content: bytes) -> None:
 
 
 def _check(folder: Path) -> tuple[int, bool]:
-    """Returns the exit code of `hrag check`, and True if it names the document."""
+    """Returns the exit code of `hrag check`, and True if its output names document `b`."""
     done = _checked(folder)
     assert "Traceback" not in done.stderr
     return done.returncode, "document b " in done.stdout

@@ -74,7 +74,7 @@ def builtin_services(tmp_path_factory: pytest.TempPathFactory, _engine: None) ->
 
 @pytest.fixture
 def tenant() -> str:
-    """A tenant that no other test has."""
+    """The id of a tenant that no other test uses."""
     return f"tenant-{next(_numbers)}"
 
 

@@ -1,4 +1,4 @@
-"""The quality benchmark runs on the miniature corpus, so that it surely runs on large corpora."""
+"""The quality benchmark runs without an error on the miniature corpus."""
 
 from pathlib import Path
 

@@ -170,7 +170,7 @@ def test_the_examples_of_the_guide_run(services: Running) -> None:
     first, second = outputs[1]
     assert first["result"]["documentId"] == "a"
     assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
-    # The services have no chat model.
+    # The third example asks a question, but the services have no chat model.
     assert outputs[2][0]["code"] == "failed_precondition"
     assert outputs[3][0]["records"]
     assert len(outputs) == 4

@@ -148,7 +148,7 @@ def test_a_restart_keeps_everything(data_dir: Path) -> None:
         assert state(services.client) == before
 
 
-# In this test services work.
+# In this test, searches run during writes.
 
 
 def _search_until(services: Running, stop: Event) -> int:

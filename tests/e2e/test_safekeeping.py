@@ -1,6 +1,7 @@
 """The commands backup, restore, check, vacuum and reindex work, or refuse to run with a reason.
 
-Backup and check work while services run; the other commands require stopped services.
+Backup and check work while services run. Vacuum requires that both services are stopped, reindex
+that the indexer is stopped, and restore that the target folder has no store.
 """
 
 import json

@@ -301,7 +301,7 @@ def test_the_port_of_workers_cannot_be_bound_by_another_service(
     finally:
         second.kill()
     assert f"cannot listen on {address}" in second.log
-    # Both services write to one log, and only the first one has started workers.
+    # Both retrievers write to one log file. Only the first retriever has started workers.
     assert second.log.count("worker_started") == _COUNT
 
 

@@ -60,9 +60,9 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """Both services under test. `key` is the sending tenant's API key, or empty.
+    """Both services under test.
 
-    It is empty if the services require no key.
+    `key` is the API key of the sending tenant. It is empty if the services require no key.
     """
 
     services: Running
