@@ -256,7 +256,10 @@ def random_flips(seed: int, count: int, pages: list[int]) -> Iterator[tuple[int,
 
 
 class Examiner:
-    """Examines each store in a process forked from one that has loaded all needed modules."""
+    """Examines each store in a new process.
+
+    The process is forked from a process that has loaded all needed modules, so it starts quickly.
+    """
 
     def __init__(self) -> None:
         self._connection, theirs = _context.Pipe()

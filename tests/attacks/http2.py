@@ -17,7 +17,7 @@ _CALLS_PER_CONNECTION = 500
 
 
 class Connection:
-    """An HTTP/2 connection that reads nothing unless a method reads."""
+    """An HTTP/2 connection. Only `is_answered` and `wait_until_read` read what the server sends."""
 
     def __init__(self, address: str, *, window_bytes: int = 65_535, source: str = "") -> None:
         """Connects. With `window_bytes` 0, the server may send headers but no message.

@@ -132,7 +132,7 @@ def test_both_services_resolve_an_alias(services, tenant: str) -> None:
 def test_an_alias_may_switch_between_collections_with_and_without_vectors(
     services, tenant: str
 ) -> None:
-    """The retriever's cached facts about a name become invalid when the alias changes."""
+    """When an alias changes, the retriever discards what it has cached for the alias."""
     client: Client = services.client
     for name, settings in (("words", SettingsRequest(embedder=NO_EMBEDDER)), ("vectors", OLD)):
         client.create_collection(tenant, name, settings)

@@ -17,7 +17,7 @@ from tests.support.servers.processes import Running
 
 MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 QUESTIONS = 20
-# Pseudo-embeddings have no meaning, so vectors alone find much only with large budgets.
+# Pseudo-embeddings have no meaning, so dense retrieval finds answers only with large token budgets.
 COMPARE = ("--compare", "small_to_big:dense,standard")
 
 Shell = Callable[..., Any]

@@ -45,7 +45,7 @@ _PROGRAMS = [
 
 @pytest.fixture
 def connected(answering: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client of the services. Clients that a program creates without addresses call them, too."""
+    """A client of the services. Clients that programs create without addresses use them, too."""
     defaults = (answering.indexer.address, answering.retriever.address, TIMEOUT_S)
     for client_class in (Client, AsyncClient):
         monkeypatch.setattr(client_class.__init__, "__defaults__", defaults)

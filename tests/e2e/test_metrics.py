@@ -240,7 +240,7 @@ def served(monitored: Monitored) -> Mapping[str, Metric]:
 
 
 def _series(served: Mapping[str, Metric]) -> set[str]:
-    """Returns the names of all series, including series without samples."""
+    """Returns the names of all time series of these metrics, also of series without samples."""
     suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
     return {
         f"{name}{suffix}"

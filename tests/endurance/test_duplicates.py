@@ -59,7 +59,10 @@ def test_recall_is_high_among_duplicates(data_dir: Path, report: Report, origina
 
 
 def _vectors(random: np.random.Generator, originals: int) -> Vectors:
-    """Returns unit vectors around topics, `float32[LEAVES, DIMENSION]`, mixed with copies."""
+    """Returns unit vectors around topics: `float32[LEAVES, DIMENSION]`.
+
+    COPIES random rows are copies of the first `originals` of these rows.
+    """
     topics = random.standard_normal((TOPICS, DIMENSION), np.float32)
     offsets = random.standard_normal((LEAVES, DIMENSION), np.float32)
     vectors = stores.unit(topics[random.integers(TOPICS, size=LEAVES)] + offsets)

@@ -42,7 +42,7 @@ def test_more_messages_violate_no_invariant(target: Target, path: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_no_settings_from_outside")
 def test_services_without_credentials_violate_no_invariant(tmp_path: Path) -> None:
-    """Without API keys, invalid tenant ids are not refused by authentication but reach methods."""
+    """Without API keys, no authentication refuses invalid tenant ids, so they reach the methods."""
     with under_fire(tmp_path, keyed=False) as services:
         for path in CALLS:
             services.fire(path, MORE // 5, SEED)
