@@ -1,4 +1,4 @@
-"""Searches are reranked over gRPC, and clients learn of a reranker that fails."""
+"""Searches over gRPC are reranked, and results report the failure of a reranker."""
 
 from collections.abc import Iterator
 
@@ -124,7 +124,7 @@ def test_a_failing_reranker_changes_only_the_order(
 
 
 def test_metrics_count_the_calls_of_the_reranker(reranked: Running, metrics_address: str) -> None:
-    # A series begins with its first call.
+    # The metrics of reranker calls exist only after the first of these calls.
     reranked.client.search("t", QUERY)
     before = Scrape(metrics_address)
     reranked.client.search("t", QUERY)
