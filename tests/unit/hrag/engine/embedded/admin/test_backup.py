@@ -188,7 +188,7 @@ def test_a_segment_that_is_replaced_during_the_backup_is_not_in_it(store, writer
 def test_a_listed_segment_that_is_removed_before_it_is_copied_means_another_round(
     store, writer, tmp_path, monkeypatch
 ):
-    """It is created before LMDB's file is copied and removed afterwards, so the copy lists it."""
+    """LMDB's file is copied after the segment is created, so the copied file lists the segment."""
     copy_to = Store.copy_to
     seal_once = one_after_another(lambda: seal(store, 1), lambda: None)
 
@@ -424,7 +424,7 @@ def test_a_restore_succeeds_after_one_that_was_killed(backup_folder, tmp_path):
 
 
 def test_no_indexer_opens_the_folder_of_a_killed_restore(backup_folder, tmp_path):
-    """The indexer would create an empty store there.
+    """Otherwise, the indexer would create an empty store in the folder.
 
     This store would hide that nothing was restored, and the next restore would be refused.
     """

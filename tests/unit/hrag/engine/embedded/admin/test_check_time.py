@@ -15,7 +15,7 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 def test_the_time_is_linear_in_the_number_of_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searching all document ids for the name of each document would make it quadratic."""
+    """Searching all document ids for the name of each document would make the time quadratic."""
     looked_up = []
     monkeypatch.setattr(document_checks, "document_name", lambda *key: looked_up.append(key) or "")
     with closing(open_for_writing(tmp_path / "store")) as store:

@@ -138,7 +138,10 @@ def last_sequence(folder: Path) -> int:
 
 
 def test_a_lost_sequence_number_is_replaced_by_a_number_above_all_used_ones(tmp_path):
-    """One transaction can make many changes, and a change of an alias uses no ordinal."""
+    """Neither the count of commits nor the last ordinal is an upper bound of the lost number.
+
+    One transaction can make many changes, and a change of an alias uses no ordinal.
+    """
     with closing(open_for_writing(tmp_path)) as store:
         writer = EmbeddedWriter(store)
         writer.create_collection("t", "c", collection_settings())

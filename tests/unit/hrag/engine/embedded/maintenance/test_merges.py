@@ -141,7 +141,7 @@ def test_a_merge_removes_deleted_leaves_and_their_tombstones(engine, model):
 
 
 def test_a_few_deleted_items_stay_in_an_index_that_is_extended(engine, model):
-    """Graph searches still pass through their vectors, but these no longer have a row."""
+    """Graph searches still pass through the deleted items, but these no longer have a row."""
     engine.run_maintenance(NO_SEALING)
     delete(engine, model, "d3")
     leaves = put_tail(engine, model)

@@ -112,7 +112,7 @@ def test_a_file_that_becomes_shorter_later_is_noticed(engine, record):
 
 
 def test_a_segment_that_was_removed_meanwhile_is_not_considered_damaged(engine, record):
-    """The scrubber still has it in its list when its files are removed."""
+    """The scrubber still lists the segment when the files of the segment are removed."""
     engine.writer.create_collection("t", "other", collection_settings())
     engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
     other = engine.seal(name="other")

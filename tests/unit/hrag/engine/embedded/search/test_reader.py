@@ -414,7 +414,7 @@ def test_the_lag_shows_changes_that_the_background_thread_has_not_applied(
     until(lambda: engine.reader.status().lag_s > 0.2)
     status = engine.reader.status().embedded
     assert (status.sequence, status.applied_sequence) == (before + 1, before)
-    assert_right(engine, model)  # A search itself applies the changes.
+    assert_right(engine, model)  # A search applies the changes.
     monkeypatch.undo()
     until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
     assert engine.reader.status().lag_s == 0

@@ -401,7 +401,7 @@ def test_a_segment_that_is_still_damaged_is_reported_again(engine, models, disk,
 def test_a_segment_whose_damage_cannot_be_reported_is_read_again_after_a_pause(
     engine, models, disk, clock, monkeypatch
 ):
-    """Reading it at every commit would take long, because its damaged file may be large.
+    """Reading the segment at every commit would take long, because its files may be large.
 
     The report can fail, for example, if the disk is full.
     """

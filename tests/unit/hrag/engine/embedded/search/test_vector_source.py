@@ -126,7 +126,7 @@ def test_without_eligible_rows_nothing_is_found(view):
 
 
 def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: Engine) -> None:
-    """So the order of two copies does not depend on which of them are sealed."""
+    """The order of two copies in a result therefore does not depend on which of them is sealed."""
     settings = collection_settings(dimension=384)
     engine.writer.create_collection("t", "c", settings)
     copies = [prepared(name, sentences(80), settings, seed=1) for name in ("first", "second")]

@@ -96,7 +96,7 @@ def test_a_loaded_segment_finds_the_nearest_leaves(tmp_path, record):
 
 
 def test_a_segment_has_only_the_indexes_that_its_collection_needs(tmp_path):
-    """Without vectors, it has no HNSW index. Without an analyzer, it has no postings."""
+    """Without vectors, a segment has no HNSW index. Without an analyzer, it has no postings."""
     vectors = unit_vectors(20, seed=1)
     whole = sealed(tmp_path, vectors)
     for parts, options in (
@@ -139,7 +139,7 @@ def test_ef_grows_with_the_count_of_vectors():
 
 
 def test_ef_is_larger_for_vectors_of_few_dimensions(tmp_path, record, monkeypatch):
-    """With the same `ef`, HNSW finds fewer of the nearest ones, and they are faster to compare."""
+    """HNSW finds fewer of the nearest short vectors, but comparing short vectors is faster."""
     assert segment_files.search_ef(record.dimension, record.items) == 300
     assert segment_files.search_ef(95, 1 << 16) == 300
     assert segment_files.search_ef(96, 1 << 16) == 64

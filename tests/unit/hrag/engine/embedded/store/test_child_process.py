@@ -1,6 +1,6 @@
 """Tests of modules that the engine runs in a child process with a new Python interpreter.
 
-All other tests fork such modules, which is faster.
+In all other tests, such modules run in forked processes, which start faster.
 """
 
 import subprocess

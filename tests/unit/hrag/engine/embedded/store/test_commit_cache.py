@@ -60,7 +60,7 @@ def fail_to_write(store):
     with suppress(lmdb.BadValsizeError), store.write() as txn:
         for number in range(100):
             txn.meta.put(schema.u64(number), bytes(2_000))
-        txn.meta.put(bytes(1_000), b"")  # The key is too long.
+        txn.meta.put(bytes(1_000), b"")  # LMDB refuses keys over 511 bytes.
 
 
 def test_a_cached_value_stays_readable_after_its_transaction(store):

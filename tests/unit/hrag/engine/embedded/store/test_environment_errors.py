@@ -43,7 +43,7 @@ def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, open_store, kept)
 
 @pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading, open_alone])
 def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, open_store):
-    """LMDB never writes pages at the end of the file that a transaction allocates and frees again."""
+    """LMDB does not write a page that a transaction allocates at the end of the file and frees."""
     with closing(open_for_writing(tmp_path)) as store:
         # After several commits, LMDB knows free pages. It then frees the pages of the deleted value
         # before the transaction ends.
@@ -170,7 +170,7 @@ def test_a_store_cannot_be_created_on_a_full_disk(disk):
 
 
 def test_many_readers_can_begin_on_a_full_disk(disk):
-    """Each reader has an entry in LMDB's table of readers, and LMDB reserves no space for it."""
+    """Each reader needs an entry in a table of LMDB, for which LMDB reserves no disk space."""
     open_for_writing(disk / "store").close()
     Ballast(disk).fill()
     script = (

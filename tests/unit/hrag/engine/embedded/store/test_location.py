@@ -84,7 +84,7 @@ def test_the_mounts_of_this_machine_can_be_read(tmp_path):
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that every user can reach, unlike pytest's own."""
+    """A folder that every user can reach, unlike the folders of pytest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -94,9 +94,9 @@ def shared() -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[str]:
-    """Makes the process run as the user `nobody` if it runs as root, who may read every file.
+    """Makes a process of root run as the user `nobody`, because root may read any file.
 
-    Yields the user's uid in the form of the messages.
+    Yields the uid of the process as error messages show it.
     """
     if os.geteuid() != 0:
         yield f"(uid {os.geteuid()})"

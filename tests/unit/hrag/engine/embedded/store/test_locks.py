@@ -110,8 +110,8 @@ def test_a_killed_process_no_longer_has_the_store(tmp_path):
             pass
 
 
-# Joins and leaves the store for a second. A file marks the time during which it has the store. It
-# prints "met" if it finds a mark of the other namespace during that time.
+# Joins and leaves the store again and again for a second. While this process has the store open, a
+# file exists as its mark. It prints "met" if it finds a mark of the other namespace then.
 _JOINER = """
 import os, pathlib, sys, time
 from hrag.engine.embedded.store import store_locks

@@ -81,7 +81,7 @@ def test_files_with_wider_modes_are_made_private_and_that_is_logged_once(tmp_pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 def test_the_root_folder_of_a_volume_may_belong_to_another_user():
-    """With Kubernetes' `fsGroup`, it belongs to root, and the process's group may write to it."""
+    """With Kubernetes' `fsGroup`, root owns the folder, and the process's group may write to it."""
     with tempfile.TemporaryDirectory() as name, root_again():
         folder = Path(name)
         os.chown(folder, 0, NOBODY)

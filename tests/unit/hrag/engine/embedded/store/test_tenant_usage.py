@@ -1,4 +1,4 @@
-"""Tests of tenants' usage: each write counts it and compares it with the quota."""
+"""Tests of tenants' usage: each write updates the usage and checks the quota."""
 
 import threading
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_only_the_bytes_of_summaries_are_counted_and_they_are_never_refused(stor
 
 
 def refused(act: Callable[[], object], quota: str) -> str:
-    """Asserts that `act` exceeds this quota, and that a metric counts this. Returns the message."""
+    """Asserts that `act` exceeds the quota, and that a metric counts it. Returns the message."""
     labels = {"quota": quota}
     before = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", labels) or 0
     with pytest.raises(StorageQuotaExceeded) as caught:
@@ -227,7 +227,7 @@ def test_admission_checks_the_quota_before_there_is_a_document(writer, quotas):
 
 @pytest.mark.parametrize("database", ["documents", "texts", "ordinals", "document_ids"])
 def test_a_damaged_document_is_still_counted_when_it_is_replaced(store, writer, quotas, database):
-    """So a tenant that has used its whole quota can repair a document by ingesting it again."""
+    """A tenant that has used its whole quota can repair a document by ingesting it again."""
     put(writer, "a", 20)
     put(writer, "b", 20)
     before = used(writer)

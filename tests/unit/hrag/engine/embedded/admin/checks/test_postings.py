@@ -157,7 +157,7 @@ def test_a_segment_without_postings_is_sound(store):
 
 
 def test_postings_of_other_texts_are_found(store):
-    """The file itself is intact: it has the checksum that the manifest lists."""
+    """The file of postings is intact: it has the checksum that the manifest lists."""
     delete(sealed(store), 1)
     swap_postings(store, 5, 7)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 5"
@@ -215,7 +215,7 @@ def test_a_text_that_differs_from_its_postings_is_found(store):
     ],
 )
 def test_a_damaged_document_does_not_hide_damage_to_another(store, settings, name, value):
-    """Its rows are not compared; the check of the documents reports it."""
+    """The rows of the damaged document are not compared; the check of documents reports it."""
     sealed(store, settings)
     with store.write() as txn:
         address = schema.address(schema.u64(2), 1, 2)
