@@ -217,7 +217,7 @@ def test_a_backup_fails_if_segments_are_replaced_in_every_round(
         replace_segment(store)
 
     monkeypatch.setattr(Store, "copy_to", copy_between_replacements)
-    with pytest.raises(StoreUnavailable, match="faster than they could be copied, 5 times"):
+    with pytest.raises(StoreUnavailable, match="replaced before they could be copied, 5 times"):
         backup(store, tmp_path / "b", ignore_progress)
     assert_nothing_remains(tmp_path, "b")
 
@@ -292,7 +292,7 @@ def test_a_temporary_folder_that_no_backup_created_is_refused_and_unchanged(
     (tmp_path / "e.partial").symlink_to(tmp_path / "c.partial")
     before = sorted(tmp_path.rglob("*"))
     for name in "bcde":
-        with pytest.raises(StoreUnavailable, match=rf"{name}\.partial exists, and no interrupted"):
+        with pytest.raises(StoreUnavailable, match=rf"{name}\.partial exists, but does not come from"):
             backup(store, tmp_path / name, ignore_progress)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -301,7 +301,7 @@ def test_a_store_at_the_temporary_path_of_the_backup_is_refused_and_unchanged(tm
     for folder in (tmp_path / "store.partial", tmp_path / "store.partial" / "inside"):
         with closing(open_for_writing(folder)) as store:
             before = contents_of(store)
-            with pytest.raises(StoreUnavailable, match=r"store\.partial, .* holds the store in"):
+            with pytest.raises(StoreUnavailable, match=r"store\.partial, .* contains the store in"):
                 backup(store, tmp_path / "store", ignore_progress)
             assert contents_of(store) == before
 
