@@ -104,7 +104,7 @@ def test_commands_for_which_the_database_has_programs_are_refused(
     audited, error = done.stderr.splitlines()
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
-    assert error.startswith("error: a store in PostgreSQL uses the tools of its database: ")
+    assert error.startswith("error: hrag cannot do this for a store in PostgreSQL: ")
     assert means in error
 
 

@@ -1,8 +1,9 @@
 """Finds the next document that waits for its summaries.
 
-If a document or a collection is damaged, UnreadableVersion is raised with a version. The caller
-then excludes this version from the next search. The version is the result of `version_of` for a
-document, and the negated id for a whole collection.
+If a document or a collection is damaged, UnreadableVersion is raised. It contains an integer that
+identifies what is damaged: the result of `version_of` for a document, or the negated id of a
+collection. The caller passes this integer as one of `excluding` when it looks for the next
+document.
 """
 
 from collections.abc import Container, Iterator
@@ -46,7 +47,7 @@ def version_of(collection_id: int, ordinal: int) -> int:
 
 
 def ordinal_of(version: int) -> int:
-    """Returns the ordinal of the document whose version `version_of` returned."""
+    """Returns the ordinal of a document; `version` is the result of `version_of` for it."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -80,7 +81,7 @@ def next_unsummarised(
 def _report_damage(version: int, name: str) -> Iterator[None]:
     """Translates the exceptions `_DAMAGE` that the block raises to UnreadableVersion.
 
-    `name` describes the damaged document or collection in the message.
+    `version` identifies the damaged document or collection, and `name` describes it in the message.
     """
     try:
         yield
@@ -109,7 +110,7 @@ def _read_document(
 ) -> Unsummarised:
     number = collection.collection_id
     row = connection.execute(_DOCUMENT, (collection.tenant_id, number, ordinal)).fetchone()
-    assert row is not None  # The same snapshot has just listed the document.
+    assert row is not None  # The row exists, because the same snapshot has just listed it.
     record, tree, body = row
     document = DocumentRecord.from_bytes(record)
     return Unsummarised(
