@@ -285,7 +285,7 @@ class _CollectionCheck:
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"
         if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, but also {shared} leaves in the shared table"
+            yield f"it has home {home}, but {shared} of its leaves are in the table hrag.leaves"
 
     def _check_parts(self) -> Iterator[str]:
         """Checks that the parts of the lexical index do not overlap.
@@ -296,12 +296,12 @@ class _CollectionCheck:
         """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
-        yield from (f"part {part} overlaps another one" for part, count in parts.items() if count)
+        yield from (f"part {part} overlaps another part" for part, count in parts.items() if count)
         for (part,) in self._connection.execute(_PARTS_OF_POSTINGS, key).fetchall():
             if part not in parts:
                 yield f"postings of part {part} are stored, but the part does not exist"
         for (ordinal,) in self._connection.execute(_TOMBSTONES, key).fetchall():
-            yield f"the table tombstones has ordinal {ordinal}, which no part contains"
+            yield f"the table tombstones has ordinal {ordinal}, which is in the range of no part"
 
     def _check_summaries(self) -> Iterator[str]:
         """Checks that the summaries of each document were written for its stored version."""

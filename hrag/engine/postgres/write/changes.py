@@ -130,7 +130,7 @@ class Counts(NamedTuple):
     def of(cls, version: DocumentVersion) -> "Counts":
         """Returns the counts of one version of a document.
 
-        `unsummarised` and `summary_tokens` are 0; the caller sets them.
+        `unsummarised` and `summary_tokens` are 0 in the result.
         """
         record = version.record
         return cls(

@@ -230,7 +230,7 @@ class _Matches(NamedTuple):
     def by_leaf(self) -> TermMatches:
         """Returns the same matches in the same order, in the form of TermMatches.
 
-        There, each match refers to its leaf by an index into the ascending labels of all leaves.
+        There, each match refers to its leaf by an index into the ascending labels of the leaves.
         """
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
