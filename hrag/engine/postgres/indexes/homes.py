@@ -124,8 +124,8 @@ class HomeSizes:
 def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSizes:
     """Returns how many leaves of the collection are in its HNSW index, and how many are not.
 
-    The leaves outside of the index are in the tail, a table for new leaves. The statement counts
-    the rows of this table, which is fast because it is small.
+    If the collection has an HNSW index, the other leaves are in the tail, a table for new leaves.
+    The statement counts the rows of this table, which is fast because it is small.
     """
     if collection.home is None:
         return HomeSizes(0, collection.leaves)

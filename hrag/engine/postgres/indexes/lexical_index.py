@@ -47,7 +47,7 @@ _MAX_DELETED = 0.2
 _ROWS_AT_ONCE = 20_000
 # A merge decodes about this many bytes of rows at once. When decoded, they take about 100 MB.
 _BYTES_AT_ONCE = 4 << 20
-# In an entry of `LeafTerms`, the lowest bits, this many, are the frequency of the term. The higher
+# In an entry of `LeafTerms`, this many of the lowest bits are the frequency of a term. The higher
 # bits are the id of the term.
 _FREQUENCY_BITS = np.uint64(8)
 
@@ -176,7 +176,7 @@ def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
 def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
     """Merges the parts of the lexical index that `due_merge` selects, or rewrites a single part.
 
-    `fan_in` is the argument of `due_merge`; it determines how many parts are merged at a time.
+    `fan_in` is the argument of `due_merge` that determines how many parts are merged at a time.
     Returns how many leaves, including deleted leaves, the replaced parts had; 0 if no merge is due.
     """
     parts = [IndexPart(*row) for row in connection.execute(_PARTS, key)]

@@ -30,8 +30,8 @@ _LIMITS = np.array([1 << 8 * width for width in list(_DTYPES)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
-# To divide postings into slices of similar size, the ordinal of one posting in this many is
-# sampled.
+# To divide postings into slices of similar size, a sample is sorted: the ordinal of one in this
+# many postings.
 _SAMPLE_STRIDE = 256
 
 _Columns = list[NDArray[Any]]

@@ -95,7 +95,7 @@ class MaintenanceWorker:
         home_leaves: int = DEFAULT_HOME_LEAVES,
         limits: MaintenanceLimits = DEFAULT_LIMITS,
     ) -> None:
-        """Does not start the thread, which `start` does.
+        """Creates the worker; `start` starts its thread.
 
         A collection with more than `home_leaves` leaves gets a home: a table with an HNSW index,
         and a tail, which is a table for new leaves.
@@ -219,7 +219,7 @@ class MaintenanceWorker:
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
         """Does all maintenance that a collection needs, unless another process is doing it.
 
-        With `every_leaf`, indexes tails and term vectors even if they have only a few leaves.
+        With `every_leaf`, indexes all leaves, even if only a few are not indexed yet.
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):

@@ -200,8 +200,8 @@ class PostgresDocuments:
     ) -> bytes:
         """Returns the chunk of the group with the index `group` as an encoded passage.
 
-        A group is a chunk with its matched leaves.
-        Implements `hrag.engine.common.fetch.DocumentReader.encoded`.
+        A group is a chunk with its matched leaves. Implements
+        `hrag.engine.common.fetch.DocumentReader.encoded`.
         """
         text, _, cited = self._document(ordinal)
         if fields not in cited:

@@ -30,8 +30,8 @@ def leaves_with_required_parts(
 ) -> EligibleLeaves:
     """Returns the eligible leaves that contain all the words and phrases in `required`.
 
-    A leaf contains a word or a phrase if its heading or its text does.
-    Checks the deadline before each leaf, and raises the errors of `Deadline.check`.
+    A leaf contains a word or a phrase if its heading or its text contains it. Checks the deadline
+    before each leaf, and raises the errors of `Deadline.check`.
     """
     labels = _leaves_with_words(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)

@@ -57,7 +57,7 @@ class _TextArray(_Array):
 
 
 class _OtherArray(_Array):
-    """An array of a type without a fixed OID; the statement casts it to its type."""
+    """An encoded array whose type has no fixed OID; the statement must cast it to the type."""
 
 
 class _ArrayDumper(Dumper):

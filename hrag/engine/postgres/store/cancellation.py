@@ -79,7 +79,8 @@ class Canceller:
     def watching(self, connection: Connection, deadline: Deadline) -> Iterator[None]:
         """Watches the transaction on `connection` during the block.
 
-        Cancels its statements once `deadline` has passed or its caller no longer waits.
+        Cancels the transaction's statements once `deadline` has passed or once the caller no longer
+        waits for the result.
         """
         if deadline == NEVER:
             yield

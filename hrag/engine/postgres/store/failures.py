@@ -144,7 +144,7 @@ def _names_hrag_schema(error: psycopg.Error) -> bool:
 
     Returns False for a table of a home, which may have just been dropped: homes are in the schema
     hrag_homes. Messages are in the server's language, with quotation marks of that language, so
-    only the name of the schema is compared.
+    the message is searched only for the name of the schema.
     """
     return _SCHEMA_NAME.search(_message(error)) is not None
 

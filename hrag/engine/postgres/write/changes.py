@@ -44,7 +44,7 @@ DELETE FROM hrag.terms
 WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY(%s)
 """
 # A deleted document has either a term vector, which is deleted, or postings in the lexical index.
-# Postings are not deleted now, so a document that has no term vector gets a tombstone.
+# Postings are deleted only by a later merge, so a document without a term vector gets a tombstone.
 _DELETE_TERM_VECTORS = """
 WITH deleted AS (
   DELETE FROM hrag.term_vectors

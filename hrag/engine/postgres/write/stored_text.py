@@ -78,7 +78,8 @@ def read_text(
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
     """Returns the bytes that `read_part` may access: the offset of the first, and their count."""
     if part is None:
-        # If the text has more bytes, it does not fit in the reply, and `read_part` raises an error.
+        # A text with more bytes than are left in the reply is read only in part, because it does
+        # not fit; `read_part` raises an error for it.
         return 0, min(reply.left_bytes, _MAX_BYTES)
     start = min(max(part.start - _MAX_PREVIOUS_BYTES, 0), _MAX_BYTES)
     size = part.start - start + reply.left_bytes + 1

@@ -233,11 +233,11 @@ class TenantTransaction:
         return sequence
 
     def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
-        """Deletes the locked documents of the collection that have not changed since a change.
+        """Deletes the locked documents of the collection, except documents with newer changes.
 
-        `last_sequence` is the sequence number of that change. A document is deleted if the sequence
-        number of its own last change is at most `last_sequence`. The locked documents are those
-        that `lock` or `lock_ordinals` has locked. Raises CollectionNotFound.
+        A document is deleted if the sequence number of its last change is at most `last_sequence`.
+        The locked documents are those that `lock` or `lock_ordinals` has locked. Raises
+        CollectionNotFound.
         """
         self.require(handle)
         versions = [v for (number, _), v in self._living.items() if number == handle.collection_id]

@@ -18,9 +18,9 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# The lowest bits of a version are the ordinal of the document, and the bits above are the id of its
-# collection. An ordinal is unique only in its tenant. This many bits are enough for 17 million
-# million changes of a tenant.
+# In a result of `version_of`, this many of the lowest bits are the ordinal of the document. The
+# higher bits are the id of its collection, because an ordinal is unique only in its tenant. The
+# lowest bits are enough for 17 million million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
