@@ -104,7 +104,7 @@ def test_commands_that_the_database_replaces_are_refused_with_its_tool(
     audited, error = done.stderr.splitlines()
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
-    assert error.startswith("error: a store in PostgreSQL uses the tools of its database: ")
+    assert error.startswith("error: hrag cannot do this for a store in PostgreSQL: ")
     assert means in error
 
 

@@ -292,7 +292,9 @@ def test_a_temporary_folder_that_no_backup_created_is_refused_and_unchanged(
     (tmp_path / "e.partial").symlink_to(tmp_path / "c.partial")
     before = sorted(tmp_path.rglob("*"))
     for name in "bcde":
-        with pytest.raises(StoreUnavailable, match=rf"{name}\.partial exists, but does not come from"):
+        with pytest.raises(
+            StoreUnavailable, match=rf"{name}\.partial exists, but does not come from"
+        ):
             backup(store, tmp_path / name, ignore_progress)
     assert sorted(tmp_path.rglob("*")) == before
 
