@@ -4,16 +4,17 @@
 # empty at first, so every call is refused until `hrag keys create`. Docker initialises a new volume
 # with the image's folder at its mount point, including owner and mode.
 
-# Debian 13, pinned by the digest of all its architectures; `make images` prints the current one. A
-# new digest brings Debian's security updates. The packages below are the newest at each build.
+# The base is Debian 13, pinned by the digest of all its architectures; `make images` prints the
+# current digest. A new digest brings Debian's security updates. The packages below are the newest at
+# each build.
 ARG BASE=debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f
 
 FROM ${BASE} AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates g++ libpython3-dev python3-venv
-# /build is for compiling: pip and compilers are not in the environment that is copied.
-# HNSWLIB_NO_NATIVE: without it, hnswlib is compiled for this machine's CPU and crashes on others.
-# HRAG_REQUIRE_EXTENSIONS: a kernel that cannot be compiled ends the build.
+# /build is for compiling: pip and compilers are not in the environment that is copied. Without
+# HNSWLIB_NO_NATIVE, hnswlib would be compiled for the CPU of this machine and crash on others. With
+# HRAG_REQUIRE_EXTENSIONS, a kernel that cannot be compiled ends the build.
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/hrag
 ENV HNSWLIB_NO_NATIVE=1 HRAG_REQUIRE_EXTENSIONS=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source

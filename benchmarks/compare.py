@@ -1,13 +1,13 @@
 """`python -m benchmarks.compare [STORED] [LATEST]`: is a run worse than the stored one?
 
-Compares ratios, shares and sizes, because they carry over to other machines. Times do not, so they
-are not compared.
+Compares ratios, shares and sizes, because they are about the same on other machines. Times are not
+compared, because they depend on the machine.
 
 A figure is worse if it has moved to the worse side by more than an allowance. The allowance is the
 sum of two parts: three standard deviations of the combined noise of both runs, which one figure in
 about a thousand exceeds by chance; and the tolerance of the figure's unit (`TOLERANCE`), by which
 two runs of equal code differ. If the allowance is over half of the figure, the comparison is
-inconclusive and is marked so.
+inconclusive.
 
 Exits with 1 if a figure is worse or missing, and with 2 if a file cannot be read. `--partial`
 accepts missing figures.
@@ -55,7 +55,7 @@ _FAILS_OF_PARTIAL_RUN = (Verdict.WORSE, Verdict.CHANGED)
 class Compared:
     """The stored and the latest value of a figure, and the verdict.
 
-    `allowed` is the largest difference that counts as no difference, in the unit of the figure.
+    A difference of at most `allowed` is treated as noise. `allowed` has the unit of the figure.
     """
 
     key: str
@@ -83,7 +83,7 @@ def _compared(key: str, was: Figure | None, now: Figure | None, *, is_full: bool
     if now is None:
         verdict = Verdict.FULL if was.full and not is_full else Verdict.MISSING
         return Compared(key, was, now, 0, verdict)
-    if _kind(was) != _kind(now):
+    if _measured_with(was) != _measured_with(now):
         return Compared(key, was, now, 0, Verdict.CHANGED)
     noise = math.hypot(was.noise or 0, now.noise or 0)
     allowed = _DEVIATIONS * noise + TOLERANCE[was.unit] * abs(was.value)
@@ -99,7 +99,7 @@ def _compared(key: str, was: Figure | None, now: Figure | None, *, is_full: bool
     return Compared(key, was, now, allowed, verdict)
 
 
-def _kind(figure: Figure) -> tuple[object, ...]:
+def _measured_with(figure: Figure) -> tuple[object, ...]:
     return figure.unit, figure.better, figure.seed, figure.sizes
 
 

@@ -18,10 +18,10 @@ from benchmarks.report import Report, Run
 _RUN = pytest.StashKey[Run]()
 
 
-class _Writer:
+class _ResultsWriter:
     """Writes the results file at the end of a session.
 
-    It is created at the start of the session, so the load average is the one before the run.
+    It is created at the start of the session, so it records the load average before the run.
     """
 
     def __init__(self, run: Run, path: Path) -> None:
@@ -73,7 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RUN] = Run()
-    config.pluginmanager.register(_Writer(config.stash[_RUN], config.option.figures))
+    config.pluginmanager.register(_ResultsWriter(config.stash[_RUN], config.option.figures))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ writes the stores and the real segment builder seals them. Only the embedder is 
 
 By default, documents use eight texts in turn. If `varied`, every document has a different text,
 which lexical search needs: see `benchmarks.zipf`. Collections have the lexical index that new
-collections get.
+collections have by default.
 """
 
 import pydoc_data.topics
@@ -72,15 +72,17 @@ _TREE = TreeSettings()
 _LEAVES_PER_TOPIC = 100
 # This many consecutive leaves of a document share a topic.
 _LEAVES_PER_SECTION = 20
-# The length of the noise vector that is added for each leaf, divided by the length of its topic's
-# vector. With 1.0, leaves of one topic have cosines of about 0.5.
-_SPREAD = 1.0
+# The vector of a leaf is the vector of its topic plus noise. This is the length of the noise
+# divided by the length of the topic's vector. With 1.0, two leaves of a topic have a cosine of
+# about 0.5.
+_NOISE_LENGTH = 1.0
 # The number of texts that documents use in turn. Building a tree for each document would be slow.
 _BODIES = 8
 _DOCUMENTS_AT_ONCE = 100
 _UNLIMITED_BYTES = 1 << 50
 _VECTORS_AT_ONCE = 10_000
-# The scores of 50 queries against a million vectors take 200 MB.
+# The scores of 50 queries against a million vectors take 200 MB, so no more queries are compared
+# at once.
 _QUERIES_AT_ONCE = 50
 # A segment stores the number of terms of each leaf in 4 bytes.
 _LENGTH_BYTES = 4
@@ -155,14 +157,14 @@ def clustered_vectors(
     if centres is None:
         topics = random.standard_normal((-(-count // _LEAVES_PER_TOPIC), dimension), np.float32)
     else:
-        topics = _unit(centres) * np.float32(np.sqrt(dimension))
+        topics = _normalised(centres) * np.float32(np.sqrt(dimension))
     sections = -(-count // _LEAVES_PER_SECTION)
     topic_of = np.repeat(random.integers(len(topics), size=sections), _LEAVES_PER_SECTION)[:count]
     vectors = random.standard_normal((count, dimension), np.float32)
     # The vectors are changed in place, because a million of them take gigabytes.
     for start in range(0, count, _VECTORS_AT_ONCE):
         rows = vectors[start : start + _VECTORS_AT_ONCE]
-        rows *= np.float32(_SPREAD)
+        rows *= np.float32(_NOISE_LENGTH)
         rows += topics[topic_of[start : start + _VECTORS_AT_ONCE]]
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return vectors
@@ -176,10 +178,10 @@ def queries_near(vectors: Vectors, count: int, seed: int) -> Vectors:
     random = np.random.default_rng(seed)
     chosen = vectors[random.integers(len(vectors), size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
-    return _unit(chosen + noise * np.float32(_SPREAD / np.sqrt(2 * vectors.shape[1])))
+    return _normalised(chosen + noise * np.float32(_NOISE_LENGTH / np.sqrt(2 * vectors.shape[1])))
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _normalised(vectors: Vectors) -> Vectors:
     unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
 
@@ -215,7 +217,7 @@ def documents(
     if varied:
         parsed = map(ParsedText, varied_texts(leaves_each, seed, range(len(chosen))))
     shares = {"percentile": 100} | ({"tenth": 10, "half": 2} if grouped else {})
-    return _prepared(chosen, parsed, vectors, shares), vectors
+    return _prepared_documents(chosen, parsed, vectors, shares), vectors
 
 
 def varied_texts(leaves_each: int, seed: int, numbers: Iterable[int]) -> Iterator[str]:
@@ -245,7 +247,7 @@ def _chosen_bodies(leaf_count: int, leaves_each: int) -> list[Body]:
     return chosen
 
 
-def _prepared(
+def _prepared_documents(
     chosen: Sequence[Body],
     texts: Iterable[ParsedText],
     vectors: Vectors,
@@ -357,7 +359,7 @@ def _summarise(writer: Writer, vectors_of: Mapping[str, Vectors]) -> None:
         summaries = tuple(
             Summary(f"Summary {number}", leaves) for number, leaves in enumerate(ranges)
         )
-        writer.put_summaries(waiting, DocumentSummaries(summaries, _unit(np.array(means))))
+        writer.put_summaries(waiting, DocumentSummaries(summaries, _normalised(np.array(means))))
 
 
 def raw_index(folder: Path) -> hnswlib.Index:
@@ -382,7 +384,7 @@ def lexical_bytes(folder: Path, leaves: int) -> int:
 
 @contextmanager
 def view(folder: Path) -> Iterator[View]:
-    """Yields the view of the collection that sources of candidates search.
+    """Opens the store and yields the view of its collection, which sources of candidates search.
 
     During the block, BLAS uses one thread.
     """

@@ -99,7 +99,7 @@ class EmbeddedStore:
             return {"segment": seconds(lambda: list(engine.administration().reindex()))}
 
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:
-        """Returns the leaves of the tail, rounded down to a multiple of HRAG_SEGMENT_MIN_LEAVES.
+        """Returns the count of leaves in the tail, as a multiple of HRAG_SEGMENT_MIN_LEAVES.
 
         Maintenance does not seal a tail with fewer leaves than HRAG_SEGMENT_MIN_LEAVES.
         """
@@ -140,7 +140,7 @@ class PostgresStore:
         with closing(
             PostgresDatabase(self.dsn, _CONNECTIONS, "hrag-benchmarks", is_writer=True)
         ) as opened:
-            number = self._number()
+            number = self._collection_id()
             worker = MaintenanceWorker(opened, _HOME_LEAVES)
             return {
                 "home": seconds(lambda: move_collection(opened, corpus.TENANT, number)),
@@ -148,9 +148,9 @@ class PostgresStore:
             }
 
     def unindexed(self, writer: Writer, collection: CollectionHandle) -> int:  # noqa: ARG002
-        """Returns the number of scanned leaves; 0 if maintenance would not index them.
+        """Returns the count of leaves that searches scan; 0 if maintenance would not index them.
 
-        A collection that is too small for a home is scanned, and so is a short tail.
+        Maintenance does not index a collection that is too small for a home, nor a short tail.
         """
         with (
             closing(PostgresDatabase(self.dsn, 1, "hrag-benchmarks")) as database,
@@ -194,7 +194,7 @@ class PostgresStore:
                 sizes["hnsw"] = sizes.get("hnsw", 0) + hnsw
         return sizes
 
-    def _number(self) -> int:
+    def _collection_id(self) -> int:
         ((number,),) = self.server.run("SELECT collection_id FROM hrag.collections", self.database)
         return int(number)
 

@@ -2,7 +2,7 @@
 
 A run is one JSON file in a folder, together with its plots. One folder contains the latest run,
 another the run that is stored with the code. Each figure has a stable key, by which two runs are
-compared. Only units that carry over to another machine are compared.
+compared. Only figures are compared whose unit does not depend on the machine.
 """
 
 import json
@@ -19,8 +19,9 @@ STORED = RESULTS / "stored" / "figures.json"
 
 Better = Literal["lower", "higher"]
 
-# The units that carry over to another machine. Each has a tolerance, as a share of the figure: two
-# runs of equal code may differ by that much in addition to their noise.
+# Figures with these units are about the same on another machine. Each unit has a tolerance, as a
+# share of the figure: two runs of equal code may differ by this tolerance in addition to their
+# noise.
 TOLERANCE = {
     # A ratio of two figures of one run. Memory layout and scheduling differ from run to run.
     "x": 0.1,
@@ -45,17 +46,17 @@ class Figure(_Stored):
     what: str
     value: float
     unit: str
-    # None if the figure is only reported and never compared.
+    # This field is None if the figure is reported only, so that runs are not compared by it.
     better: Better | None
     target: float | None
-    # One standard deviation, in the figure's unit.
+    # The noise is one standard deviation, in the unit of the figure.
     noise: float | None = Field(ge=0)
     seed: int | None
     sizes: dict[str, int]
     command: str
-    # True if only the full run measures it.
+    # This field is True if only the full run measures the figure.
     full: bool
-    # True if the target is met; None without a target.
+    # This field is True if the figure meets its target, and None if the figure has no target.
     met: bool | None
 
     def __str__(self) -> str:

@@ -52,20 +52,20 @@ from tests.support.servers.processes import Process, fresh, started
 
 SEED = 101
 LEAVES_EACH = 100
-CHUNK_LEAVES = 100_000
+BATCH_LEAVES = 100_000
 SEGMENT_MIN_LEAVES = 8192  # The default of HRAG_SEGMENT_MIN_LEAVES.
 # A transaction of the bulk load has this many documents.
 LOADED_AT_ONCE = 64
-QUERIES_PER_CHUNK = 20
+QUERIES_PER_BATCH = 20
 WARM_UP = 200
-# The searches a second of the caller during a merge.
+# The caller makes this many searches a second during a merge.
 PACED = 20.0
 NICENESS = 10  # The default of HRAG_INDEXER_NICENESS.
 START_S = 900.0
 CALL_S = 60.0
 METHOD = "/hrag.v1.RetrieverService/Search"
 MEMORY_BYTES = str(1 << 40)
-# Two cosines that differ by at most this count as equal.
+# Two cosines are treated as equal if they differ by at most this value.
 TOLERANCE = 1e-5
 
 Result = TypeVar("Result")
@@ -112,35 +112,35 @@ class Merged:
 # These functions make the corpus.
 
 
-def documents_of(chunks: range, dimension: int) -> Iterator[PreparedDocument]:
-    """Yields the documents of these chunks of the corpus. All ids are different."""
-    for chunk in chunks:
-        for document in _chunk(chunk, dimension)[0]:
-            yield replace(document, document_id=f"{chunk}-{document.document_id}")
+def documents_of(batchs: range, dimension: int) -> Iterator[PreparedDocument]:
+    """Yields the documents of these batchs of the corpus. All ids are different."""
+    for batch in batchs:
+        for document in _batch(batch, dimension)[0]:
+            yield replace(document, document_id=f"{batch}-{document.document_id}")
 
 
-def chunk_vectors(chunk: int, dimension: int) -> Vectors:
-    """Returns the vectors of one chunk of the corpus, which is a group of documents."""
-    return _chunk(chunk, dimension)[1]
+def batch_vectors(batch: int, dimension: int) -> Vectors:
+    """Returns the vectors of one batch of the corpus, which is a group of documents."""
+    return _batch(batch, dimension)[1]
 
 
-def _chunk(chunk: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vectors]:
-    return corpus.documents(CHUNK_LEAVES, LEAVES_EACH, dimension, SEED + chunk)
+def _batch(batch: int, dimension: int) -> tuple[Iterator[PreparedDocument], Vectors]:
+    return corpus.documents(BATCH_LEAVES, LEAVES_EACH, dimension, SEED + batch)
 
 
-def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
-    """Returns queries near leaves of at least ten chunks, and the tenth best cosine of each query.
+def queries_and_bounds(batchs: int, dimension: int) -> tuple[Vectors, Samples]:
+    """Returns queries near leaves of at least ten batchs, and the tenth best cosine of each query.
 
     A leaf is one of the ten nearest to a query if its cosine is at least this bound.
     """
-    queries_of_chunks = [
-        corpus.queries_near(chunk_vectors(chunk, dimension), QUERIES_PER_CHUNK, SEED + chunk)
-        for chunk in range(0, chunks, max(1, chunks // 10))
+    queries_of_batchs = [
+        corpus.queries_near(batch_vectors(batch, dimension), QUERIES_PER_BATCH, SEED + batch)
+        for batch in range(0, batchs, max(1, batchs // 10))
     ]
-    queries = np.concatenate(queries_of_chunks)
+    queries = np.concatenate(queries_of_batchs)
     best = np.full((len(queries), 10), -1, np.float32)
-    for chunk in range(chunks):
-        scores = queries @ chunk_vectors(chunk, dimension).T
+    for batch in range(batchs):
+        scores = queries @ batch_vectors(batch, dimension).T
         scores = np.concatenate([best, scores], axis=1)
         best = -np.partition(-scores, 9, axis=1)[:, :10]
     return queries, best.min(axis=1)
@@ -149,13 +149,13 @@ def queries_and_bounds(chunks: int, dimension: int) -> tuple[Vectors, Samples]:
 # These functions write the store. Each call runs in a new process.
 
 
-def load(folder: Path, chunks: range, dimension: int) -> Loaded:
+def load(folder: Path, batchs: range, dimension: int) -> Loaded:
     """Commits documents without maintenance and builds one segment of all leaves."""
     with corpus.engine(folder) as engine:
         writer = engine.writer()
         collection = collection_of(writer, dimension)
         before = writer.status(collection).leaf_count
-        documents = documents_of(chunks, dimension)
+        documents = documents_of(batchs, dimension)
         commit_s = seconds(lambda: commit(writer, collection, documents, LOADED_AT_ONCE))
         leaves = writer.status(collection).leaf_count - before
     with closing(environment.open_for_writing(folder)) as store:
@@ -166,7 +166,7 @@ def load(folder: Path, chunks: range, dimension: int) -> Loaded:
     return Loaded(leaves, commit_s, build_s)
 
 
-def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, float]:
+def stream(folder: Path, batchs: range, dimension: int) -> tuple[int, float, float]:
     """Commits documents while maintenance runs.
 
     Returns the count of leaves added, the seconds of the commits, and the seconds from the last
@@ -178,7 +178,7 @@ def stream(folder: Path, chunks: range, dimension: int) -> tuple[int, float, flo
         collection = collection_of(writer, dimension)
         before = writer.status(collection).leaf_count
         engine.maintenance().start()
-        documents = documents_of(chunks, dimension)
+        documents = documents_of(batchs, dimension)
         stream_s = seconds(lambda: commit(writer, collection, documents))
         leaves = writer.status(collection).leaf_count - before
         merge_s = seconds(lambda: wait_until_merged(writer, collection))
@@ -205,7 +205,7 @@ def wait_until_merged(writer: Writer, collection: CollectionHandle) -> None:
         time.sleep(0.5)
 
 
-# These functions measure.
+# These functions measure the store and the retriever.
 
 
 def in_new_process(
@@ -270,7 +270,7 @@ def started_retriever(folder: Path, dimension: int) -> AbstractContextManager[Pr
 
 
 def serve(folder: Path, dimension: int, queries: Vectors, bounds: Samples) -> Served:
-    """Starts the retriever and measures it. `bounds` are those of `queries_and_bounds`."""
+    """Starts the retriever and measures it. `bounds` come from `queries_and_bounds`."""
     forget_files(folder)
     began = time.perf_counter()
     with started_retriever(folder, dimension) as process:
@@ -300,7 +300,7 @@ def connected(process: Process) -> grpc.Channel:
     return grpc.insecure_channel(process.address, channel_options(process.address))
 
 
-def merge(folder: Path, chunks: range, dimension: int, queries: Vectors) -> Merged:
+def merge(folder: Path, batchs: range, dimension: int, queries: Vectors) -> Merged:
     """Streams leaves until they are merged, and searches meanwhile."""
     retriever_bytes = 0
     with started_retriever(folder, dimension) as process:
@@ -316,8 +316,8 @@ def merge(folder: Path, chunks: range, dimension: int, queries: Vectors) -> Merg
                 caller.paced()
                 retriever_bytes = max(retriever_bytes, memory_of(process).anon_bytes)
 
-            streamed, builder_bytes = in_new_process(between, stream, folder, chunks, dimension)
-            # The retriever loads the merged segment meanwhile.
+            streamed, builder_bytes = in_new_process(between, stream, folder, batchs, dimension)
+            # Meanwhile the retriever loads the merged segment.
             for _ in range(int(10 * PACED)):
                 between()
     p50, p99, largest = np.percentile(caller.took_ms, (50, 99, 100)).tolist()
@@ -344,21 +344,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder: Path = options.folder
     folder.mkdir(exist_ok=True)
     print(json.dumps(machine()), flush=True)
-    chunks = 0
+    batchs = 0
     for size in map(int, options.leaves.split(",")):
-        until = -(-size // CHUNK_LEAVES)
+        until = -(-size // BATCH_LEAVES)
         loaded, builder_bytes = in_new_process(
-            lambda: time.sleep(1), load, folder, range(chunks, until), options.dimension
+            lambda: time.sleep(1), load, folder, range(batchs, until), options.dimension
         )
-        chunks = until
+        batchs = until
         show("loaded", loaded, builder_bytes=builder_bytes, disk_bytes=bytes_on_disk(folder))
-        queries, bounds = queries_and_bounds(chunks, options.dimension)
+        queries, bounds = queries_and_bounds(batchs, options.dimension)
         show("served", serve(folder, options.dimension, queries, bounds), leaves=size)
         if str(size) in options.merge.split(","):
-            until = chunks + -(-chunks // 8) + 1
-            added = range(chunks, until)
+            until = batchs + -(-batchs // 8) + 1
+            added = range(batchs, until)
             show("merged", merge(folder, added, options.dimension, queries))
-            chunks = until
+            batchs = until
 
 
 if __name__ == "__main__":

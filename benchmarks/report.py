@@ -43,7 +43,7 @@ def seconds(work: Callable[[], object]) -> float:
 def interleaved(measures: Sequence[Callable[[int], float]], rounds: int) -> Samples:
     """Calls every measure in each round and returns the results: `float64[rounds, measures]`.
 
-    A measure gets the number of the round. Even rounds call the measures in order, odd rounds in
+    A measure gets the index of the round. Even rounds call the measures in order, odd rounds in
     reverse order.
     """
     samples = np.empty((rounds, len(measures)))

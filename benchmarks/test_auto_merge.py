@@ -18,8 +18,8 @@ from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 3000
-# The vectors do not matter for the trees that are read. With few dimensions the index is built
-# fastest.
+# The benchmark compares reads of trees, on which the dimension has no influence. An index of few
+# dimensions is built fastest.
 DIMENSION = 64
 SEED = 41
 QUERIES = 400

@@ -31,7 +31,7 @@ from hrag.values.deadline import NEVER
 
 LEAVES = 100_000
 LEAVES_EACH = 100
-# The climb reads no vectors, so few dimensions are enough. With few the index is built fastest.
+# The climb reads no vectors, so few dimensions are enough. An index of few is built fastest.
 DIMENSION = 64
 SEED = 21
 CANDIDATES = 100
@@ -39,7 +39,7 @@ QUERIES = 2000
 WARM_UP = 200
 REPETITIONS = 3
 MAX_DIFFERENCE_MS = 0.1
-# Each limit has its target in milliseconds; None is no target.
+# The targets in milliseconds by limit. The limit 20 has no target.
 LARGER_LIMITS = {20: None, 100: 1.0}
 COMPARED = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG)
 EQUAL = (SearchMode.STANDARD, SearchMode.STANDARD)

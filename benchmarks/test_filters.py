@@ -31,7 +31,7 @@ ABSENT = 1000
 
 
 def by_values(share):
-    """Returns a function from a number to a new filter, so that no filter is cached.
+    """Returns a function that makes another filter for each number, so no result is cached.
 
     The filter lists `share` values of `percentile`, so it passes `share` percent of the documents.
     """
@@ -39,26 +39,26 @@ def by_values(share):
 
 
 def by_one_value(field):
-    """Returns a function from a number to a new filter, which passes one value of `field`."""
+    """Returns a function that makes, for each number, a filter for one value of `field`."""
     return lambda number: Match(f"metadata.{field}", (1, ABSENT + number))
 
 
 def always(filter_):
-    """Returns a function from a number to the same filter, which is cached after its first use."""
+    """Returns a function that always returns this filter, whose result is cached after one use."""
     return lambda _: filter_
 
 
 def by_range(share):
-    """Returns a function from a number to a new filter, which passes this share of the documents.
+    """Returns a function that makes, for each number, a filter that passes a share of documents.
 
     `share` is a number from 0 to 1.
     """
 
-    def numbered(number):
+    def new_filter(number):
         start = (1 - share) * number / QUERIES
         return Range("metadata.draw", at_least=start, below=start + share)
 
-    return numbered
+    return new_filter
 
 
 FILTERS = {
@@ -77,8 +77,8 @@ FILTERS = {
         always(NoneOf((Match("metadata.percentile", (7,)),))),
     ),
 }
-# A reader without a cache of filter results evaluates these filters. So for each filter it reads
-# which documents have the value.
+# A reader without a cache of filter results evaluates these filters. So for each filter the reader
+# reads which documents have the value.
 UNCACHED = {
     "unkept_10": ("10 % by one value, never read before", by_one_value("tenth")),
     "unkept_50": ("50 % by one value, never read before", by_one_value("half")),

@@ -239,7 +239,7 @@ def searches(sizes: list[Size]) -> Iterator[list[Search]]:
 
 def test_raw_index(sizes: list[Size], report: Report) -> None:
     measures = [[raw_index(corpus.raw_index(size.folder), size)] for size in sizes]
-    in_turn(measures, QUERIES)  # The warm-up.
+    in_turn(measures, QUERIES)  # This is the warm-up.
     took = in_turn(measures, QUERIES)[:, 0, :, WHOLE]
     record_growth(report, "raw_index", "raw index", sizes, took)
 
@@ -309,7 +309,9 @@ def record_growth_of_modes(
 ) -> None:
     """Records the latency at each size, and its growth, which has the target."""
     pairs = list(zip(sizes, searches, strict=True))
-    in_turn([size.measures(search, LARGEST) for size, search in pairs], QUERIES)  # The warm-up.
+    in_turn(
+        [size.measures(search, LARGEST) for size, search in pairs], QUERIES
+    )  # This is the warm-up.
     took = in_turn(
         [
             [measure for extent in EXTENTS for measure in size.measures(search, extent)]
@@ -339,7 +341,7 @@ def record_climb(
     measures = [
         size.measures(search, CLIMB_TARGET) for size, search in zip(sizes, searches, strict=True)
     ]
-    in_turn(measures, QUERIES)  # The warm-up.
+    in_turn(measures, QUERIES)  # This is the warm-up.
     for size, took in zip(sizes, in_turn(measures, TARGET_ROUNDS), strict=True):
         set_parameters(report, size)
         record_extent(report, f"{size.key}.{key}", f"{size} {where}", CLIMB_TARGET, took)

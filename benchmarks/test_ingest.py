@@ -45,7 +45,7 @@ DIMENSION = 384
 SEED = 41
 ROUNDS = 3
 
-# Three full tails, and 600 leaves that stay unsealed.
+# A stream fills the tail three times, and then 600 leaves remain unsealed.
 STREAMED = 3 * LEAVES + 600
 # Five documents have about 512 leaves, and the service commits about 512 leaves in a transaction.
 DOCUMENTS_AT_ONCE = 5
@@ -57,13 +57,13 @@ WORD_ROUNDS = 4
 WITHOUT_WORDS = ""
 MAX_SEAL_S = 300
 
-# The number of documents with one leaf.
+# This many documents have one leaf each.
 SHORT = 2000
 # A stream commits at most this many documents together.
 SHORT_AT_ONCE = 64
 MAX_SHORT_CPU_MS = 0.3
 
-# The number of documents with 10 to 100 leaves.
+# This many documents have 10 to 100 leaves each.
 PIPED = 430
 # Sentences are shorter than this many characters, so that a leaf has several of them.
 MAX_SENTENCE = 300
@@ -159,7 +159,7 @@ def test_ingest_with_and_without_the_lexical_index(report):
 
 
 def test_processor_time_of_a_short_document(report):
-    """Documents have one leaf, and vectors are given. A stream commits as many at a time."""
+    """Documents have one leaf and given vectors. A commit has as many documents as in a stream."""
     prepared, vectors = corpus.documents(SHORT, 1, DIMENSION, SEED)
     documents = list(prepared)
     took = interleaved([lambda _: commit_cpu_ms(documents)], ROUNDS)

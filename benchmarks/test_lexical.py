@@ -106,7 +106,7 @@ def test_hybrid_beside_dense_search(filled: Filled, report: Report) -> None:
                 return seconds(lambda: send(request, timeout=60))
 
             measures = [partial(search, retrieval) for retrieval in RETRIEVALS]
-            interleaved(measures, QUERIES)  # The warm-up.
+            interleaved(measures, QUERIES)  # This is the warm-up.
             took = interleaved(measures, ROUNDS) * 1e3
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
     key, description = f"hybrid.{filled.planned}", f"search through gRPC, {filled}, text and vector"

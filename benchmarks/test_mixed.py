@@ -48,7 +48,8 @@ CALLERS = 4
 WRITERS = 4
 ROUNDS = 2
 PER_WRITE = 9
-# Searches a second: a quarter of the capacity of one process on two cores.
+# The callers together make this many searches a second, which is a quarter of the capacity of one
+# process on two cores.
 PACED = 160.0
 SEGMENT_MIN_LEAVES = 1024
 TIMEOUT_S = 60.0
@@ -309,7 +310,7 @@ def compare(report: Report, load: Load, pace: Pace) -> None:
         took_ms[kind].extend(searches_ms)
         return took_s
 
-    slice_s(WITHOUT, 0)  # The warm-up.
+    slice_s(WITHOUT, 0)  # This is the warm-up.
     took_ms[WITHOUT].clear()
     slices_s = interleaved([partial(slice_s, WITHOUT), partial(slice_s, WITH)], ROUNDS)
     searches_ms = np.array(took_ms).T

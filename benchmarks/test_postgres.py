@@ -114,7 +114,7 @@ class Filled:
     postgres: PostgresStore
     planned: int
     vectors: Vectors
-    # The metadata value of each leaf by which it is filtered.
+    # The filters compare this metadata value of each leaf.
     draws: Samples
     indexed_s: dict[str, dict[str, float]]
 
@@ -189,7 +189,7 @@ def test_search_through_grpc(filled: Filled, report: Report) -> None:
             for number, kind in enumerate(KINDS)
             for send in (embedded, postgres)
         ]
-        interleaved(measures, QUERIES)  # The warm-up.
+        interleaved(measures, QUERIES)  # This is the warm-up.
         took = interleaved(measures, ROUNDS) * 1e3
     report.parameters(seed=SEED, leaves=filled.leaves, dimension=DIMENSION)
     for number, kind in enumerate(KINDS):

@@ -17,14 +17,14 @@ from benchmarks import corpus
 LEAVES = 5000
 LEAVES_EACH = 80
 SEED = 61
-# Bytes per leaf of trees, document metadata, checksums and free space in pages.
+# Trees, document metadata, checksums and free space in pages take this many bytes per leaf.
 TREES = 145
-# Bytes per leaf of HNSW's links, labels and ancestors.
+# HNSW's links, labels and ancestors take this many bytes per leaf.
 LINKS = 210
-# Bytes per leaf that the retriever allocates in addition to the graph's file. For each dimension it
-# allocates one byte more.
+# The retriever allocates this many bytes per leaf in addition to the graph's file, plus one byte
+# for each dimension.
 CODES = 16
-# The largest ratio of a formula's result to the bytes used.
+# A formula may result in at most this many times the bytes used.
 MAX_SPARE = 1.05
 # The largest ratio of LMDB's file to text and vectors, by the number of leaves of a document.
 MAX_RATIO = {1: 1.6, 3: 1.3, 10: 1.2, 30: 1.2, 100: 1.2}

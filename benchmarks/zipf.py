@@ -26,7 +26,7 @@ _ANY_WORD = re.compile(r"[a-z]+")
 _VOCABULARY = 30_000
 # Mandelbrot's offset of the ranks.
 _OFFSET = 2.7
-# A ninth of Gerlach and Altmann's 7,873 common words, because there are nine lengths.
+# Each of the nine lengths has this many common words: a ninth of Gerlach and Altmann's 7,873.
 _COMMON = 875
 # Gerlach and Altmann's exponent for rare words is 1.77. The formula for all words contains the
 # exponent 1, so rare words have an additional exponent of 0.77.

@@ -25,7 +25,7 @@ FROM unnest(ARRAY[
 -- two tables and an index with this number of shards, so do not choose more.
 SET citus.shard_count = 32;
 
--- hrag.tenants comes first: the other tables are placed with it.
+-- hrag.tenants is distributed first, because the other tables are placed with it.
 SELECT create_distributed_table('hrag.tenants', 'tenant_id', colocate_with => 'none');
 SELECT create_distributed_table('hrag.names', 'tenant_id', colocate_with => 'hrag.tenants');
 SELECT create_distributed_table('hrag.collections', 'tenant_id', colocate_with => 'hrag.tenants');

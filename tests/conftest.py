@@ -31,17 +31,20 @@ if TYPE_CHECKING:
     from hrag.models.embedding.builtin import BuiltinEmbedder
     from tests.support.servers.postgres_server import PostgresServer
 
-# A slow example on a busy machine is no failure. The default run must end within five minutes.
+# No example has a deadline, because a busy machine may make it slow. Each property test runs 50
+# examples, so that the default test run ends within five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.load_profile("default")
 
-_RESERVE_BYTES = 1 << 20
+# The free disk space that each store of a test reserves.
+_DISK_RESERVE_BYTES = 1 << 20
 
-_OURS = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
+# Names of environment variables that configure hrag begin with one of these prefixes.
+_SETTING_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--engine`, which the end-to-end tests of `tests/e2e` run over."""
+    """Adds `--engine`, which chooses the engine for the end-to-end tests in `tests/e2e`."""
     parser.addoption("--engine", choices=("embedded", "postgres"), default="embedded")
 
 
@@ -52,9 +55,9 @@ def _no_settings_from_outside() -> Iterator[None]:
     Sets a small disk reserve: thousands of stores with the default reserve would fill a disk.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(_OURS)]:
+        for name in [name for name in os.environ if name.startswith(_SETTING_PREFIXES)]:
             patch.delenv(name)
-        patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_RESERVE_BYTES))
+        patch.setenv("HRAG_DISK_RESERVE_BYTES", str(_DISK_RESERVE_BYTES))
         yield
 
 
@@ -62,7 +65,7 @@ def _no_settings_from_outside() -> Iterator[None]:
 def _no_event_loop() -> None:
     """Declares that the main thread has no event loop.
 
-    Without this, the first code that asks for a loop would create one that nobody closes.
+    Otherwise the first code that asks for a loop would create a loop that nobody closes.
     """
     asyncio.set_event_loop(None)
 
@@ -71,7 +74,7 @@ def _no_event_loop() -> None:
 def _forked_children() -> Iterator[None]:
     """Forks the programs that the engine runs in child processes.
 
-    Otherwise each would take a second to start.
+    A new interpreter would need a second to start each of these programs.
     """
 
     def run_module(module: str, *arguments: str) -> CompletedProcess[str]:
@@ -106,11 +109,11 @@ def postgres() -> Iterator["PostgresServer"]:
 
     if problem := postgres_server.why_not():
         pytest.skip(problem)
-    with closing(postgres_server.PostgresServer(_with_schema)) as server:
+    with closing(postgres_server.PostgresServer(_create_schema)) as server:
         yield server
 
 
-def _with_schema(dsn: str) -> None:
+def _create_schema(dsn: str) -> None:
     """Creates the schema of a store in the empty database that `dsn` names."""
     from hrag.engine.postgres.store.database import PostgresDatabase
     from hrag.engine.postgres.store.schema import migrate
@@ -129,7 +132,7 @@ def postgres_dsn(postgres: "PostgresServer") -> Iterator[str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store of the embedded engine, checked when its test ends."""
+    """A new store of the embedded engine. The store is checked when the test ends."""
     store = open_for_writing(tmp_path / "store")
     yield store
     problems = check(store).problems
@@ -141,7 +144,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Engine:
     """The embedded engine, opened by `open_engine`, with one writer and one reader.
 
-    Tests of the engine's parts use its `store`.
+    Tests of single modules of the engine use `store`.
     """
 
     opened: EmbeddedEngine
@@ -159,7 +162,7 @@ class Engine:
     def seal(self, tenant_id: str = "t", name: str = "c") -> SegmentRecord | None:
         """Builds segments of the collection's tail and of its summaries' tail; restarts the reader.
 
-        Returns the record of the collection's segment, None if the tail was empty.
+        Returns the record of the collection's new segment, or None if its tail was empty.
         """
         opened = self.open(tenant_id, name)
         record = seal(self.store, opened.collection_id)
@@ -173,18 +176,21 @@ class Engine:
     def run_maintenance(
         self, threshold: int, name: str = "c", damaged: frozenset[int] = frozenset()
     ) -> int:
-        """Builds and merges segments until no step is due; returns the number of steps."""
+        """Builds and merges segments until no step is due; returns the count of steps."""
         return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
 
     def restart_reader(self, **options: Any) -> None:
-        """Begins with an empty reader. `options` are limits, caches or the clock of the reader."""
+        """Closes the reader and opens a new one, which has loaded nothing.
+
+        `options` are the limits, caches or clock of the new reader.
+        """
         self.reader.close()
         self.reader = EmbeddedReader(self.store, **options) if options else self.opened.reader()
 
 
 @contextmanager
 def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
-    """Opens a new store with its writer and reader. Fails if it is inconsistent at the end."""
+    """Opens a new store with its writer and reader. Fails if the store is damaged at the end."""
     engine = open_engine(EngineSettings().model_copy(update={"data_dir": path}))
     assert isinstance(engine, EmbeddedEngine)
     tested = Engine(engine, engine.writer(quota_of), engine.reader())
@@ -197,6 +203,6 @@ def engine_at(path: Path, quota_of: QuotaOf = unlimited) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine on a new store, checked when its test ends."""
+    """An embedded engine on a new store. The store is checked when the test ends."""
     with engine_at(tmp_path / "store") as engine:
         yield engine

@@ -1,4 +1,4 @@
-"""The documents agree with this tree: paths, links, settings, commands and examples."""
+"""What the documents name exists in this repository: paths, links, settings and commands."""
 
 import re
 import shlex
@@ -19,8 +19,8 @@ from hrag.cli.option_values import parse_filters
 from tests.support.manuals import DOCUMENTS, FENCE, MANUALS, ROOT, blocks, page_id
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-# The largest sizes of pages in bytes. A newcomer reads the map in ten minutes, and the change log
-# says only what users get.
+# These pages may have at most so many bytes. ARCHITECTURE.md must be read in ten minutes, and
+# CHANGELOG.md must say only what users get.
 MAX_BYTES = {"ARCHITECTURE.md": 14_000, "CHANGELOG.md": 10_000}
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -28,22 +28,23 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _MODULE_ROW = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\b(?:HRAG|HIERARCHICAL|SMALL_TO_BIG|OPENAI)_[A-Z_]*[A-Z]\b")
-_LOGGED = re.compile(r"_log\.(?:warning|error|exception)\(\s*\"(\w+)\"")
+_LOG_CALL = re.compile(r"_log\.(?:warning|error|exception)\(\s*\"(\w+)\"")
 _EVENT_TABLE = re.compile(r"^\| event \|.*?\n\n", re.MULTILINE | re.DOTALL)
 _CONFLICT = re.compile(r"^(?:<{7}|={7}$|>{7})", re.MULTILINE)
+# A shell separates commands by words of these characters.
 _OPERATORS = set("$();<>|&")
-# The word after one of these options names an image or a container.
-_NAMING = ("--tag", "--name")
+# The word after one of these options is the name of an image or a container, not a command.
+_OPTIONS_BEFORE_NAMES = ("--tag", "--name")
 _PATH_END = (".py", ".pyx", ".proto", ".yml", ".yaml", ".md")
 
 
 @pytest.mark.parametrize(("name", "max_bytes"), MAX_BYTES.items())
-def test_a_page_is_short(name: str, max_bytes: int) -> None:
+def test_a_page_is_not_too_long(name: str, max_bytes: int) -> None:
     assert (ROOT / name).stat().st_size <= max_bytes
 
 
 def _named_paths(line: str) -> Iterator[Path]:
-    """Yields the paths that a line names.
+    """Yields the paths that a line of text names.
 
     A file name without a folder is looked up in the folders that the same line names.
     """
@@ -54,10 +55,12 @@ def _named_paths(line: str) -> Iterator[Path]:
         yield next((folder / name for folder in folders if (folder / name).exists()), ROOT / name)
 
 
-def test_every_path_on_the_map_exists() -> None:
+def test_every_path_in_the_architecture_document_exists() -> None:
     lines = FENCE.sub("", ARCHITECTURE.read_text("utf-8")).splitlines()
     paths = [path for line in lines for path in _named_paths(line)]
-    assert len(paths) > len(lines) / 4, "the map names hardly a path: is the pattern right?"
+    assert len(paths) > len(lines) / 4, (
+        "ARCHITECTURE.md names few paths: is the pattern _CODE right?"
+    )
     assert [str(path) for path in paths if not path.exists()] == []
 
 
@@ -89,7 +92,7 @@ def test_links_inside_the_repository_resolve(page: Path) -> None:
     assert broken == []
 
 
-def test_the_index_of_test_helpers_names_every_module() -> None:
+def test_the_index_of_test_helpers_lists_every_module() -> None:
     """`tests/support/README.md` has one row for each module, in the section of its folder."""
     support = ROOT / "tests" / "support"
     sections = (support / "README.md").read_text("utf-8").split("\n## ")
@@ -131,14 +134,14 @@ def test_log_events_that_need_attention_are_listed() -> None:
     assert table is not None
     rows = [line.split("|")[1] for line in table[0].strip().splitlines()]
     listed = {event for row in rows for event in _CODE.findall(row)}
-    assert {event for source in sources for event in _LOGGED.findall(source)} - listed == set()
+    assert {event for source in sources for event in _LOG_CALL.findall(source)} - listed == set()
     assert [
         event for event in listed if not any(f'"{event}"' in source for source in sources)
     ] == []
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """Yields the words of each command in a line of a shell."""
+    """Yields the words of each command in a line of shell code."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     for is_operator, command in groupby(words, lambda word: set(word) <= _OPERATORS):
@@ -147,20 +150,20 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 
 def _hrag_calls(page: Path) -> Iterator[list[str]]:
-    """Yields the words after `hrag` of every call in a page's shell examples."""
+    """Yields the arguments of each call of `hrag` in a page's shell examples."""
     for block in blocks(page, "sh", "console"):
         lines = block.text.replace("\\\n", " ").splitlines()
         for words in (words for line in lines if "hrag" in line for words in _commands(line)):
-            ours = [at for at, word in enumerate(words) if re.search(r"(^|/)hrag$", word)]
-            ours = [at for at in ours if not at or words[at - 1] not in _NAMING]
-            if ours and len(words) > ours[-1] + 1:
-                yield words[ours[-1] + 1 :]
+            indices = [at for at, word in enumerate(words) if re.search(r"(^|/)hrag$", word)]
+            indices = [at for at in indices if not at or words[at - 1] not in _OPTIONS_BEFORE_NAMES]
+            if indices and len(words) > indices[-1] + 1:
+                yield words[indices[-1] + 1 :]
 
 
 def _options(words: list[str]) -> set[str]:
-    """Returns the options of the command that the first words name.
+    """Returns the options of the command of `hrag` that the first words name.
 
-    Raises KeyError if there is no command of that name.
+    Raises KeyError if `hrag` has no such command.
     """
     command: Any = typer.main.get_command(app)
     for word in words:
@@ -194,22 +197,22 @@ def test_shell_examples_parse(page: Path) -> None:
     assert parsed.stderr == ""
 
 
-def _targets() -> set[str]:
+def _make_targets() -> set[str]:
     targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     return set(targets)
 
 
 @pytest.mark.parametrize("page", MANUALS, ids=page_id)
-def test_targets_of_make_in_the_manuals_exist(page: Path) -> None:
+def test_make_targets_in_the_manuals_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     named = re.findall(r"^make ([a-z-]+)", text, re.MULTILINE) + re.findall(
         r"`make ([a-z-]+)", text
     )
-    assert set(named) - _targets() == set()
+    assert set(named) - _make_targets() == set()
 
 
 def _pages_of(navigation: Any) -> Iterator[str]:
-    """Yields the pages that the navigation of the site names, at any depth."""
+    """Yields the pages that the site's navigation names, from all of its nested lists."""
     if isinstance(navigation, str):
         yield navigation
     else:
@@ -221,7 +224,7 @@ def _pages_of(navigation: Any) -> Iterator[str]:
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     """A reader of the site can reach every page.
 
-    `make docs` reports the opposite: an entry of the navigation without a page.
+    `make docs` reports the opposite error: an entry of the navigation without a page.
     """
     (navigation,) = re.findall(r"^nav:.*", (ROOT / "mkdocs.yml").read_text("utf-8"), re.S | re.M)
     named = set(_pages_of(yaml.safe_load(navigation)))

@@ -1,4 +1,4 @@
-"""Imports run one way, as ARCHITECTURE.md says, and imports that should be cheap are cheap."""
+"""Imports run one way, as ARCHITECTURE.md says, and light packages import no heavy ones."""
 
 import ast
 import re
@@ -13,10 +13,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The SDK's public names of values. The product itself imports `hrag.values`.
+# These modules are the public names of `hrag.values` for users of the SDK. The product itself
+# imports `hrag.values`.
 FACES = ("hrag.types", "hrag.errors", "hrag.filters")
-# The packages of the product, lowest floor first. A module imports modules of its package and of
-# packages on lower floors. Packages on the same floor do not import each other.
+# The packages of the product by floors, the lowest floor first. A module imports modules of its
+# own package and of packages on lower floors. Packages on one floor do not import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("hrag_fast", "hrag.values"),
     ("hrag.text", "hrag.host", "hrag.v1", *FACES),
@@ -30,7 +31,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 OURS = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc")
 
-FORBIDDEN = {
+# The only packages and modules that may import each third-party library.
+ALLOWED_IMPORTERS = {
     "grpc": (
         *("hrag.server", "hrag.wire", "hrag.client", "hrag.gateway", "hrag.cli", "hrag.v1"),
         *("indexer_svc", "retriever_svc"),
@@ -81,8 +83,9 @@ FACTORY = "hrag.engine.engine_factory"
 COMMAND_LINE = "hrag.cli"
 GATEWAY = "hrag.gateway"
 SERVER = "hrag.server"
-# The parts of a package, lowest first. Parts in the same line do not import each other.
-ROOMS = {
+# The parts of each package, the lowest parts first. A part is a module or subpackage directly in
+# the package. Parts in the same line do not import each other.
+PARTS = {
     ENGINE: (
         ("engine_documents", "find", "reports"),
         ("protocols",),
@@ -130,8 +133,8 @@ ROOMS = {
         ("serving",),
     ),
 }
-# These tests and helpers may import an engine directly; all others open it by `open_engine`.
-OWN_TESTS = {
+# These tests and helpers may import the modules of an engine. All other tests call `open_engine`.
+DIRECT_TESTS = {
     EMBEDDED: (
         "tests/attacks/test_disk.py",
         "tests/attacks/flipped_store.py",
@@ -158,7 +161,7 @@ OWN_TESTS = {
 
 
 def _modules() -> dict[str, Path]:
-    """Returns the path of every module of the product, by its name, except generated ones."""
+    """Returns the path of each module of the product, by its name. Omits generated modules."""
     modules = {}
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -173,7 +176,7 @@ MODULES = _modules()
 
 
 def _imports(name: str) -> tuple[str, ...]:
-    """Returns the modules that a module imports at any place in it.
+    """Returns the modules that a module imports, also inside its functions.
 
     `from package import name` counts as `package.name` if that is a module of the product.
     """
@@ -203,18 +206,18 @@ def _is_in(name: str, package: str) -> bool:
 
 
 def _floor_and_room(name: str) -> tuple[int, str]:
-    """Returns the floor of a module and the package of FLOORS to which it belongs."""
+    """Returns the number of a module's floor and the package in FLOORS that contains the module."""
     for floor, rooms in enumerate(FLOORS):
         for room in rooms:
             if _is_in(name, room):
                 return floor, room
-    raise AssertionError(f"FLOORS has no package of {name}; add it there and to ARCHITECTURE.md")
+    raise AssertionError(f"add the package of {name} to FLOORS and to ARCHITECTURE.md")
 
 
-NAMED = [name for name in MODULES if name not in ("hrag", "setup")]
+PLACED_MODULES = [name for name in MODULES if name not in ("hrag", "setup")]
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", PLACED_MODULES)
 def test_imports_run_down(name: str) -> None:
     floor, room = _floor_and_room(name)
     for imported in _imports(name):
@@ -225,17 +228,18 @@ def test_imports_run_down(name: str) -> None:
         assert is_below, f"{name} imports {imported}, which does not lie on a lower floor"
 
 
-def test_the_product_imports_values_not_their_public_names() -> None:
+def test_the_product_imports_values_not_the_public_names() -> None:
     users = {name: set(_imports(name)) & set(FACES) for name in MODULES if name not in FACES}
     assert {name: faces for name, faces in users.items() if faces} == {}
 
 
-@pytest.mark.parametrize(("library", "homes"), FORBIDDEN.items())
-def test_each_library_is_used_where_it_belongs(library: str, homes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("library", "importers"), ALLOWED_IMPORTERS.items())
+def test_each_library_is_imported_by_its_allowed_packages_only(
+    library: str, importers: tuple[str, ...]
+) -> None:
     users = [name for name in MODULES if any(_is_in(i, library) for i in _imports(name))]
-    assert users, f"no module imports {library} any more: remove it from FORBIDDEN"
-    strangers = [name for name in users if not any(_is_in(name, home) for home in homes)]
-    assert strangers == []
+    assert users, f"no module imports {library} any more: remove it from ALLOWED_IMPORTERS"
+    assert [name for name in users if not any(_is_in(name, i) for i in importers)] == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -246,39 +250,39 @@ def test_only_the_engine_factory_imports_an_engine(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_tests_of_an_engine_and_benchmarks_import_it(engine: str) -> None:
-    strangers = [
+    others = [
         relative
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if not (relative := path.relative_to(ROOT).as_posix()).startswith(OWN_TESTS[engine])
+        if not (relative := path.relative_to(ROOT).as_posix()).startswith(DIRECT_TESTS[engine])
         and any(_is_in(imported, engine) for imported in _imports_of(path))
     ]
-    assert strangers == []
+    assert others == []
 
 
-def _room(package: str, name: str) -> tuple[int, str]:
-    """Returns the rank of a module's part in `package`, and the name of the part."""
-    room = name.removeprefix(f"{package}.").split(".")[0]
-    return next((place, room) for place, rooms in enumerate(ROOMS[package]) if room in rooms)
+def _rank_and_part(package: str, name: str) -> tuple[int, str]:
+    """Returns the part of `package` that contains a module, after the part's line in PARTS."""
+    part = name.removeprefix(f"{package}.").split(".")[0]
+    return next((rank, part) for rank, parts in enumerate(PARTS[package]) if part in parts)
 
 
-IN_ROOMS = [
-    (package, name) for package in ROOMS for name in MODULES if name.startswith(f"{package}.")
+IN_PARTS = [
+    (package, name) for package in PARTS for name in MODULES if name.startswith(f"{package}.")
 ]
 
 
-@pytest.mark.parametrize(("package", "name"), IN_ROOMS)
+@pytest.mark.parametrize(("package", "name"), IN_PARTS)
 def test_imports_between_parts_of_a_package_run_down(package: str, name: str) -> None:
-    place, room = _room(package, name)
+    rank, part = _rank_and_part(package, name)
     for imported in _imports(name):
         if imported.startswith(f"{package}."):
-            other_place, other = _room(package, imported)
-            assert other_place < place or other == room, f"{name} imports {imported}"
+            other_rank, other_part = _rank_and_part(package, imported)
+            assert other_rank < rank or other_part == part, f"{name} imports {imported}"
 
 
-@pytest.mark.parametrize("package", ROOMS)
+@pytest.mark.parametrize("package", PARTS)
 def test_the_docstring_of_each_folder_is_a_question(package: str) -> None:
     folder = ROOT / package.replace(".", "/")
-    # A flat package is one room.
+    # A package without subpackages has only one docstring to check.
     paths = [*folder.glob("*/__init__.py")] or [folder / "__init__.py"]
     titles = {
         path.parent.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
@@ -294,7 +298,7 @@ def test_the_package_of_an_engine_imports_no_module(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_do_not_import_their_factory(engine: str) -> None:
-    """They import single modules of `hrag.engine`, so that the factory can import them."""
+    """An engine imports single modules of `hrag.engine`, so that the factory can import it."""
     users = [name for name in MODULES if _is_in(name, engine)]
     assert [name for name in users if {"hrag.engine", FACTORY} & set(_imports(name))] == []
 
@@ -305,7 +309,7 @@ def test_services_never_import_the_command_line(service: str) -> None:
     assert [n for n in users if any(_is_in(i, "hrag.cli") for i in _imports(n))] == []
 
 
-def test_the_kernels_import_nothing_of_ours() -> None:
+def test_the_kernels_import_nothing_else_of_hrag() -> None:
     for name in MODULES:
         if _is_in(name, "hrag_fast"):
             ours = {
@@ -317,21 +321,21 @@ def test_the_kernels_import_nothing_of_ours() -> None:
 
 
 def test_the_product_imports_nothing_of_tests_and_benchmarks() -> None:
-    """The plain twins of the kernels are in `tests/twins`, so no wheel has them."""
+    """The Python versions of the kernels are in `tests/twins`, so no wheel contains them."""
     for name in MODULES:
         imported = {module.split(".")[0] for module in _imports(name)}
         assert imported & {"tests", "benchmarks"} == set(), name
 
 
-def test_the_kernels_have_no_twins_beside_them() -> None:
-    """The kernels need each Python module of `hrag_fast`; a twin would be one that they do not."""
+def test_hrag_fast_contains_no_module_that_the_kernels_do_not_need() -> None:
+    """Python versions of the kernels, for example, are in `tests/twins`, not in `hrag_fast`."""
     modules = {name for name in MODULES if _is_in(name, "hrag_fast")}
     assert modules - _loaded_by("import hrag_fast") == set()
     assert [name for name in modules if name.endswith("_reference")] == []
 
 
 def test_no_imports_run_in_a_circle() -> None:
-    """Imports inside functions count, too."""
+    """Imports inside functions are checked, too."""
     graph = {
         name: {imported for imported in _imports(name) if imported in MODULES and imported != name}
         for name in MODULES
@@ -342,7 +346,7 @@ def test_no_imports_run_in_a_circle() -> None:
         pytest.fail(f"imports run in a circle: {' <- '.join(error.args[1])}")
 
 
-def test_passages_import_values_and_text_only() -> None:
+def test_passages_import_only_values_text_and_kernels() -> None:
     """Every engine shares this logic, so it imports no engine and computes with no arrays."""
     allowed = ("hrag.passages", "hrag.text", "hrag.values", "hrag_fast")
     for name in (name for name in MODULES if _is_in(name, "hrag.passages")):

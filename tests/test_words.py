@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc", "benchmarks", "docs", "tests")
 
-# The code that users run; the test of sentences reads it, and so does the test of class names.
+# The code that users run. The tests of sentences and of class names read only this code.
 PRODUCT = ("hrag/", "hrag_fast/", "indexer_svc/", "retriever_svc/", "protos/")
 
 # These replaced names have no other meaning, so no file may contain them.
@@ -53,9 +53,9 @@ UNSEARCHED = ("tests/test_words.py", "CHANGELOG.md", "benchmarks/results/", "hra
 
 BODY_LINES = 60
 
-# A docstring or a comment that begins so has no subject and no verb.
+# A docstring or a comment that begins with one of these words has no subject and no verb.
 FRAGMENT = re.compile(r"(?:Of|Those of|That of|By what)\b|As `")
-# A docstring says "Returns True if …" or names the thing instead.
+# A docstring must not begin with these words. It says "Returns True if …" or names the thing.
 CLAUSE = re.compile(r"(?:Whether|What)\b")
 
 # The marker of comments in the languages that `tokenize` does not read.
@@ -67,10 +67,10 @@ COMMENT_MARKERS = {
     ".pyi": "#",
     ".pyx": "#",
 }
-# A directive for a tool is no sentence. An explanation may follow it.
+# A comment that begins so is a directive for a tool, not a sentence.
 DIRECTIVE = re.compile(r"(?:type: ignore|noqa|pragma|fmt|ruff|cython|distutils|mypy)\b")
 
-# Two classes of the product may share a name for one of these reasons.
+# Classes of the product that share a name, each with the reason why they may.
 SHARED_CLASS_NAMES = {
     # Both engines have this part, and it plays the same role in each.
     "CollectionWriter": "writes collections and aliases in each engine",
@@ -101,7 +101,7 @@ def _tracked() -> tuple[str, ...]:
 
 
 def _texts() -> Iterator[tuple[str, str]]:
-    """Yields path and contents of each file that is searched for words."""
+    """Yields the path and the contents of each file that is searched for replaced names."""
     for name in _tracked():
         if not name.startswith(UNSEARCHED):
             try:
@@ -111,7 +111,7 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 
 def _modules() -> list[str]:
-    """Returns the paths of all Python modules except generated ones."""
+    """Returns the paths of all Python modules that are not generated."""
     return [
         name
         for name in _tracked()
@@ -130,7 +130,7 @@ def test_no_python_name_is_a_replaced_one() -> None:
 
 
 def _assert_none(words_by_file: dict[str, set[str]]) -> None:
-    """Fails, with one line for each file that has words, if any file has."""
+    """Fails if a file has words. The message has one line for each file with words."""
     lines = [
         f"{name}: {', '.join(sorted(words))}" for name, words in words_by_file.items() if words
     ]
@@ -138,7 +138,7 @@ def _assert_none(words_by_file: dict[str, set[str]]) -> None:
 
 
 def _replaced_in(path: Path) -> set[str]:
-    """Returns the replaced words that are names in a module, not only in strings or comments."""
+    """Returns the replaced words that a module uses as names, not only in strings or comments."""
     text = path.read_text("utf-8")
     words = REPLACED_IN_PYTHON.intersection(re.findall(r"\w+", text))
     if not words:
@@ -150,7 +150,7 @@ def _replaced_in(path: Path) -> set[str]:
 def test_modules_are_named_for_things() -> None:
     """A module is named for the thing that it holds, not for what happens in it.
 
-    So `writer` is a name for a module, and `writing` is none.
+    So a module may be called `writer`, but not `writing`.
     """
     stems = {name: Path(name).stem for name in _modules() if not _is_test(name)}
     gerunds = {name for name, stem in stems.items() if re.search(r"ing(_|$)", _bare(stem))}
@@ -159,7 +159,7 @@ def test_modules_are_named_for_things() -> None:
 
 
 def _is_test(name: str) -> bool:
-    """Returns True for a module of tests: its name says a behaviour, which may be a gerund."""
+    """Returns True for a module of tests. Its name says a behaviour, so it may be a gerund."""
     return Path(name).stem.startswith("test_")
 
 
@@ -172,7 +172,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _functions() -> Iterator[tuple[str, Function]]:
-    """Yields each function with its file, line and name."""
+    """Yields the file, line and name of each function as one text, and its syntax tree."""
     for name in _modules():
         for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
             if isinstance(node, Function):
@@ -180,9 +180,9 @@ def _functions() -> Iterator[tuple[str, Function]]:
 
 
 def _body_lines(function: Function) -> int:
-    """Returns the number of lines of a body, without decorators, signature and docstring.
+    """Returns the count of lines of a function without decorators, signature and docstring.
 
-    A command's signature lists its options, and a docstring may explain many of them.
+    The signature of a command lists its options, and its docstring may explain many options.
     """
     assert function.end_lineno is not None
     before = function.body[0].lineno - 1
@@ -198,7 +198,7 @@ def test_functions_are_short() -> None:
 
 
 def _product_files(*suffixes: str) -> list[str]:
-    """Returns the paths of the product's files with these suffixes, except generated ones."""
+    """Returns the paths of the product's files with these suffixes that are not generated."""
     return [
         name
         for name in _tracked()
@@ -209,7 +209,7 @@ def _product_files(*suffixes: str) -> list[str]:
 def _docstrings(name: str, text: str) -> Iterator[tuple[int, str]]:
     """Yields the line and the text of each docstring, except the titles of packages.
 
-    A package's title is a question, so it may begin with "What".
+    The title of a package is a question, so it may begin with "What".
     """
     if not name.endswith(".py"):
         if name.endswith((".pyx", ".pxd", ".pyi")):
@@ -227,31 +227,31 @@ def _docstrings(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _comment_lines(name: str, text: str) -> Iterator[tuple[int, bool, str]]:
-    """Yields the line of each comment, True if nothing is before it there, and its text."""
+    """Yields, for each comment, its line number, True if no code precedes it, and its text."""
     if name.endswith(".py"):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
-                is_whole = not token.line[: token.start[1]].strip()
-                yield token.start[0], is_whole, token.string.lstrip("#: ")
+                is_alone = not token.line[: token.start[1]].strip()
+                yield token.start[0], is_alone, token.string.lstrip("#: ")
         return
     marker = COMMENT_MARKERS[Path(name).suffix]
     comment = re.compile(rf"(?:^|(?<=\s)){marker}+:?\s*(.*)")
-    for number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         if match := comment.search(line):
-            yield number, not line[: match.start()].strip(), match[1]
+            yield line_number, not line[: match.start()].strip(), match[1]
 
 
 def _comments(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """Yields the line and the text of the first line of each comment.
+    """Yields the line number and the text of the first line of each comment.
 
-    Comments on successive lines are one comment if nothing else is on these lines.
+    Comments on successive lines are one comment if no code is on these lines.
     """
-    last_whole = -1
-    for number, is_whole, comment in _comment_lines(name, text):
-        if not (is_whole and last_whole == number - 1) and not DIRECTIVE.match(comment):
-            yield number, comment
-        if is_whole:
-            last_whole = number
+    last_alone = -1
+    for line_number, is_alone, comment in _comment_lines(name, text):
+        if not (is_alone and last_alone == line_number - 1) and not DIRECTIVE.match(comment):
+            yield line_number, comment
+        if is_alone:
+            last_alone = line_number
     if name.endswith((".js", ".h")):
         for block in re.finditer(r"/\*+[\s*]*(.*)", text):
             yield text.count("\n", 0, block.start()) + 1, block[1]
@@ -295,7 +295,7 @@ def _classes() -> dict[str, list[str]]:
 
 
 def test_class_names_are_unique() -> None:
-    """A reader who searches for a class finds one, unless both play the same role."""
+    """A reader who searches for a class finds one, except the classes in SHARED_CLASS_NAMES."""
     known = SHARED_CLASS_NAMES.keys()
     repeated = [
         f"{name}: {', '.join(modules)}"
@@ -305,8 +305,8 @@ def test_class_names_are_unique() -> None:
     assert not repeated, "\n".join(repeated)
 
 
-def test_exceptions_of_class_names_are_needed() -> None:
-    """A name that has become unique leaves the lists of repeated names."""
+def test_every_listed_class_name_is_shared() -> None:
+    """A class name that has become unique must be removed from SHARED_CLASS_NAMES."""
     classes = _classes()
     listed = list(SHARED_CLASS_NAMES)
     assert [name for name in listed if len(classes.get(name, ())) < 2] == []

@@ -51,7 +51,7 @@ def _report(figures: Figures, work: Work) -> Iterator[str]:
     if 0 < work.write_share < 1:
         for name, writes in (("searches", False), ("writes", True)):
             yield f"-- {name}"
-            yield from figures.of(writes=writes).lines(work.duration_s)
+            yield from figures.of_kind(writes=writes).lines(work.duration_s)
     else:
         yield from figures.lines(work.duration_s)
 

@@ -17,8 +17,8 @@ OK = "OK"
 # The status of a call that was not sent because the maximum number of calls was in flight.
 UNSENT = "UNSENT"
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
-# If the p99 of the lateness (from due to sent) is higher, the report warns that the generator
-# itself causes a part of the latency.
+# A call is late by the time from when it was due to when it was sent. If the p99 of this time is
+# higher, the report warns that the generator itself causes a part of the latency.
 LATE_MS = 10.0
 
 
@@ -39,7 +39,7 @@ class Figures:
 
     outcomes: Sequence[Outcome]
 
-    def of(self, *, writes: bool) -> "Figures":
+    def of_kind(self, *, writes: bool) -> "Figures":
         """Returns the figures of the writes alone, or of the searches alone."""
         return Figures([outcome for outcome in self.outcomes if outcome.writes == writes])
 

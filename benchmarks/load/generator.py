@@ -22,7 +22,7 @@ from hrag.client.calls import channel_options
 
 Send = Callable[[int], Awaitable[str]]
 
-# With several processes, the first call is due after this time, so that all of them are ready.
+# With several processes, the first call is due after this time, so that all processes are ready.
 SPAWN_S = 3.0
 # After this many overdue calls in a row, the event loop gets a chance to read replies.
 _YIELD_EVERY = 16

@@ -21,7 +21,7 @@ from benchmarks.peers.session import PeerFailed, Session
 
 P = TypeVar("P")
 
-# 10 is Haystack's default. 50 leaves are enough to fill the larger budget.
+# A search ranks 10 candidates, as by default in Haystack, or 50, which fill the larger budget.
 CANDIDATES = (10, 50)
 BUDGETS = (2000, 4000)
 LIMIT = 5  # The default of hrag.
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Results:
-    """All figures by the name of the peer. `recall` is by peer and then by corpus."""
+    """All figures, by the name of the peer. `recall` has the corpus as its second key."""
 
     skipped: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)

@@ -56,7 +56,7 @@ class Haystack:
         blocks = splitter.run(_converted(documents))["documents"]
         parents = [block for block in blocks if block.meta["__children_ids"]]
         leaves = [block for block in blocks if not block.meta["__children_ids"]]
-        rows = vectors.of([leaf.content for leaf in leaves]).tolist()
+        rows = vectors.rows_of([leaf.content for leaf in leaves]).tolist()
         embedded = [replace(leaf, embedding=row) for leaf, row in zip(leaves, rows, strict=True)]
         # The dot product is the default. For unit vectors it equals the cosine.
         self._leaves = InMemoryDocumentStore(embedding_similarity_function="dot_product")

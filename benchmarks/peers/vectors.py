@@ -57,8 +57,8 @@ class Vectors:
         keys = np.frombuffer(b"".join(self._rows_by_key), np.uint8).reshape(-1, _DIGEST_BYTES)
         np.savez(path, keys=keys, rows=self._rows)
 
-    def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `float32[texts, DIMENSION]`, in order.
+    def rows_of(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Returns the vectors of these texts in order: `float32[texts, DIMENSION]`.
 
         Raises UnknownText if a text has no vector.
         """
@@ -70,7 +70,7 @@ class Vectors:
 
     def list_of(self, text: str) -> list[float]:
         """Returns one vector as a list, which some libraries need."""
-        numbers: list[float] = self.of([text])[0].tolist()
+        numbers: list[float] = self.rows_of([text])[0].tolist()
         return numbers
 
 

@@ -25,8 +25,8 @@ from benchmarks.peers.timing import timed
 from benchmarks.peers.vectors import Vectors
 
 WARM_UP = 100
-# The maximum number of passages when recall is measured. 40 leaves of 256 tokens are more than
-# enough for the largest budget, 4,000 tokens.
+# A search returns at most this many passages when recall is measured. 40 leaves of 256 tokens are
+# more than enough for the largest budget, 4,000 tokens.
 RECALL_LIMIT = 40
 
 Reply = dict[str, Any]
@@ -129,7 +129,7 @@ class Worker:
 
 def _queries(corpus: Corpus, vectors: Vectors) -> list[Query]:
     texts = [question.text for question in corpus.questions]
-    rows = vectors.of(texts)
+    rows = vectors.rows_of(texts)
     return [Query(text, row, row.tolist()) for text, row in zip(texts, rows, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Services under attack, shared by the tests of a module."""
+"""Starts the services that the tests of a module attack."""
 
 from collections.abc import Iterator
 

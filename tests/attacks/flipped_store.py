@@ -1,6 +1,6 @@
-"""A small store of two tenants, a flipped bit in it, and the store's answers after that.
+"""Builds a small store of two tenants, flips a bit of its file, and reads answers from the store.
 
-A flipped bit may end the process that reads it, so `Examiner` reads stores in other processes.
+Reading a flipped bit may crash the process, so `Examiner` reads each store in a child process.
 """
 
 import logging
@@ -49,14 +49,15 @@ from tests.support.documents.fakes import (
     sentences,
     unit_vectors,
 )
-from tests.support.servers import forked  # noqa: F401  It names the modules that are preloaded.
+from tests.support.servers import forked  # noqa: F401  Sets the modules that forkserver preloads.
 
 PLACES = (("acme", "plain"), ("umbra", "summarised"))
+"""The tenant and the name of each collection."""
 _DOCUMENTS = 9
 _SEALED = 5
-# This includes processor time and waiting. Examining an undamaged store takes 1 s.
+# The limit for examining one store, in seconds of wall-clock time. An undamaged store takes 1 s.
 _EXAMINATION_S = 60
-# LMDB's map does not count.
+# The limit of the data segment of an examining process. LMDB's memory map is not part of it.
 _EXAMINATION_BYTES = 1 << 30
 _QUERY = "Sentence 3 tells a story"
 _FILTERS: dict[str, Filter] = {
@@ -76,26 +77,31 @@ class Value:
     start: int
     end: int
     database: str
+    """The LMDB database; for a value of document content, the name of the content's part."""
     document: str
-    """`tenant/collection`, and the document's id if it has one."""
+    """`tenant/collection` and the document's id after a space; empty if no document has the value.
+    """
 
 
 @dataclass
 class Examined:
-    """The results of a process until it ended. Parts that it did not reach are None."""
+    """The results of examining one store. A field is None if the process ended before its step."""
 
     ended: int = 0
-    """The exit code of the process, -n after signal n. SIGALRM means that it took too long."""
+    """The exit code of the process; -n if signal n ended it. SIGALRM ends it at the time limit."""
     answers: dict[str, Any] | None = None
+    """What `answers` returned for the damaged store."""
     problems: tuple[str, ...] | None = None
+    """The problems that `check` found in the damaged store."""
     after: tuple[str, ...] | None = None
     """The problems that remain after all documents have been ingested again."""
     mended: dict[str, Any] | None = None
+    """The documents of each collection after all documents have been ingested again."""
     failures: list[str] = field(default_factory=list)
-    """The exceptions that were raised, with the step that raised them."""
+    """The exceptions that were raised, each after the name of the step that raised it."""
 
 
-# Building a store.
+# These functions build a store.
 
 
 def build(folder: Path) -> None:
@@ -111,12 +117,12 @@ def build(folder: Path) -> None:
                 seal(store, collection)
             for document in stored_in(tenant, name)[_SEALED:]:
                 _put(writer, tenant, name, document)
-    # After vacuum, no page contains old values.
+    # Vacuuming removes pages with old values, so every flipped bit is in a current page.
     _engine(folder).administration().vacuum()
 
 
 def documents(tenant: str) -> list[StoredDocument]:
-    """Returns the tenant's documents. Each has several blocks of text, in sections."""
+    """Returns the tenant's documents. Each has sections, metadata and summaries."""
     stored_documents = []
     for number in range(_DOCUMENTS):
         seed = number + 100 * (tenant != PLACES[0][0])
@@ -149,7 +155,7 @@ def _engine(folder: Path) -> Engine:
 
 
 def values(folder: Path) -> list[Value]:
-    """Returns every value of the store with its offsets in the file."""
+    """Returns every value of the store, or each part of a document's content, with its offsets."""
     values = []
     with closing(open_alone(folder)) as store, store.read() as txn:
         mapped_at = _address_of_map(folder / "data.mdb")
@@ -170,7 +176,7 @@ def values(folder: Path) -> list[Value]:
 
 
 def _parts_of(txn: Txn, key: bytes, length: int) -> dict[str, range]:
-    """The parts of a document that a value of its content holds, by their offsets in it."""
+    """Returns which parts of a document's content are in one value, with offsets in the value."""
     slot, number = key[: schema.SLOT_BYTES], key[schema.SLOT_BYTES]
     values = [value for _, value in txn.contents.stored(slot)]
     before = sum(map(len, values[:number]))
@@ -218,7 +224,7 @@ def _name(collection: int, ordinal: int, txn: Txn) -> str:
 
 
 def pages_of(values: list[Value]) -> list[int]:
-    """Returns the numbers of the pages that contain these values, ascending."""
+    """Returns the page numbers of the LMDB pages that contain these values, ascending."""
     return sorted(
         {
             page
@@ -240,17 +246,20 @@ def flipped(folder: Path, target: Path, offset: int, bit: int) -> None:
 
 
 def random_flips(seed: int, count: int, pages: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields offsets and bits in the pages."""
+    """Yields `count` random pairs of an offset in one of the pages and a bit from 0 to 7."""
     drawn = random.Random(seed)
     for _ in range(count):
         yield drawn.choice(pages) * PAGE_BYTES + drawn.randrange(PAGE_BYTES), drawn.randrange(8)
 
 
-# Examining a store.
+# These functions examine a store.
 
 
 class Examiner:
-    """Examines each store in a process forked from one that has loaded all needed modules."""
+    """Examines each store in a new process.
+
+    The process is forked from a process that has loaded all needed modules, so it starts quickly.
+    """
 
     def __init__(self) -> None:
         self._connection, theirs = _context.Pipe()
@@ -258,7 +267,10 @@ class Examiner:
         self._process.start()
 
     def examine(self, folder: Path) -> Examined:
-        """Reads, checks and mends a store in a process, which may end by a signal."""
+        """Reads, checks and mends a store in a child process; returns what that process found.
+
+        If a signal ends the child process, the result has what was found until then.
+        """
         results = folder.with_suffix(".found")
         results.unlink(missing_ok=True)
         self._connection.send((folder, results))
@@ -284,7 +296,10 @@ def _fork_on_request(connection: Connection) -> None:
 
 
 def _examine_and_exit(folder: Path, results: Path) -> None:
-    """Examines within limits, because a flipped length could take all memory of the machine."""
+    """Examines a store within limits of time and memory, then exits.
+
+    With a flipped length in the store, a read could allocate all memory of the machine.
+    """
     exit_code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -364,9 +379,9 @@ def _mend(folder: Path) -> tuple[str, ...]:
 
 
 def answers(reader: Reader) -> dict[str, Any]:
-    """Returns the answers to searches of every mode and to reads of every document.
+    """Returns the answers to searches of every mode and to reads of every document, by question.
 
-    An error counts as an answer.
+    If a call raises an error of hrag, the answer is that error as a tuple; see `_failure`.
     """
     answers_by_question: dict[str, Any] = {}
     for tenant, name in PLACES:

@@ -1,4 +1,7 @@
-"""A client with just enough HTTP/2 to misbehave: RFC 9113, with plain HPACK literals."""
+"""An HTTP/2 client (RFC 9113) that can misbehave, for example send headers and no message.
+
+It implements only what the attacks need, and encodes headers as plain HPACK literals.
+"""
 
 import socket
 import struct
@@ -14,7 +17,7 @@ _CALLS_PER_CONNECTION = 500
 
 
 class Connection:
-    """An HTTP/2 connection that reads nothing unless a method reads."""
+    """An HTTP/2 connection. Only `is_answered` and `wait_until_read` read what the server sends."""
 
     def __init__(self, address: str, *, window_bytes: int = 65_535, source: str = "") -> None:
         """Connects. With `window_bytes` 0, the server may send headers but no message.
@@ -28,7 +31,7 @@ class Connection:
         self._socket.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, settings))
 
     def open(self, method: str, token: str = "") -> int:
-        """Sends the headers of a call; returns the number of its stream."""
+        """Sends the headers of a call; returns the id of its HTTP/2 stream."""
         stream = self._next_stream
         self._next_stream += 2
         # Each header is a literal without indexing, which begins with a zero byte.
@@ -53,7 +56,7 @@ class Connection:
         self._socket.sendall(_frame(_DATA, _END_STREAM, stream, body))
 
     def send(self, stream: int, data: bytes) -> None:
-        """Sends a piece of a call's body."""
+        """Sends some bytes of a call's body in one DATA frame."""
         self._socket.sendall(_frame(_DATA, 0, stream, data))
 
     def is_answered(self, stream: int) -> bool:
@@ -66,13 +69,13 @@ class Connection:
         return False
 
     def wait_until_read(self) -> None:
-        """Waits until the server has read all frames so far, or has closed the connection.
+        """Waits until the server has read all frames sent so far, or has closed the connection.
 
-        It sends an empty SETTINGS frame, which the server acknowledges in the order of arrival. All
-        frames that arrive until then are read and dropped.
+        Sends an empty SETTINGS frame and waits for its acknowledgement, because the server reads
+        frames in order. Frames that arrive before the acknowledgement are read and dropped.
         """
         self._socket.sendall(_frame(_SETTINGS, 0, 0, b""))
-        # The SETTINGS frame at the beginning of the connection is acknowledged, too.
+        # The server also acknowledges the SETTINGS frame that began the connection.
         missing = 2
         with suppress(ConnectionResetError):
             while missing and (head := self._read(_FRAME_HEADER_BYTES)):

@@ -14,7 +14,10 @@ _META_BYTES = _PAGE_HEADER_BYTES + 136
 
 
 def structure_of(folder: Path) -> dict[str, list[int]]:
-    """Returns offsets of bytes that are not values, by the kind of page and part of the page."""
+    """Returns the offsets of all bytes that are not values.
+
+    The key names the kind of page and the part of the page, for example `leaf keys`.
+    """
     data = (folder / "data.mdb").read_bytes()
     offsets_by_part: dict[str, list[int]] = {}
     for page in range(0, len(data) - PAGE_BYTES + 1, PAGE_BYTES):
@@ -44,7 +47,7 @@ def structure_of(folder: Path) -> dict[str, list[int]]:
 def length_at(folder: Path, value_at: int) -> int:
     """Returns the offset of the most significant byte of the length of the value at `value_at`.
 
-    The value must be so large that it has separate pages.
+    `value_at` is the offset of the value itself. LMDB must store the value in overflow pages.
     """
     data = (folder / "data.mdb").read_bytes()
     page = struct.pack("<Q", value_at // PAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Measures what other callers notice of an attack: health, searches, memory, threads."""
+"""Measures how an attack affects a service: health checks, searches, memory and threads."""
 
 import statistics
 import threading
@@ -12,15 +12,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.servers.processes import Process
 
-# A quiet machine needs a tenth of this time.
+# The most seconds that a health check or a search of another tenant may take during an attack.
+# On a machine without other work they take a tenth of this time.
 MAX_S = 1.0
-# This bounds a p99 under attack, divided by the p99 before it. On a quiet machine it is 3.
+# The largest allowed ratio of a search's p99 during an attack to its p99 before the attack.
+# On a machine without other work the ratio is 3.
 MAX_RATIO = 10.0
 MAX_GROWTH_BYTES = 300 << 20
 
 
 def health_s(process: Process) -> float:
-    """Returns the seconds that a health check takes, with a new connection."""
+    """Returns the seconds that a health check over a new connection takes."""
     began = time.monotonic()
     with grpc.insecure_channel(process.address) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
@@ -30,12 +32,15 @@ def health_s(process: Process) -> float:
 
 
 def typical_s(call: Callable[[], object], times: int = 11) -> float:
-    """Returns the median of the seconds of several calls, which ignores a pause of the machine."""
+    """Returns the median duration of `times` calls, in seconds.
+
+    A short pause of the machine does not change the median.
+    """
     return statistics.median(seconds(call) for _ in range(times))
 
 
 def p99_s(call: Callable[[], object], times: int = 200) -> float:
-    """Returns the 99th percentile of the seconds of several calls."""
+    """Returns the 99th percentile of the durations of `times` calls, in seconds."""
     return statistics.quantiles([seconds(call) for _ in range(times)], n=100)[-1]
 
 

@@ -1,4 +1,4 @@
-"""Attacks by calls without messages, silent streams and idle connections."""
+"""Calls without messages, silent streams and idle connections do not block other callers."""
 
 import re
 import socket
@@ -52,7 +52,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 
 @pytest.fixture
 def quiet(guarded: Guarded) -> Iterator[Guarded]:
-    """The services. Fails unless they have few more threads and little more memory after a test."""
+    """The services. Fails if they have many more threads or much more memory after the test."""
     processes = (guarded.services.indexer, guarded.services.retriever)
     guarded.search()
     threads = [threads_of(process) for process in processes]
@@ -71,7 +71,7 @@ def _check_service(guarded: Guarded, process: Process) -> None:
 
 @pytest.mark.parametrize("whose", ["a stranger's", "a tenant's"])
 @pytest.mark.parametrize("method", [SEARCH, CHECK, INGEST])
-def test_calls_without_a_message_leave_others_their_service(
+def test_calls_without_a_message_do_not_delay_other_callers(
     quiet: Guarded, method: str, whose: str
 ) -> None:
     services = quiet.services
@@ -85,7 +85,7 @@ def test_calls_without_a_message_leave_others_their_service(
             assert attacker.search(ATTACKER, "ship").passages
 
 
-def test_a_message_that_comes_byte_by_byte_is_ended_after_the_limit(quiet: Guarded) -> None:
+def test_a_call_with_an_unfinished_message_ends_at_the_time_limit(quiet: Guarded) -> None:
     connection = Connection(quiet.services.retriever.address)
     for _ in range(100):
         stream = connection.open(SEARCH, quiet.attacker_key)
@@ -96,14 +96,17 @@ def test_a_message_that_comes_byte_by_byte_is_ended_after_the_limit(quiet: Guard
 
 
 def _ended_late(log: str) -> int:
-    """Returns how many calls ended with DEADLINE_EXCEEDED. Most are only counted in the log."""
+    """Returns how many calls ended with DEADLINE_EXCEEDED.
+
+    The log has one line each for a few of these calls, and lines with a count for the others.
+    """
     late = [line for line in log.splitlines() if "DEADLINE_EXCEEDED" in line]
     counts = [int(count) for line in late for count in re.findall(r"\bcount=(\d+)", line)]
     return len(late) - len(counts) + sum(counts)
 
 
 @pytest.mark.parametrize(("method", "whose"), [(CHECK, "a stranger's"), (INGEST, "a tenant's")])
-def test_calls_without_a_message_do_not_end_calls_of_others(
+def test_calls_without_a_message_do_not_end_calls_of_other_callers(
     quiet: Guarded, method: str, whose: str
 ) -> None:
     indexer = quiet.services.indexer
@@ -120,7 +123,7 @@ def test_calls_without_a_message_do_not_end_calls_of_others(
             until(lambda: _exists(quiet.victim, document.document_id))
 
 
-def test_health_checks_without_a_message_do_not_end_those_of_another_address(
+def test_health_checks_without_a_message_do_not_end_checks_from_another_address(
     quiet: Guarded,
 ) -> None:
     address = quiet.services.indexer.address
@@ -139,7 +142,7 @@ def _exists(client: Client, document_id: str) -> bool:
         return False
 
 
-def test_long_health_checks_are_not_read(quiet: Guarded) -> None:
+def test_health_checks_of_megabytes_are_refused(quiet: Guarded) -> None:
     retriever = quiet.services.retriever
     with grpc.insecure_channel(retriever.address) as channel, ThreadPoolExecutor(4) as callers:
         check = channel.unary_unary(CHECK)
@@ -151,7 +154,7 @@ def test_long_health_checks_are_not_read(quiet: Guarded) -> None:
 
 
 def test_refused_requests_leave_no_memory(quiet: Guarded) -> None:
-    """A parsed request can have many times its size on the wire."""
+    """A parsed request can need many times as much memory as its encoded bytes."""
     request = retriever_pb2.BatchSearchRequest(searches=[retriever_pb2.SearchRequest()] * 200_000)
     message = request.SerializeToString()
     with grpc.insecure_channel(quiet.services.retriever.address) as channel:
@@ -223,7 +226,7 @@ def _silent_requests(ending: threading.Event) -> Iterator[bytes]:
 
 
 def test_a_stream_is_not_idle_while_its_documents_are_embedded(quiet: Guarded) -> None:
-    """Each document comes late, but before the stream counts as idle."""
+    """Each document arrives late, but within HRAG_STREAM_IDLE_TIMEOUT_S."""
 
     def documents() -> Iterator[indexer_pb2.IngestDocumentsRequest]:
         for number in range(3):
@@ -237,7 +240,7 @@ def test_a_stream_is_not_idle_while_its_documents_are_embedded(quiet: Guarded) -
     assert sum(len(answer.outcomes) for answer in answers) == 3
 
 
-def test_connections_are_bounded_and_silent_ones_end(tmp_path) -> None:
+def test_connections_are_bounded_and_silent_connections_end(tmp_path) -> None:
     settings = {**FAST, "HRAG_MAX_CONNECTIONS": "50"}
     with started(INDEXER, tmp_path / "store", settings) as indexer, ExitStack() as connections:
         indexer.wait_until_serving()

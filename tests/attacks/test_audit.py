@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 
 
 class Audited:
-    """Services with keys, at the quietest log level."""
+    """Services that require API keys and write only errors and audit entries to their logs."""
 
     def __init__(self, services: Running, keys: dict[Role, str]) -> None:
         self.services = services
@@ -66,11 +66,11 @@ def _entries(process: Process) -> list[Entry]:
     return [line for line in lines if line["event"] == "audit"]
 
 
-def _of(process: Process, request_id: str) -> list[Entry]:
+def _entries_of_call(process: Process, request_id: str) -> list[Entry]:
     return [entry for entry in _entries(process) if entry.get("request_id") == request_id]
 
 
-def test_each_change_is_one_line_with_caller_and_object(audited: Audited) -> None:
+def test_each_change_is_one_line_that_names_caller_and_object(audited: Audited) -> None:
     stub, admin = audited.services.raw_indexer, audited.keys[Role.ADMIN]
     document = indexer_pb2.IngestDocumentRequest(tenant_id="acme", collection="c")
     document.document.document_id, document.document.text = "d", _TEXT
@@ -132,8 +132,8 @@ def test_each_document_of_a_stream_is_one_line(audited: Audited) -> None:
     assert {(entry["tenant"], entry["collection"]) for entry in entries} == {("acme", "default")}
 
 
-def test_each_group_of_a_deletion_by_filter_is_one_line(audited: Audited) -> None:
-    """If a service is killed meanwhile, the log names the documents that it had deleted."""
+def test_each_transaction_of_a_deletion_by_filter_is_one_line(audited: Audited) -> None:
+    """If a service is killed during the deletion, the log shows how many documents are deleted."""
     with audited.client(Role.WRITE) as client:
         list(client.ingest_many("acme", [Document(_TEXT, f"d{number}") for number in range(150)]))
         deleted = client.delete_documents("acme", Exists("document_id"))
@@ -156,15 +156,15 @@ def test_refusals_name_the_caller_and_the_reason(audited: Audited) -> None:
     for stub, method, request, key, request_id in attempts:
         with pytest.raises(grpc.RpcError):
             audited.call(stub, method, request, key, request_id)
-    (stranger,) = _of(services.retriever, "stranger")
+    (stranger,) = _entries_of_call(services.retriever, "stranger")
     assert (stranger["kind"], stranger["reason"]) == ("refusal", "UNAUTHENTICATED")
     assert "credential" not in stranger
-    (other,) = _of(services.retriever, "other-tenant")
+    (other,) = _entries_of_call(services.retriever, "other-tenant")
     assert (other["code"], other["tenant"]) == ("PERMISSION_DENIED", "globex")
     assert other["credential"] == id_of(reader)
-    (role,) = _of(services.indexer, "role")
+    (role,) = _entries_of_call(services.indexer, "role")
     assert (role["method"], role["credential"]) == ("DeleteCollection", id_of(reader))
-    (nothing,) = _of(services.indexer, "nothing")
+    (nothing,) = _entries_of_call(services.indexer, "nothing")
     assert (nothing["kind"], nothing["code"]) == ("administration", "NOT_FOUND")
     assert (nothing["tenant"], nothing["collection"]) == ("acme", "c")
 
@@ -184,7 +184,7 @@ def test_a_flood_of_refusals_is_counted_and_not_written_line_by_line(audited: Au
         caller.start()
     for caller in callers:
         caller.join()
-    # A service that stops writes the counts of its last second.
+    # A service that stops first writes the count of refusals in its last second.
     assert services.retriever.stop() == 0
     entries = _entries(services.retriever)
     lines = [entry for entry in entries if entry["kind"] == "refusal"]
@@ -193,7 +193,7 @@ def test_a_flood_of_refusals_is_counted_and_not_written_line_by_line(audited: Au
     assert len(services.retriever.log) - before < 100 * _FLOOD / 4
 
 
-def test_the_record_contains_no_secret(audited: Audited) -> None:
+def test_logs_contain_no_secret(audited: Audited) -> None:
     with audited.client(Role.WRITE) as client:
         client.ingest("acme", Document(_TEXT, "d", title=_SECRET, metadata={"k": _SECRET}))
         client.search("acme", _SECRET)

@@ -1,4 +1,7 @@
-"""A flipped bit is detected: wrong bytes are never served, and ingesting mends the damage."""
+"""A flipped bit is detected: wrong bytes are never served.
+
+Ingesting the damaged document again removes the damage.
+"""
 
 import random
 import shutil
@@ -22,7 +25,7 @@ from tests.support.servers.processes import running
 
 pytestmark = pytest.mark.attacks
 
-_DOCUMENTS_OF_ANY = ("documents", "texts", "trees", "vectors", "ordinals", "document_ids")
+_VALUES_OF_DOCUMENTS = ("documents", "texts", "trees", "vectors", "ordinals", "document_ids")
 _NO_SUMMARIES = ((), b"")
 _IN_CONTENT = ("documents", "texts", "trees", "vectors")
 
@@ -87,9 +90,9 @@ def test_random_flips_are_never_served(store, values, right, examiner, tmp_path,
 @pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.endurance)])
 @pytest.mark.timeout(900)
 def test_flips_in_the_structure_of_lmdb_are_reported(store, right, examiner, tmp_path, count):
-    """This flips bits of page headers, pointers, nodes and keys.
+    """Flips bits in page headers, pointers, nodes and keys of LMDB.
 
-    No wrong answer is served, and `check` ends and reports the damage.
+    No wrong answer is served. `check` does not hang and reports the damage.
     """
     drawn, counts = random.Random(count), Counter[str]()
     for part, offsets in lmdb_pages.structure_of(store).items():
@@ -103,8 +106,10 @@ def test_flips_in_the_structure_of_lmdb_are_reported(store, right, examiner, tmp
     print(dict(counts))  # noqa: T201
 
 
-@pytest.mark.parametrize("database", _DOCUMENTS_OF_ANY)
-def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, tmp_path, database):
+@pytest.mark.parametrize("database", _VALUES_OF_DOCUMENTS)
+def test_a_flip_in_a_value_is_reported_with_its_document_and_mended(
+    store, values, right, examiner, tmp_path, database
+):
     for seed, hit in enumerate(value for value in values if value.database == database):
         if seed % 7:
             continue
@@ -114,10 +119,10 @@ def test_a_flip_in_a_value_is_named_and_mended(store, values, right, examiner, t
         _assert_value_is_guarded(examined, right, hit, f"offset {offset}, {hit}: {examined}")
 
 
-def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
-    """A read past the end of the file ends a process by SIGBUS.
+def test_a_damaged_length_that_crashes_a_reading_process_is_reported(store, values, tmp_path):
+    """Reading past the end of the file ends a process with SIGBUS.
 
-    `hrag check` reads in a child process, so only the child ends so.
+    `hrag check` reads the store in a child process, so SIGBUS ends only that child.
     """
     value = next(value for value in values if value.end - value.start > lmdb_pages.PAGE_BYTES)
     flipped(store, tmp_path / "store", lmdb_pages.length_at(store, value.start), 6)
@@ -131,7 +136,7 @@ def test_a_length_that_ends_the_process_is_reported(store, values, tmp_path):
 
 
 def test_services_answer_data_loss_and_a_new_ingestion_mends_it(tmp_path):
-    """This holds for real services and the command line, too."""
+    """Real services refuse reads of the damaged document, and `hrag check` names it."""
     folder = tmp_path / "store"
     texts = {
         name: " ".join(f"The keeper of {name} counts ship {number}." for number in range(250))
@@ -165,7 +170,7 @@ def _flip_in(folder: Path, content: bytes) -> None:
 
 
 def _check(folder: Path) -> tuple[int, bool]:
-    """Returns the exit code of `hrag check`, and True if it names the document."""
+    """Returns the exit code of `hrag check`, and True if its output names document `b`."""
     done = _checked(folder)
     assert "Traceback" not in done.stderr
     return done.returncode, "document b " in done.stdout
@@ -183,7 +188,10 @@ def _hrag(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def _assert_value_is_guarded(
     examined: Examined, right: dict[str, Any], hit: Value, where: str
 ) -> None:
-    """Fails unless each answer is right or DATA_LOSS with the document's id, and mending works."""
+    """Fails unless each answer is correct or an error, and ingesting again mends the damage.
+
+    If a document has the value, the error must be DATA_LOSS and `check` must name the document.
+    """
     assert examined.answers is not None, where
     assert examined.problems, where
     wrong = {name: answer for name, answer in examined.answers.items() if answer != right.get(name)}
@@ -204,7 +212,7 @@ def _assert_value_is_guarded(
         assert all(answer[1] == "DataLoss" for answer in wrong.values()), where
     if hit.database in _IN_CONTENT:
         assert any(f"document {document!r}" in answer[2] for answer in wrong.values()), where
-    if hit.database in (*_DOCUMENTS_OF_ANY, "terms"):
+    if hit.database in (*_VALUES_OF_DOCUMENTS, "terms"):
         assert examined.after == (), f"{where}: {examined.after}"
         assert examined.mended is not None
         assert list(examined.mended.values()) == _exports(right), where
@@ -213,9 +221,10 @@ def _assert_value_is_guarded(
 def _assert_structure_is_guarded(
     examined: Examined, right: dict[str, Any], folder: Path, where: str
 ) -> str:
-    """Fails if a wrong answer is served, or if damage is not reported by `check`.
+    """Fails if a wrong answer is served, or if `check` does not report the damage.
 
-    Documents may be hidden, and the process may end. Returns `unused` if the flip had no effect.
+    The damage may hide documents or crash the process. Returns `unused` if the flip had no effect,
+    `other` otherwise.
     """
     assert examined.ended != -signal.SIGALRM, f"{where}: it hangs"
     if examined.problems is None:
@@ -251,15 +260,15 @@ def _is_genuine(name: str, answer: Any) -> bool:
         written = [
             flipped_store.plain(stored) for stored in flipped_store.stored_in(tenant, collection)
         ]
-        # Damage may hide summaries, too.
+        # Damage may hide a document's summaries; the rest of the document is still genuine.
         written += [(*document[:-1], _NO_SUMMARIES) for document in written]
         return all(document in written for document in answer)
     if name.endswith("encoded") or not (isinstance(answer, tuple) and len(answer) == 4):
         return True
-    return all(_is_of(passage, stored) for passage in answer[0])
+    return all(_is_passage_of(passage, stored) for passage in answer[0])
 
 
-def _is_of(passage: Passage, stored: dict[str, Any]) -> bool:
+def _is_passage_of(passage: Passage, stored: dict[str, Any]) -> bool:
     chunk = passage.chunk
     document = stored[chunk.document_id]
     text = document.parsed.text.encode()[chunk.span.byte_start : chunk.span.byte_end].decode()

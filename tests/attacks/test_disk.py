@@ -1,4 +1,4 @@
-"""A full disk, many values and damaged files cost no document and no process."""
+"""A full disk, many metadata values or damaged files lose no document and end no service."""
 
 import os
 import random
@@ -25,7 +25,7 @@ _DOCUMENTS = 200
 _MOVED = "was moved, replaced or removed"
 
 
-# A full disk.
+# These tests fill the disk.
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ def is_reclaimed(data_dir: Path) -> bool:
         return not txn.deleted_collections.size
 
 
-# Quotas.
+# This test compares the bytes that quotas count with the bytes on disk.
 
 
-def test_the_stored_bytes_of_many_values_are_about_their_bytes_on_disk(tmp_path: Path) -> None:
+def test_stored_bytes_of_many_metadata_values_are_about_their_bytes_on_disk(tmp_path: Path) -> None:
     with running(tmp_path / "store", {**FAST, "HRAG_DISK_RESERVE_BYTES": "0"}) as services:
         client, data = services.client, services.data_dir / "data.mdb"
         client.create_collection(_TENANT, DEFAULT_COLLECTION)
@@ -95,7 +95,7 @@ def test_the_stored_bytes_of_many_values_are_about_their_bytes_on_disk(tmp_path:
             client.ingest(_TENANT, Document("Tiny.", "d", metadata={"n": numbers(2000, 0)}))
 
 
-# Files that change while a service runs.
+# These tests change files while services run.
 
 
 def test_a_truncated_segment_file_changes_no_result_and_is_rebuilt(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_moved_folder_is_reported_and_no_acknowledged_write_is_lost(tmp_path: 
         for number in range(20):
             client.ingest(_TENANT, Document(sentences(9, number), f"d{number}"))
         services.data_dir.rename(elsewhere)
-        refuses_all_writes(client)
+        assert_all_writes_are_refused(client)
         assert hits(client)
         until(lambda: not services.indexer.serves() and not services.retriever.serves())
         for process in (services.indexer, services.retriever):
@@ -154,7 +154,7 @@ def test_a_moved_folder_is_reported_and_no_acknowledged_write_is_lost(tmp_path: 
         assert client.index_status(_TENANT).document_count == 21
 
 
-def refuses_all_writes(client: Client) -> None:
+def assert_all_writes_are_refused(client: Client) -> None:
     for write in (
         lambda: client.ingest(_TENANT, Document("new", "new")),
         lambda: client.delete_document(_TENANT, "d0"),

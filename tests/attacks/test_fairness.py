@@ -1,4 +1,4 @@
-"""One tenant's many or costly calls and its unread replies leave other tenants their share."""
+"""Other tenants are served while one tenant sends many or costly calls or reads no replies."""
 
 import statistics
 import threading
@@ -37,18 +37,22 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.attacks
 
-_PER_CONNECTION = 300
-# A busy machine may send the calls of a second more slowly.
+_CALLS_PER_CONNECTION = 300
+# The most seconds to wait until one second's worth of calls is sent. A busy machine is slow.
 _FLOODED_S = 60.0
 
-# gRPC stores a tenant's 64 MiB of unread replies twice, and each of 16 threads needs up to three
-# times 3 MiB for the reply that it builds. Without a bound, 100 calls take over 600 MiB.
+# The most memory by which unread replies may enlarge the retriever. gRPC stores a tenant's 64 MiB
+# of unread replies twice, and each of 16 threads needs up to three times 3 MiB for the reply that
+# it builds: together 272 MiB. Without a limit, 100 unread replies take over 600 MiB.
 _UNREAD_GROWTH_BYTES = 384 << 20
 
 
 @contextmanager
 def _flood(guarded: Guarded, request: pb.SearchRequest, calls_per_s: int) -> Iterator[None]:
-    """Sends calls at a rate, without reading replies. Begins the block after a second of them."""
+    """Sends `calls_per_s` calls per second in a thread, without reading replies.
+
+    The block begins when the calls of the first second have been sent.
+    """
     ending, flooded = threading.Event(), threading.Event()
     message = request.SerializeToString()
     address, key = guarded.services.retriever.address, guarded.attacker_key
@@ -57,7 +61,7 @@ def _flood(guarded: Guarded, request: pb.SearchRequest, calls_per_s: int) -> Ite
         sent = 0
         while not ending.is_set():
             connection = Connection(address, window_bytes=1 << 30)
-            for _ in range(_PER_CONNECTION):
+            for _ in range(_CALLS_PER_CONNECTION):
                 connection.call(SEARCH, message, key)
                 sent += 1
                 if sent == calls_per_s:
@@ -77,7 +81,7 @@ def _flood(guarded: Guarded, request: pb.SearchRequest, calls_per_s: int) -> Ite
 
 
 @pytest.mark.parametrize("mode", ["SENTENCE_WINDOW", "AUTO_MERGE", "CONTEXT"])
-def test_costly_calls_of_one_tenant_leave_the_others_their_share(
+def test_costly_calls_of_one_tenant_do_not_block_searches_of_others(
     guarded: Guarded, mode: str
 ) -> None:
     costly = pb.SearchRequest(
@@ -97,7 +101,10 @@ def test_costly_calls_of_one_tenant_leave_the_others_their_share(
 
 
 def test_waiting_calls_of_one_tenant_are_bounded(guarded: Guarded) -> None:
-    """A tenant gets half of HRAG_MAX_CONCURRENT_CALLS, so that others can wait, too."""
+    """By default one tenant may have at most half of HRAG_MAX_CONCURRENT_CALLS waiting.
+
+    So calls of other tenants can wait, too.
+    """
     request = pb.SearchRequest(tenant_id=ATTACKER, text="ship", min_sequence=1 << 62)
     with grpc.insecure_channel(guarded.services.retriever.address) as channel:
         search = channel.unary_unary(SEARCH, pb.SearchRequest.SerializeToString)
@@ -114,7 +121,7 @@ def test_waiting_calls_of_one_tenant_are_bounded(guarded: Guarded) -> None:
 
 
 def test_unread_replies_are_bounded_and_their_calls_end(guarded: Guarded) -> None:
-    """The client's window is closed, so gRPC keeps each reply in memory."""
+    """The client's HTTP/2 flow-control window has 0 bytes, so gRPC stores each reply in memory."""
     retriever = guarded.services.retriever
     guarded.search()
     before = memory_bytes(retriever)
@@ -133,7 +140,7 @@ def test_unread_replies_are_bounded_and_their_calls_end(guarded: Guarded) -> Non
             attacker.search(ATTACKER, "ship", limit=100)
 
 
-def test_all_attacks_at_once_leave_others_their_share(guarded: Guarded) -> None:
+def test_all_attacks_at_once_do_not_block_searches_of_others(guarded: Guarded) -> None:
     processes = (guarded.services.retriever, guarded.services.indexer)
     p99_s(guarded.search, 50)
     quiet = p99_s(guarded.search)

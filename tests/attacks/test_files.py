@@ -32,9 +32,9 @@ def _usual_umask() -> Iterator[None]:
 
 
 def others_may_use(folder: Path) -> dict[str, str]:
-    """Returns the paths in a folder, and the folder, that others than the owner may use.
+    """Returns the mode of each path that users other than its owner may access.
 
-    The values are their modes.
+    The paths are the folder and all that it contains.
     """
     return {
         str(path): oct(mode)

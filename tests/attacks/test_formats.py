@@ -1,4 +1,7 @@
-"""Hostile files of every format are read or refused with a reason, and the pool keeps working."""
+"""Hostile files of every format are read or refused with a reason.
+
+The pool of parser processes reads the next file as usual.
+"""
 
 import struct
 import time
@@ -24,7 +27,7 @@ from tests.support.documents.format_files import (
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
-# A harmless file takes milliseconds.
+# The time limit for parsing one file. A harmless file takes milliseconds.
 TIMEOUT_S = 2.0
 _MARGIN_S = 5.0
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -43,9 +46,9 @@ def _read(pool: ParserPool, content: bytes, mime_type: str) -> str:
 
 
 def _refused(pool: ParserPool, content: bytes, mime_type: str) -> InvalidArgument | None:
-    """Returns the error with which a file is refused; None if it is read.
+    """Returns the error with which the pool refuses a file; None if the pool reads the file.
 
-    Fails unless that happens soon, and unless the next file is read.
+    Fails if the pool exceeds its time limit by `_MARGIN_S`, or does not read the next file.
     """
     began = time.monotonic()
     try:
@@ -87,7 +90,7 @@ def test_a_zip_bomb_is_refused_because_of_the_sizes_in_its_directory(pool, name)
     assert "when unpacked; at most 268435456 are allowed" in error.message
 
 
-def test_a_bomb_with_a_false_size_is_read_only_to_that_size(pool):
+def test_a_zip_bomb_that_declares_a_false_size_is_unpacked_only_to_that_size(pool):
     size = struct.pack("<I", 200 * MIB)
     content = with_part(docx_file(), "word/document.xml", b" " * (200 * MIB))
     assert content.count(size) == 2
@@ -176,12 +179,12 @@ def test_a_small_file_with_much_content_is_read_or_refused(pool, name):
 
 
 @pytest.mark.parametrize("name", ["backticks", "tags"])
-def test_the_time_of_parsing_grows_only_with_the_size(pool, name):
+def test_the_time_of_parsing_grows_in_proportion_to_the_size(pool, name):
     mime_type, build = _WIDE[name]
     assert _refused(pool, build(), mime_type) is None
 
 
-def test_random_bytes_are_refused_as_every_format(pool):
+def test_random_bytes_are_refused_whatever_their_declared_format(pool):
     noise = zlib.compress(bytes(range(256)) * 4000)
     for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB):
         for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):

@@ -1,4 +1,4 @@
-"""Strangers at the HTTP port are slow, silent, vanishing, oversized or ambiguous."""
+"""Strangers at the HTTP port cannot block others by slow, huge, unread or ambiguous requests."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.attacks
 
 # This is the time limit for headers and bodies to arrive, and for replies to be read.
 _LIMIT_S = 1.0
-# The machine may be busy.
+# The most seconds that a test waits, because the machine may be busy.
 _PATIENCE_S = 30
 _CONNECTIONS = 16
 _REQUEST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -47,7 +47,7 @@ def gateway(fake: Fake) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def patient(fake: Fake) -> Iterator[Gateway]:
-    """A gateway with time limits so long that none ends while a test runs."""
+    """A gateway whose time limits are longer than any test."""
     times = {name: 10 * _PATIENCE_S for name in _LIMITS if name.endswith("_S")}
     with addresses_of(fake) as addresses, gateway_to(*addresses, **_LIMITS | times) as running:
         yield running
@@ -80,14 +80,15 @@ def _serves(gateway: Gateway) -> None:
     assert gateway.post(SEARCH, {}).status == 200
 
 
-# Slow clients.
+# These clients send or read slowly.
 
 
 @pytest.fixture(scope="module")
-def begins(gateway: Gateway) -> list[bytes]:
-    """The replies to requests that begin and never end, until the gateway closes the connection.
+def replies_to_unfinished(gateway: Gateway) -> list[bytes]:
+    """The replies to eight requests that never end, each up to the end of its connection.
 
-    All are sent at the same time, because each takes the whole time limit.
+    The requests are sent at the same time, because the gateway closes each connection only at the
+    time limit.
     """
     lines = _head(INGEST_MANY, b"transfer-encoding: chunked")
     begun = [
@@ -103,8 +104,8 @@ def begins(gateway: Gateway) -> list[bytes]:
         return [_read_to_end(connection) for connection in connections]
 
 
-def test_headers_have_to_arrive_in_time(begins: list[bytes]) -> None:
-    assert all(b"HTTP/1.1 200" not in reply for reply in begins[:3])
+def test_headers_have_to_arrive_in_time(replies_to_unfinished: list[bytes]) -> None:
+    assert all(b"HTTP/1.1 200" not in reply for reply in replies_to_unfinished[:3])
 
 
 def test_sending_single_bytes_does_not_extend_the_time_limit(gateway: Gateway) -> None:
@@ -114,24 +115,24 @@ def test_sending_single_bytes_does_not_extend_the_time_limit(gateway: Gateway) -
             _repeat(connection, b"x")
 
 
-def test_a_body_has_to_arrive_in_time(begins: list[bytes]) -> None:
-    for reply in begins[3:6]:
+def test_a_body_has_to_arrive_in_time(replies_to_unfinished: list[bytes]) -> None:
+    for reply in replies_to_unfinished[3:6]:
         assert reply.startswith(b"HTTP/1.1 504")
         assert b"HRAG_ARRIVAL_TIMEOUT_S" in reply
 
 
-def test_a_line_has_to_arrive_in_time(begins: list[bytes]) -> None:
-    assert begins[6].startswith(b"HTTP/1.1 504")
-    assert b"HRAG_STREAM_IDLE_TIMEOUT_S" in begins[6]
+def test_a_line_of_a_stream_has_to_arrive_in_time(replies_to_unfinished: list[bytes]) -> None:
+    assert replies_to_unfinished[6].startswith(b"HTTP/1.1 504")
+    assert b"HRAG_STREAM_IDLE_TIMEOUT_S" in replies_to_unfinished[6]
 
 
-def test_a_second_request_has_to_arrive_in_time_too(begins: list[bytes]) -> None:
-    assert begins[7].startswith(b"HTTP/1.1 200")
-    assert begins[7].count(b"HTTP/1.1") == 1
+def test_a_second_request_has_to_arrive_in_time_too(replies_to_unfinished: list[bytes]) -> None:
+    assert replies_to_unfinished[7].startswith(b"HTTP/1.1 200")
+    assert replies_to_unfinished[7].count(b"HTTP/1.1") == 1
 
 
 def test_a_client_that_does_not_read_is_disconnected(gateway: Gateway) -> None:
-    """Unread replies fill the connection's buffers. After the time limit they are dropped."""
+    """Unread replies fill the connection's buffers. The gateway drops them at the time limit."""
     request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with _connect(gateway) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -140,14 +141,14 @@ def test_a_client_that_does_not_read_is_disconnected(gateway: Gateway) -> None:
 
 
 def _repeat(connection: socket.socket, raw: bytes) -> None:
-    """Sends the bytes ten times per time limit, until an error or for `_PATIENCE_S`."""
+    """Sends the bytes again every tenth of the time limit, until an error or for `_PATIENCE_S`."""
     until_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until_s:
         connection.sendall(raw)
         time.sleep(_LIMIT_S / 10)
 
 
-# Too many and too large requests.
+# These clients send too many or too large requests.
 
 
 def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
@@ -159,7 +160,7 @@ def test_idle_connections_lock_nobody_out(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("path", [SEARCH, INGEST])
 def test_requests_that_do_not_arrive_lock_nobody_out(patient: Gateway, path: str) -> None:
-    """The gateway asks for each body, by `100 Continue`, or has closed the connection."""
+    """The gateway answers each head with `100 Continue` or closes its connection."""
     head = _head(path, b"content-length: 9", b"expect: 100-continue")
     with ExitStack() as stack:
         connections = [stack.enter_context(_connect(patient)) for _ in range(3 * _CONNECTIONS)]
@@ -221,7 +222,7 @@ def test_all_bodies_together_are_bounded(gateway: Gateway, fake: Fake) -> None:
 
 
 def test_one_credential_gets_half_of_the_buffer_in_every_spelling(patient: Gateway) -> None:
-    """Three unfinished bodies need nearly half of the buffer each; only one is accepted."""
+    """Each of three unfinished bodies needs nearly half of the buffer; only one is accepted."""
     part = b" " * (7 << 20)
     with ExitStack() as stack:
         connections = []
@@ -237,7 +238,7 @@ def test_one_credential_gets_half_of_the_buffer_in_every_spelling(patient: Gatew
 
 
 def test_data_after_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
-    """Otherwise the gateway would keep all of the body until its time limit."""
+    """Without this refusal, the gateway would buffer the whole body until the time limit."""
     head = _head(SEARCH, b"content-encoding: gzip", b"transfer-encoding: chunked")
     parts = (gzip.compress(b"{}"), b"x" * 1000)
     with _connect(gateway) as connection:
@@ -247,7 +248,7 @@ def test_data_after_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
 
 
 def _answered(connections: list[socket.socket]) -> list[socket.socket]:
-    """Returns the connections on which the gateway has sent bytes or an end."""
+    """Returns the connections on which the gateway has sent bytes or which it has closed."""
     return select.select(connections, (), (), 0)[0]
 
 
@@ -258,11 +259,11 @@ def _read(connection: socket.socket) -> tuple[int, bytes]:
         return response.status, response.read()
 
 
-# Clients that disconnect.
+# These clients disconnect.
 
 
 @pytest.mark.parametrize("path", [SEARCH, INGEST, ANSWER, INGEST_MANY])
-def test_clients_that_disconnect_keep_no_connection(gateway: Gateway, path: str) -> None:
+def test_clients_that_disconnect_occupy_no_connection(gateway: Gateway, path: str) -> None:
     for length in (b"100", b"2"):
         with ExitStack() as stack:
             for _ in range(_CONNECTIONS):
@@ -271,7 +272,7 @@ def test_clients_that_disconnect_keep_no_connection(gateway: Gateway, path: str)
     _serves(gateway)
 
 
-# Ambiguous requests.
+# These requests are ambiguous or not HTTP.
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_clients_that_disconnect_keep_no_connection(gateway: Gateway, path: str)
 def test_a_request_with_an_ambiguous_end_is_refused(
     gateway: Gateway, fake: Fake, headers: tuple[bytes, ...]
 ) -> None:
-    """No second request hides in the body of the first; see RFC 9112, section 11.2."""
+    """The body of a request cannot smuggle a second request; see RFC 9112, section 11.2."""
     before = fake.calls["IngestDocument"]
     hidden = _head(INGEST, b"content-length: 2") + b"{}"
     answer = _sent(gateway, _head(SEARCH, *headers) + b"0\r\n\r\n" + hidden)
@@ -315,6 +316,6 @@ def test_a_request_with_an_ambiguous_end_is_refused(
     ],
     ids=ascii,
 )
-def test_nonsense_is_refused(gateway: Gateway, raw: bytes) -> None:
+def test_bytes_that_are_no_valid_request_are_refused(gateway: Gateway, raw: bytes) -> None:
     assert b"HTTP/1.1 200" not in _sent(gateway, raw)
     _serves(gateway)

@@ -1,4 +1,4 @@
-"""Strangers at the metrics port read nothing, keep no resource and lock nobody out."""
+"""Strangers at the metrics port read nothing, occupy no resource and lock nobody out."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ from tests.support.until import until
 pytestmark = pytest.mark.attacks
 
 _IDLE = 1000
-# The machine may be busy.
+# The most seconds that a test waits. The machine may be busy.
 _PATIENCE_S = REQUEST_S + 10
 _TOKEN = "a token of the tests".replace(" ", "-")
 _MIB = 1 << 20
@@ -37,7 +37,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Port:
-    """An indexer and the address of its metrics."""
+    """An indexer and the address of its metrics port."""
 
     process: Process
     address: str
@@ -75,7 +75,7 @@ def authority(tmp_path: Path) -> Authority:
 def _is_scraped(address: str, token: str = "") -> bool:
     """Returns True if the metrics can be read.
 
-    The service may refuse a scrape while it collects the pages of others.
+    The service may close the connection of a scrape while it serves many other connections.
     """
     try:
         return bool(Scrape(address, token))
@@ -92,13 +92,13 @@ def _closed_s(connection: socket.socket) -> float:
     return time.monotonic() - started
 
 
-def test_idle_connections_keep_neither_threads_nor_memory(port: Port) -> None:
+def test_idle_connections_occupy_neither_threads_nor_memory(port: Port) -> None:
     quiet, before = port.threads, Scrape(port.address).value("process_resident_memory_bytes")
     with ExitStack() as open_ones:
         for number in range(_IDLE):
             open_ones.enter_context(port.connect())
             if number % 100 == 0:
-                # Nobody is locked out.
+                # A new connection is still served.
                 assert Scrape(port.address)
                 assert port.threads <= quiet + 2 * MAX_CONNECTIONS + 2
         grown = Scrape(port.address).value("process_resident_memory_bytes") - before
@@ -107,7 +107,7 @@ def test_idle_connections_keep_neither_threads_nor_memory(port: Port) -> None:
     assert Scrape(port.address)
 
 
-def test_a_request_that_trickles_in_is_ended(port: Port) -> None:
+def test_a_request_that_arrives_byte_by_byte_is_ended(port: Port) -> None:
     with port.connect() as connection:
         began = time.monotonic()
         with suppress(OSError):
@@ -158,7 +158,7 @@ def test_the_token_is_required_and_may_be_replaced(tmp_path: Path) -> None:
         assert _TOKEN not in port.process.log
 
 
-def test_strangers_that_never_shake_hands_do_not_stop_tls(
+def test_unfinished_tls_handshakes_do_not_block_scrapes(
     tmp_path: Path, authority: Authority
 ) -> None:
     pair = authority.issue()
@@ -191,7 +191,7 @@ def _is_open(port: Port) -> bool:
 
 
 @pytest.mark.parametrize("setting", ["HRAG_INDEXER_METRICS_ADDRESS", "HRAG_METRICS_TLS"])
-def test_a_metrics_port_for_other_machines_needs_an_acknowledgement(
+def test_a_service_with_unsafe_or_incomplete_metrics_settings_does_not_start(
     tmp_path: Path, setting: str
 ) -> None:
     value = {"HRAG_INDEXER_METRICS_ADDRESS": "0.0.0.0:0", "HRAG_METRICS_TLS": "true"}[setting]

@@ -1,7 +1,7 @@
 """A file that harms its parser fails only its call, and harms neither indexer nor other tenants.
 
-Each file is read or refused within its caller's deadline. Meanwhile another tenant's files are
-read.
+Each file is read or refused within its caller's deadline. At the same time the indexer reads
+files of another tenant.
 """
 
 import os
@@ -35,9 +35,10 @@ MIB = 1 << 20
 _MARGIN_S = 1.0
 _LONG_S = 100.0
 _GROWTH_BYTES = 100 * MIB
-# This is the limit for a small PDF of another tenant. A quiet machine needs some milliseconds.
+# The most seconds for ingesting a small PDF of another tenant during an attack. Without other work
+# the machine needs some milliseconds.
 _OTHERS_S = 4.0
-# A parser that has used so many seconds of processor time is working on a slow file.
+# A parser that has used this many seconds of processor time is working on a slow file.
 _WORKING_S = 0.3
 _SETTINGS = {**FAST, "HRAG_PARSERS": "2", "HRAG_PARSER_TIMEOUT_S": "20"}
 _LIGHT = sorted({*PDF_BOMBS} - {"inflating page", "repeated page"})
@@ -51,15 +52,18 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield services
 
 
-def _resident_bytes(services: Running) -> int:
-    """Returns the peak memory of the indexer, without its children."""
+def _peak_resident_bytes(services: Running) -> int:
+    """Returns the peak resident memory of the indexer, without its child processes."""
     status = Path(f"/proc/{services.indexer.pid}/status").read_text("ascii")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 @contextmanager
 def _neighbour_ingests(services: Running) -> Iterator[None]:
-    """Ingests small PDFs of another tenant during the block. Fails if one of them takes long."""
+    """Ingests small PDFs of another tenant during the block.
+
+    Fails if one of the PDFs takes `_OTHERS_S` or longer.
+    """
     ended = threading.Event()
     taken_s: list[float] = []
     failures: list[HragError] = []
@@ -96,7 +100,7 @@ def _outcome(services: Running, document: Document) -> HragError | None:
     return None
 
 
-def _is_clear(error: HragError | None) -> bool:
+def _is_read_or_refused(error: HragError | None) -> bool:
     return error is None or isinstance(error, InvalidArgument | DeadlineExceeded)
 
 
@@ -115,21 +119,21 @@ def _reads_soon(services: Running) -> bool:
 
 @pytest.mark.parametrize("bomb", [inflating_page, repeated_page])
 def test_a_pdf_bomb_harms_nobody(services: Running, bomb: Callable[[], bytes]) -> None:
-    before = _resident_bytes(services)
+    before = _peak_resident_bytes(services)
     with _neighbour_ingests(services):
         error = _outcome(services, Document(bomb()))
         assert isinstance(error, UnreadableDocument | TooLarge | DeadlineExceeded)
-    assert _resident_bytes(services) - before < _GROWTH_BYTES
+    assert _peak_resident_bytes(services) - before < _GROWTH_BYTES
     _until_idle(services)
 
 
 @pytest.mark.parametrize("name", _LIGHT)
-def test_every_other_bomb_is_read_or_refused(services: Running, name: str) -> None:
-    before = _resident_bytes(services)
+def test_every_other_pdf_bomb_is_read_or_refused(services: Running, name: str) -> None:
+    before = _peak_resident_bytes(services)
     content = PDF_BOMBS[name]()
     with _neighbour_ingests(services):
-        assert _is_clear(_outcome(services, Document(content)))
-    assert _resident_bytes(services) - before < _GROWTH_BYTES
+        assert _is_read_or_refused(_outcome(services, Document(content)))
+    assert _peak_resident_bytes(services) - before < _GROWTH_BYTES
     _until_idle(services)
 
 
@@ -141,7 +145,10 @@ def test_every_other_bomb_is_read_or_refused(services: Running, name: str) -> No
 def test_markdown_full_of_markers_takes_no_time_of_the_indexer(
     services: Running, text: str
 ) -> None:
-    """A child process parses it. The indexer does no more work for it than for plain text."""
+    """A child process parses the Markdown.
+
+    The indexer itself works at most one second more for Markdown than for plain text.
+    """
 
     def ingest(mime_type: str) -> None:
         document = Document(text, mime_type=mime_type)
@@ -152,7 +159,10 @@ def test_markdown_full_of_markers_takes_no_time_of_the_indexer(
 
 
 def _cpu_s(services: Running, work: Callable[[], object]) -> float:
-    """Returns the processor time in seconds that the indexer takes for `work`, without children."""
+    """Returns the processor time that the indexer itself uses during `work`, in seconds.
+
+    The time of its child processes is not included.
+    """
 
     def spent() -> float:
         return _cpu_ticks(services.indexer.pid) / os.sysconf("SC_CLK_TCK")
@@ -216,7 +226,7 @@ def _holdings(pid: int) -> tuple[set[bytes], list[str]] | None:
     )
 
 
-def test_a_crash_of_a_parser_is_the_error_of_its_file_alone(services: Running) -> None:
+def test_a_crash_of_a_parser_fails_only_the_file_that_it_parses(services: Running) -> None:
     errors: list[HragError | None] = []
     slow = threading.Thread(
         target=lambda: errors.append(_outcome(services, Document(repeated_page())))
@@ -279,6 +289,9 @@ def _assert_ended(pids: set[int]) -> None:
 
 
 def _parsers(services: Running) -> set[int]:
-    """Returns the process ids of the indexer's children, of all threads that started them."""
+    """Returns the process ids of the indexer's child processes.
+
+    Linux lists them per thread that started them.
+    """
     tasks = Path(f"/proc/{services.indexer.pid}/task").iterdir()
     return {int(pid) for task in tasks for pid in (task / "children").read_text("ascii").split()}

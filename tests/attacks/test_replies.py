@@ -1,4 +1,7 @@
-"""Small requests cannot have huge replies: runs of spaces, batches, trees, lists, metadata."""
+"""Small requests cannot cause huge replies.
+
+They try with runs of spaces, batches, trees, lists and metadata.
+"""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 LIMIT = 3 << 20
 SPACES = "word " + " " * 8000
-# This text has about 1 MB and is one chunk of the upper level.
+# This text has about 1 MB and is one chunk of level 1.
 LONG = SPACES * 120
 DOCUMENTS = 6
 MIB = 1 << 20
@@ -39,10 +42,10 @@ def services(
             yield both
 
 
-def _refused(error: ReplyTooLarge) -> int:
-    """Returns the number of bytes that the reply would have needed.
+def _needed_bytes(error: ReplyTooLarge) -> int:
+    """Returns how many bytes the refused reply would have had, as the message says.
 
-    Fails unless the message names the limit and says what to do.
+    Fails unless the message names the limit and, after a semicolon, says what to do.
     """
     needed, allowed = re.findall(r"([\d,]+) bytes|at most ([\d,]+)", error.message)[:2]
     assert int(allowed[1].replace(",", "")) == LIMIT
@@ -60,12 +63,12 @@ def _refused(error: ReplyTooLarge) -> int:
     ],
     ids=["small to big", "auto merge", "context", "adjacent"],
 )
-def test_a_small_search_cannot_have_a_reply_of_megabytes(
+def test_a_small_search_cannot_cause_a_reply_beyond_the_limit(
     services: Running, options: dict[str, Any]
 ) -> None:
     with pytest.raises(ReplyTooLarge) as refused:
         services.client.search("t", "word", **options)
-    assert _refused(refused.value) > LIMIT
+    assert _needed_bytes(refused.value) > LIMIT
     assert services.client.search("t", "word", limit=1, return_level=0).passages
 
 
@@ -98,7 +101,7 @@ def test_an_answer_whose_passages_are_too_large_is_refused(services: Running) ->
 
 @pytest.mark.parametrize("depth", [1, 8])
 def test_the_size_of_a_tree_is_checked_before_it_is_built(services: Running, depth: int) -> None:
-    """The top level has five chunks of about a megabyte, and a leaf has many siblings."""
+    """The document has five chunks of about 1 MB at the top level, and each has many leaves."""
     request = retriever_pb2.GetHierarchyRequest(
         tenant_id="t", chunk_id="whole#1.0", depth=depth, include_content=True
     )

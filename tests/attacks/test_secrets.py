@@ -1,4 +1,4 @@
-"""A tenant cannot learn of another tenant from caches and from numbers."""
+"""A tenant learns nothing about other tenants from caches, ids or counts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +72,8 @@ def _is_admitted(client: Client, tenant: str) -> bool:
     return True
 
 
-def _embedded(endpoint: OpenAIServer, text: str) -> int:
-    """Returns the number of requests by which the endpoint embedded the text."""
+def _embedding_requests(endpoint: OpenAIServer, text: str) -> int:
+    """Returns how many requests to the endpoint contained the text."""
     return sum(text in request["input"] for request in endpoint.requests)
 
 
@@ -87,12 +87,12 @@ def test_a_query_of_another_tenant_is_embedded_again(
         clients[tenant].ingest(tenant, Document("Dogs bark.", "d"))
     for expected, tenant in ((1, "one"), (1, "one"), (2, "other"), (2, "other")):
         clients[tenant].search(tenant, secret)
-        assert _embedded(endpoint, secret) == expected
+        assert _embedding_requests(endpoint, secret) == expected
     for client in clients.values():
         client.close()
 
 
-def test_only_an_admin_sees_numbers_over_all_tenants(services: Running, keys: Path) -> None:
+def test_only_an_admin_sees_ids_and_counts_of_all_tenants(services: Running, keys: Path) -> None:
     with _client(services, keys, "large", Role.WRITE) as client:
         text = " ".join(f"Sentence {number} tells a story of its own." for number in range(4_000))
         client.ingest("large", Document(text, "d"))

@@ -1,4 +1,4 @@
-"""Small calls that would cost seconds have a limit of work, and the error names the limit."""
+"""A small call cannot cause seconds of work: the work is limited, and the error names the limit."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from tests.support.servers.processes import FAST, Running, running
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
 LEAVES = 400
-# On an idle machine these calls take far less than a second.
+# The most seconds of each call. On an idle machine these calls take far less than a second.
 PATIENCE_S = 10.0
 
 
@@ -76,7 +76,7 @@ def test_a_batch_of_windows_has_the_limit_of_one_call(services: Running) -> None
     ],
     ids=["terms", "phrases", "phrase", "merge", "context"],
 )
-def test_other_extremes_are_quick(services: Running, options: dict[str, Any]) -> None:
+def test_other_extreme_searches_are_quick(services: Running, options: dict[str, Any]) -> None:
     began = time.monotonic()
     with contextlib.suppress(ReplyTooLarge, TooLarge):
         services.client.search("t", timeout_s=60, **options)

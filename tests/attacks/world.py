@@ -1,4 +1,4 @@
-"""Services that require API keys, one tenant that attacks and one that notices it."""
+"""Runs services that require API keys, with one tenant that attacks and one that searches."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -33,7 +33,7 @@ _WORDS = "The keeper of the lighthouse wrote down every ship that passed the nor
 
 @dataclass(frozen=True)
 class Guarded:
-    """Services that require API keys, with a document of each tenant."""
+    """Services that require API keys. Each of the two tenants has a document."""
 
     services: Running
     key_file: Path
@@ -47,7 +47,7 @@ class Guarded:
         return _client(self.services, self.attacker_key)
 
     def search(self) -> object:
-        """Runs a search of the tenant that does not attack."""
+        """Runs a search as the tenant that does not attack."""
         return self.victim.search(VICTIM, "which ship passed", limit=3, timeout_s=30)
 
 
@@ -74,7 +74,10 @@ def guarded_services(folder: Path, start: Start = Forked) -> Iterator[Guarded]:
 
 @contextmanager
 def everything_at_once(guarded: Guarded) -> Iterator[None]:
-    """Attacks with half-open calls of strangers and a tenant, idle streams and unread replies."""
+    """Runs several attacks during the block: half-open calls, idle streams and unread replies.
+
+    Some half-open calls have no API key; all other calls have the key of the attacking tenant.
+    """
     services, key = guarded.services, guarded.attacker_key
     retriever, indexer = services.retriever.address, services.indexer.address
     with (
@@ -90,6 +93,6 @@ def everything_at_once(guarded: Guarded) -> Iterator[None]:
 
 
 def large_batch() -> bytes:
-    """Returns a request whose reply has 2 MB."""
+    """Returns an encoded BatchSearch request whose reply has 2 MB."""
     search = pb.SearchRequest(tenant_id=ATTACKER, text="ship", limit=100, return_level=1)
     return pb.BatchSearchRequest(searches=[search] * 12).SerializeToString()

@@ -1,7 +1,7 @@
-"""The explorer in Chromium, on a real gateway and real services.
+"""Fixtures that open the explorer in Chromium, with a real gateway and real services.
 
 `opened` fails a test whose page writes an error to the console or sends a request to another host.
-Playwright is imported where it is used, because the tests are collected without it, too.
+Playwright is imported inside functions, so that pytest can collect the tests without Playwright.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 CHROMIUM = "/usr/bin/chromium"
-_ARGUMENTS = (
+_CHROMIUM_OPTIONS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -39,7 +39,7 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Served:
-    """Services with the site's documents, their chat endpoint, and a gateway to them."""
+    """Services that store the documents of `site.py`, their chat endpoint and their gateway."""
 
     running: Running
     chat: OpenAIServer
@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_CHROMIUM_OPTIONS))
         yield started
         started.close()
 
@@ -87,10 +87,10 @@ Open = Callable[..., Explorer]
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Open]:
-    """Opens explorers of a gateway. `context` are options of the browser's context.
+    """A function that opens an explorer of a gateway, with options of the browser's context.
 
-    When the test ends, it fails if one has written an error to the console or sent a request to
-    another host. A test that provokes failed calls sets `expects_failed_calls`.
+    After the test, the fixture fails if a page has written an error to the console or sent a
+    request to another host. A test that provokes failed calls sets `expects_failed_calls`.
     """
     with _explorers(browser) as open_explorer:
         yield open_explorer
@@ -115,5 +115,5 @@ def _explorers(browser: Browser) -> Iterator[Open]:
 
 @pytest.fixture
 def explorer(opened: Open, served: Served) -> Explorer:
-    """An explorer of the site's gateway, which has not loaded the page yet."""
+    """An explorer of the gateway of `served`. It has not loaded the page yet."""
     return opened(served.gateway)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 15_000
 # Chromium writes this to the console when a call fails, also if the page handles the error.
 _FAILED_CALL = "Failed to load resource"
-_BREAK_OFF = """([method, status]) => {
+# The next call of `method` gets a reply with `status` whose body breaks off.
+_BREAK_OFF_SCRIPT = """([method, status]) => {
   const { fetch } = window;
   window.fetch = async (address, options) => {
     if (!address.endsWith(method)) return fetch(address, options);
@@ -27,14 +28,14 @@ _BREAK_OFF = """([method, status]) => {
 
 
 def expect(shown: Locator) -> Any:
-    """Returns Playwright's assertions, which wait until they are true."""
+    """Returns Playwright's assertions on `shown`. Each assertion waits until it is true."""
     from playwright.sync_api import expect as playwright_expect
 
     playwright_expect.set_options(TIMEOUT_MS)
     return playwright_expect(shown)
 
 
-def _link(view: str, collection: str, fields: dict[str, str]) -> str:
+def _address_fragment(view: str, collection: str, fields: dict[str, str]) -> str:
     return urlencode({"view": view, "tenant": TENANT, "collection": collection, **fields})
 
 
@@ -68,39 +69,40 @@ class Explorer:
         assert self._hosts <= {urlsplit(self.url).netloc}
 
     def show(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
-        """Loads the page with an address that names view, collection and further fields."""
+        """Loads the page with an address that contains view, collection and further fields."""
         self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/#{_link(view, collection, fields)}")
+        self.page.goto(f"{self.url}/#{_address_fragment(view, collection, fields)}")
 
     def break_off(self, method: str, status: int = 200) -> None:
         """Makes the first reply of `method` break off in its body, whenever the page is loaded."""
-        self.page.add_init_script(f"({_BREAK_OFF})({json.dumps([method, status])})")
+        self.page.add_init_script(f"({_BREAK_OFF_SCRIPT})({json.dumps([method, status])})")
 
-    def hold(self, method: str) -> Callable[[], None]:
-        """Holds the next call of `method` back.
+    def stop_next_call(self, method: str) -> Callable[[], None]:
+        """Stops the next call of `method` before it is sent.
 
-        Returns a function that lets the call continue and waits for its reply.
+        Returns a function that sends the call and waits for its reply.
         """
-        held: list[Route] = []
+        stopped: list[Route] = []
 
-        def hold_back(call: Route) -> None:
-            held.append(call)
+        def stop(call: Route) -> None:
+            stopped.append(call)
 
-        def let_go() -> None:
+        def send_stopped_call() -> None:
             with self.page.expect_event("requestfinished"):
-                held[0].continue_()
+                stopped[0].continue_()
             # After the next frame, the page has handled the reply.
             self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
-        self.page.route(f"**/{method}", hold_back, times=1)
-        return let_go
+        self.page.route(f"**/{method}", stop, times=1)
+        return send_stopped_call
 
-    def follow(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
-        """Opens a link in the loaded page."""
-        self.page.evaluate("(link) => { location.hash = link; }", _link(view, collection, fields))
+    def change_address(self, view: str = "search", collection: str = GUIDE, **fields: str) -> None:
+        """Changes the address of the loaded page, as a link in the page does."""
+        fragment = _address_fragment(view, collection, fields)
+        self.page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
 
     def search(self, text: str) -> Locator:
-        """Searches with the shown settings; returns the passages of setting A."""
+        """Searches with the settings on the page; returns the passages of setting A."""
         self.page.get_by_role("searchbox", name="Query").fill(text)
         self.page.get_by_role("button", name="Search", exact=True).click()
         return self.passages()
@@ -122,9 +124,9 @@ class Explorer:
         return self.page.get_by_role("tree").locator(f"[data-chunk$='#{chunk}']")
 
     def marked(self, kind: str, within: Locator | None = None) -> str:
-        """Returns the text with a mark of this kind, all pieces joined."""
-        place = within or self.page.locator("main")
-        return "".join(place.locator(f"mark.mark-{kind}").all_text_contents())
+        """Returns the text that has a mark of this kind, joined from all marks in `within`."""
+        container = within or self.page.locator("main")
+        return "".join(container.locator(f"mark.mark-{kind}").all_text_contents())
 
     @property
     def focused(self) -> Locator:

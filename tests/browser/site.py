@@ -1,4 +1,4 @@
-"""The documents of the browser tests: a small collection with every kind of document."""
+"""Documents for the browser tests: a small collection has every kind of document."""
 
 from collections.abc import Iterator
 
@@ -24,9 +24,9 @@ CHINESE = "第三十九条 劳动者有下列情形之一的，用人单位可�
 
 
 def manual() -> str:
-    """Returns Markdown of several top-level chunks, with sections.
+    """Returns Markdown with sections, which is cut into several top-level chunks.
 
-    One sentence has the word `gasket`.
+    Exactly one sentence contains the word `gasket`.
     """
     parts = ["# Pump manual\n"]
     for number in range(12):
@@ -59,7 +59,7 @@ def documents() -> Iterator[Document]:
 
 
 def fill(client: Client) -> None:
-    """Stores the collections, their documents and the alias."""
+    """Stores the collections GUIDE and MANY, their documents and the alias."""
     settings = SettingsRequest(level_sizes=LEVELS, summaries=SummaryUnit.SECTION)
     client.create_collection(TENANT, GUIDE, settings)
     client.create_collection(TENANT, MANY, SettingsRequest(level_sizes=LEVELS))

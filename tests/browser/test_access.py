@@ -1,4 +1,4 @@
-"""The page takes API keys and explains errors and missing things."""
+"""The page accepts API keys, and explains errors and missing collections and documents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Guarded:
 def guarded(
     tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
 ) -> Iterator[Guarded]:
-    """Services that require a key."""
+    """A gateway to services that require a key, and a valid key."""
     folder = tmp_path_factory.mktemp("guarded")
     key = new_key(folder / "keys.json", role=Role.WRITE)
     settings = FAST | {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(folder / "keys.json")}
@@ -122,7 +122,7 @@ def test_a_missing_document_is_an_error_with_a_way_back(explorer: Explorer) -> N
     expect(explorer.page.get_by_role("table")).to_be_visible()
 
 
-def test_services_that_are_down_are_reported(opened: Open) -> None:
+def test_the_page_reports_services_that_are_down(opened: Open) -> None:
     with gateway_to(*free_addresses(2)) as gateway:
         explorer = opened(gateway)
         explorer.expects_failed_calls = True
@@ -132,7 +132,7 @@ def test_services_that_are_down_are_reported(opened: Open) -> None:
         expect(error).to_contain_text("A service is starting, stopping or down.")
 
 
-def test_a_gateway_that_has_stopped_is_reported(opened: Open) -> None:
+def test_the_page_reports_a_gateway_that_has_stopped(opened: Open) -> None:
     with gateway_to(*free_addresses(2)) as gateway:
         explorer = opened(gateway)
         explorer.expects_failed_calls = True
@@ -156,7 +156,7 @@ def test_a_reply_that_breaks_off_is_an_error(explorer: Explorer, status: int) ->
     expect(explorer.passages().first).to_contain_text("gasket")
 
 
-def test_a_list_of_collections_that_breaks_off_leaves_a_page(explorer: Explorer) -> None:
+def test_the_page_works_after_a_list_of_collections_that_breaks_off(explorer: Explorer) -> None:
     explorer.break_off("IndexerService/ListCollections")
     explorer.show()
     error = explorer.page.get_by_role("banner").get_by_role("alert")

@@ -1,4 +1,4 @@
-"""Answers are streamed, cite passages, can be stopped, and failures are shown."""
+"""Answers are streamed, cite passages and can be stopped. The page shows failed answers."""
 
 import pytest
 
@@ -39,12 +39,14 @@ def test_citations_lead_to_the_sentence(explorer: Explorer, served: Served) -> N
 
 
 def test_brackets_without_a_citation_stay_text(explorer: Explorer, served: Served) -> None:
-    others = "[1200-1999] [1-30000000] [1-9999999999] [1, 2000] [01] [1】 [3-1 ,2000]"
-    served.chat.inject(says("Torque 40 [1, 1]. ", f"From {others}. ", "Known [2, 3-1]【1-2】."))
+    no_citations = "[1200-1999] [1-30000000] [1-9999999999] [1, 2000] [01] [1】 [3-1 ,2000]"
+    served.chat.inject(
+        says("Torque 40 [1, 1]. ", f"From {no_citations}. ", "Known [2, 3-1]【1-2】.")
+    )
     ask(explorer)
     text = explorer.region("Answer").locator(".answer-text")
     expect(text.get_by_role("button")).to_have_text(["1", "2", "1", "2"])
-    expect(text).to_contain_text(f"From {others}. Known")
+    expect(text).to_contain_text(f"From {no_citations}. Known")
 
 
 def test_the_text_appears_while_it_is_written_and_can_be_stopped(

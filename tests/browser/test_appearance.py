@@ -29,13 +29,15 @@ def assert_accessible(explorer: Explorer) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     violations = Axe().run(explorer.page).response["violations"]
-    grave = [
+    serious = [
         violation for violation in violations if violation["impact"] in ("serious", "critical")
     ]
-    places = [
-        (violation["id"], node["html"][:200]) for violation in grave for node in violation["nodes"]
+    serious_nodes = [
+        (violation["id"], node["html"][:200])
+        for violation in serious
+        for node in violation["nodes"]
     ]
-    assert places == []
+    assert serious_nodes == []
 
 
 def assert_fits(explorer: Explorer) -> None:
@@ -92,7 +94,7 @@ def test_the_theme_can_be_switched(opened: Open, served: Served) -> None:
 
 
 @pytest.mark.parametrize("lang", ["fr", "constructor"])
-def test_an_unknown_language_counts_as_english(explorer: Explorer, lang: str) -> None:
+def test_the_page_is_english_if_the_language_is_unknown(explorer: Explorer, lang: str) -> None:
     explorer.show(lang=lang)
     expect(explorer.page.get_by_role("tab", name="Search")).to_be_visible()
     expect(explorer.page.locator("html")).to_have_attribute("lang", "en")
@@ -119,7 +121,7 @@ def test_the_page_is_chinese_in_a_chinese_browser(opened: Open, served: Served) 
 
 
 def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:
-    """The test goes from the tenant to a passage and to its chunk in the document."""
+    """The keyboard leads from the tenant to a passage and to its chunk in the document."""
     page = explorer.page
     page.goto(explorer.url)
     expect(page.get_by_label("Tenant")).to_be_focused()
@@ -136,8 +138,8 @@ def test_the_keyboard_reaches_everything(explorer: Explorer) -> None:
     page.keyboard.press("Enter")
     expect(explorer.passages().first).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("5 passages")
-    opening = explorer.passages().first.get_by_role("button", name="Open in document")
-    tab_to(explorer, opening)
+    open_button = explorer.passages().first.get_by_role("button", name="Open in document")
+    tab_to(explorer, open_button)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Pump manual")).to_be_focused()
     tab_to(explorer, page.get_by_role("treeitem", selected=True))

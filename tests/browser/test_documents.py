@@ -33,7 +33,7 @@ def test_the_status_of_collection_and_documents_is_shown(explorer: Explorer) -> 
 
 
 def refuse_status(explorer: Explorer) -> None:
-    """Chooses MANY, whose status cannot be read."""
+    """Makes requests for a status fail, and chooses the collection MANY."""
     explorer.expects_failed_calls = True
     explorer.page.route("**/GetIndexStatus", lambda call: call.fulfill(status=503, body="{}"))
     explorer.page.get_by_label("Collection").select_option(MANY)
@@ -41,7 +41,7 @@ def refuse_status(explorer: Explorer) -> None:
 
 
 def test_a_failed_status_leaves_no_documents_of_another_collection(explorer: Explorer) -> None:
-    """Trying again reads everything."""
+    """The button `Try again` reads the status and the documents."""
     explorer.show("documents")
     panel = explorer.panel("Documents")
     expect(panel.get_by_role("rowheader")).to_have_count(5)
@@ -54,11 +54,11 @@ def test_a_failed_status_leaves_no_documents_of_another_collection(explorer: Exp
 
 
 def test_late_documents_of_the_previous_collection_are_dropped(explorer: Explorer) -> None:
-    let_go = explorer.hold("ListDocuments")
+    send_stopped_call = explorer.stop_next_call("ListDocuments")
     with explorer.page.expect_request("**/ListDocuments"):
         explorer.show("documents")
     refuse_status(explorer)
-    let_go()
+    send_stopped_call()
     expect(explorer.panel("Documents").get_by_role("rowheader")).to_have_count(0)
 
 

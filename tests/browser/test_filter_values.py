@@ -41,15 +41,15 @@ def test_values_are_read_as_the_command_line_reads_them(explorer: Explorer) -> N
     explorer.page.goto(explorer.url)
     rows = [(key, operator, value) for key in KEYS for operator in SIGNS for value in VALUES]
     for row, (kind, message) in zip(rows, explorer.page.evaluate(_READ, rows), strict=True):
-        expected = _of_the_command_line(*row)
+        expected = _parsed_by_the_command_line(*row)
         if expected is None:
             assert (row, kind, message) == (row, "malformed", "invalid_argument")
         else:
-            assert (row, _filter(message)) == (row, expected)
+            assert (row, _filter_from_json(message)) == (row, expected)
             assert kind != "malformed"
 
 
-def _of_the_command_line(key: str, operator: str, value: str) -> Filter | None:
+def _parsed_by_the_command_line(key: str, operator: str, value: str) -> Filter | None:
     try:
         parsed = parse_filters([f"{key}{SIGNS[operator]}{value}"])
     except typer.BadParameter:
@@ -58,7 +58,7 @@ def _of_the_command_line(key: str, operator: str, value: str) -> Filter | None:
     return parsed.filters[0]
 
 
-def _filter(message: dict[str, Any]) -> Filter:
+def _filter_from_json(message: dict[str, Any]) -> Filter:
     filled = pb.Filter()
     json_reader.fill(filled, message)
     return filter_from(filled)

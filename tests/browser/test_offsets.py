@@ -18,7 +18,7 @@ _OFFSETS = """async (texts) => {
   const { utf16Offsets } = await import("./text_offsets.js");
   return texts.map((text) => {
     const offset = utf16Offsets(text);
-    return [...text, ""].map((_, place) => text.slice(0, offset(place)));
+    return [...text, ""].map((_, index) => text.slice(0, offset(index)));
   });
 }"""
 
@@ -31,12 +31,12 @@ def loaded(explorer: Explorer) -> Explorer:
 
 
 def test_the_offset_of_every_code_point_is_converted(loaded: Explorer) -> None:
-    expected = [[text[:place] for place in range(len(text) + 1)] for text in TEXTS]
+    expected = [[text[:index] for index in range(len(text) + 1)] for text in TEXTS]
     assert loaded.page.evaluate(_OFFSETS, TEXTS) == expected
 
 
 def test_marks_cover_exactly_their_ranges(loaded: Explorer) -> None:
-    """Random marks overlap, are partly outside, and cover texts with wide characters."""
+    """The random marks overlap, are partly outside the text, and cover wide characters."""
     draw = random.Random(7)
     for _ in range(40):
         text = "".join(draw.choices("ab 😀𠮷第", k=draw.randint(0, 30)))

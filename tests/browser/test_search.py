@@ -1,4 +1,4 @@
-"""Searches show passages with marks, scores, timings and plan, and take settings and filters."""
+"""The page searches with settings and filters, and shows passages, marks, scores and plan."""
 
 import json
 
@@ -104,7 +104,7 @@ FILTERS: list[tuple[str, str, str, set[str]]] = [
 ]
 
 
-def test_filters_find_the_documents_that_pass(explorer: Explorer) -> None:
+def test_filters_find_the_documents_that_match(explorer: Explorer) -> None:
     explorer.show()
     setting = explorer.setting("A")
     setting.get_by_text("Filter", exact=True).click()
@@ -200,7 +200,7 @@ def test_a_search_without_results_says_so(explorer: Explorer) -> None:
     expect(explorer.region("Results of setting A")).to_contain_text("No passages")
 
 
-def test_the_address_contains_the_search(explorer: Explorer) -> None:
+def test_the_address_of_the_page_contains_the_search(explorer: Explorer) -> None:
     explorer.show()
     explorer.setting("A").get_by_label("Mode").select_option("CONTEXT")
     explorer.setting("A").get_by_label("Token budget").fill("77")
@@ -215,16 +215,16 @@ def test_the_address_contains_the_search(explorer: Explorer) -> None:
 def test_a_link_in_the_same_tab_opens_its_search(explorer: Explorer) -> None:
     explorer.show(q="gasket", a='{"mode": "STANDARD", "retrieval": "LEXICAL", "limit": "1"}')
     expect(explorer.passages()).to_have_count(1)
-    explorer.follow(q="sleep", b='{"mode": "STANDARD"}')
+    explorer.change_address(q="sleep", b='{"mode": "STANDARD"}')
     expect(explorer.passages("A").first).to_contain_text("Cats sleep.")
     expect(explorer.passages("B").first).to_contain_text("Cats sleep.")
     setting = explorer.setting("A")
     for option, value in (("Mode", "SMALL_TO_BIG"), ("Retrieval", ""), ("Limit", "")):
         expect(setting.get_by_label(option, exact=True)).to_have_value(value)
-    explorer.follow(q="sleep", a='{"mode": "STANDARD"}')
+    explorer.change_address(q="sleep", a='{"mode": "STANDARD"}')
     expect(explorer.passages().first).to_contain_text("level 0")
     expect(explorer.setting("B")).to_be_hidden()
-    explorer.follow()
+    explorer.change_address()
     expect(explorer.region("Results of setting A")).to_contain_text("No search yet")
     expect(explorer.page.get_by_role("searchbox", name="Query")).to_have_value("")
 
@@ -244,8 +244,12 @@ def test_going_back_to_a_search_does_not_repeat_it(explorer: Explorer) -> None:
 
 
 def test_a_wrong_setting_in_the_address_is_ignored(explorer: Explorer) -> None:
-    odd = {"toString": 1}
-    wrong = ({"mode": "X", "filters": 3}, {"mode": odd}, {"filters": {"rows": [["k", "is", odd]]}})
+    unexpected = {"toString": 1}
+    wrong = (
+        {"mode": "X", "filters": 3},
+        {"mode": unexpected},
+        {"filters": {"rows": [["k", "is", unexpected]]}},
+    )
     for saved in ("{", "7", "null", *map(json.dumps, wrong)):
         explorer.show(q="gasket", a=saved)
         expect(explorer.passages().first).to_be_visible()

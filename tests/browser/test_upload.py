@@ -1,4 +1,4 @@
-"""Chosen and dropped files are uploaded, with progress, outcomes and errors."""
+"""Files that a user chooses or drops are uploaded, with progress, outcomes and errors."""
 
 import pytest
 
@@ -19,7 +19,7 @@ _DROP = """([name, text]) => {
 }"""
 
 
-def files(explorer: Explorer, *uploads: tuple[str, bytes]) -> None:
+def choose_files(explorer: Explorer, *uploads: tuple[str, bytes]) -> None:
     with explorer.page.expect_file_chooser() as waited:
         explorer.page.get_by_role("button", name="Choose files").click()
     waited.value.set_files(
@@ -33,7 +33,7 @@ def test_files_are_stored_and_found(explorer: Explorer) -> None:
     explorer.page.evaluate(_DROP, ["dropped.md", "# Dropped\n\nZebras graze at dawn."])
     expect(upload).to_contain_text("created")
     expect(upload).to_contain_text("dropped.md")
-    files(
+    choose_files(
         explorer,
         ("a note.txt", "Giraffes 🦒 eat leaves.".encode()),
         ("four.pdf", pdf_of(["Lions roar."])),
@@ -41,7 +41,7 @@ def test_files_are_stored_and_found(explorer: Explorer) -> None:
     expect(upload).to_have_count(3)
     expect(upload.filter(has_text="a note.txt")).to_contain_text("a_note.txt-")
     expect(upload.filter(has_text="four.pdf")).to_contain_text("created")
-    files(explorer, ("four.pdf", pdf_of(["Lions roar."])))
+    choose_files(explorer, ("four.pdf", pdf_of(["Lions roar."])))
     expect(upload.first).to_contain_text("unchanged")
     explorer.page.get_by_role("tab", name="Documents").click()
     expect(explorer.panel("Documents").get_by_role("rowheader")).to_have_count(3)
@@ -67,7 +67,7 @@ def test_ids_and_types_are_the_same_as_in_the_command_line(explorer: Explorer) -
 def test_a_refused_file_can_be_sent_again(explorer: Explorer) -> None:
     explorer.expects_failed_calls = True
     explorer.show("upload")
-    files(explorer, (f"{ATTACK.replace('/', '')}.txt", b"  "))
+    choose_files(explorer, (f"{ATTACK.replace('/', '')}.txt", b"  "))
     error = explorer.page.get_by_role("alert")
     expect(error).to_contain_text("invalid_argument")
     expect(error).to_contain_text("Field: content")
@@ -84,7 +84,7 @@ def test_a_reply_of_a_proxy_does_not_stop_other_uploads(explorer: Explorer) -> N
         "**/IngestDocument", lambda call: call.fulfill(content_type="text/html", body=page), times=1
     )
     explorer.show("upload", collection="", tenant="visitor")
-    files(explorer, ("first.txt", b"Bees hum."), ("second.txt", b"Ants march."))
+    choose_files(explorer, ("first.txt", b"Bees hum."), ("second.txt", b"Ants march."))
     upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
     expect(upload.filter(has_text="second.txt")).to_contain_text("created")
     refused = upload.filter(has_text="first.txt")
@@ -99,13 +99,13 @@ def test_late_collections_of_the_previous_tenant_are_dropped(explorer: Explorer)
     explorer.show("upload")
     collection = explorer.page.get_by_label("Collection")
     expect(collection.get_by_role("option")).to_have_text([GUIDE, MANY])
-    let_go = explorer.hold("ListCollections")
+    send_stopped_call = explorer.stop_next_call("ListCollections")
     with explorer.page.expect_request("**/ListCollections"):
-        files(explorer, ("empty.txt", b"  "))
+        choose_files(explorer, ("empty.txt", b"  "))
     explorer.page.get_by_label("Tenant").fill("nobody")
     explorer.page.keyboard.press("Enter")
     expect(collection.get_by_role("option")).to_have_text(["default"])
-    let_go()
+    send_stopped_call()
     expect(collection.get_by_role("option")).to_have_text(["default"])
 
 
@@ -118,7 +118,7 @@ def test_progress_is_shown(explorer: Explorer) -> None:
         }).observe(document, { subtree: true, childList: true });"""
     )
     explorer.show("upload", collection="", tenant="uploader")
-    files(explorer, ("long.txt", b"Owls hunt at night. " * 20_000))
+    choose_files(explorer, ("long.txt", b"Owls hunt at night. " * 20_000))
     upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
     expect(upload).to_contain_text("created")
     shown = list(dict.fromkeys(explorer.page.evaluate("window.shown")))

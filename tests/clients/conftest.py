@@ -1,6 +1,6 @@
-"""Both services with TLS and keys, and the report of a Node.js client that calls them.
+"""Fixtures: both services with TLS and keys, and the report of a Node.js client that calls them.
 
-Without Node.js or its packages the tests fail with a message. They are never skipped.
+The tests fail with a message if Node.js or its packages are missing. They are never skipped.
 """
 
 import json
@@ -23,19 +23,23 @@ from tests.support.servers.processes import FAST, START_S
 from tests.support.servers.stores import check_store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "node"
+# The chat endpoint answers this question slowly.
 SLOW = "a question that takes its time"
 QUESTION = "what do dogs do?"
 BOOK = "".join(f"Dogs bark {number} times. Cats sleep. " for number in range(200))
+# The client sends 800 documents. The document with index 40 has a blank text.
 DOCUMENTS, BLANK = 800, 40
-FAR = 2**53 + 1
+# A number of JavaScript cannot represent this sequence number exactly.
+UNSAFE_SEQUENCE = 2**53 + 1
 MODES = ("STANDARD", "SMALL_TO_BIG", "AUTO_MERGE", "SENTENCE_WINDOW", "SUMMARY_FIRST", "CONTEXT")
+# The client sends keepalive pings at this interval on a connection that makes no call for so long.
 PING_MS, IDLE_MS = 6_000, 32_000
 _PROGRAM = Path(__file__).with_name("client.mjs")
 _PROGRAM_S = 180.0
 
 
 class Chat(OpenAIServer):
-    """A chat endpoint that answers SLOW with a stream that lasts until it is cancelled."""
+    """A chat endpoint that answers the question SLOW with a stream of 50 seconds."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = super().answer(request, authorization)
@@ -99,7 +103,7 @@ def node(*arguments: str | Path, settings: Mapping[str, str] | None = None) -> s
 def secured(
     tmp_path_factory: pytest.TempPathFactory, _no_settings_from_outside: None
 ) -> Iterator[Secured]:
-    """Services with TLS, keys and a chat model, which give one answer at a time."""
+    """Services with TLS, keys and a chat model. They generate one answer at a time."""
     folder = tmp_path_factory.mktemp("secured")
     authority, other = Authority(folder, "ours"), Authority(folder, "theirs")
     pair, keys = authority.issue(), folder / "keys.json"
@@ -126,7 +130,7 @@ def secured(
 
 @pytest.fixture(scope="session")
 def report(packages: None, secured: Secured) -> dict[str, Any]:
-    """The report of client.mjs, keyed by the names of its parts."""
+    """The report of client.mjs: what each part of that program observed, by the part's name."""
     arguments = {
         "indexer": secured.services.indexer,
         "retriever": secured.services.retriever,
@@ -141,7 +145,7 @@ def report(packages: None, secured: Secured) -> dict[str, Any]:
         "book": BOOK,
         "documents": DOCUMENTS,
         "blank": BLANK,
-        "far": str(FAR),
+        "far": str(UNSAFE_SEQUENCE),
         "modes": MODES,
         "ping_ms": PING_MS,
         "idle_ms": IDLE_MS,
@@ -152,7 +156,7 @@ def report(packages: None, secured: Secured) -> dict[str, Any]:
 
 @pytest.fixture
 def reported(report: dict[str, Any]) -> Callable[[str], Any]:
-    """Returns a function that returns a part of the report. It fails if the part failed."""
+    """A function that returns a part of the report. The function fails if that part failed."""
 
     def part(name: str) -> Any:
         reported_part = report[name]

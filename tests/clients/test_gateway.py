@@ -1,6 +1,6 @@
-"""Foreign clients call the gateway: Connect's client for Node.js, and one generated from OpenAPI.
+"""Clients of other projects call the gateway: Connect for Node.js and a client made from OpenAPI.
 
-The services and the gateway have TLS and require keys.
+The services and the gateway use TLS and require keys.
 """
 
 import json
@@ -72,37 +72,37 @@ def test_the_example_stores_finds_and_reads_an_answer(
 
 
 @pytest.fixture(scope="module")
-def tools() -> Path:
-    """The folder of programs in an environment with the generator and the validator."""
-    tools = _ENVIRONMENT / "bin"
-    if not (tools / "python").exists():
+def programs() -> Path:
+    """The `bin` folder of an environment with a generator of clients and a validator of OpenAPI."""
+    programs = _ENVIRONMENT / "bin"
+    if not (programs / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", _ENVIRONMENT], check=True)
-    pip = [tools / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *_PACKAGES], check=True)
-    return tools
+    return programs
 
 
 @pytest.fixture
 def document(gateway: Gateway, tmp_path: Path) -> Path:
-    """The gateway's OpenAPI document."""
+    """A file that contains the OpenAPI document of the gateway."""
     path = tmp_path / "openapi.json"
     path.write_bytes(gateway.send("GET", "/openapi.json").body)
     return path
 
 
-def test_the_openapi_document_is_valid(tools: Path, document: Path) -> None:
-    subprocess.run([tools / "openapi-spec-validator", document], check=True)
+def test_the_openapi_document_is_valid(programs: Path, document: Path) -> None:
+    subprocess.run([programs / "openapi-spec-validator", document], check=True)
 
 
 def test_a_client_generated_from_the_document_stores_and_finds(
-    tools: Path, document: Path, gateway: Gateway, secured: Secured, tmp_path: Path
+    programs: Path, document: Path, gateway: Gateway, secured: Secured, tmp_path: Path
 ) -> None:
     package = tmp_path / "made"
     options = ["--path", document, "--output-path", package, "--meta", "none"]
-    subprocess.run([tools / "openapi-python-client", "generate", *options], check=True)
+    subprocess.run([programs / "openapi-python-client", "generate", *options], check=True)
     arguments = [gateway.url, secured.token, TENANT, str(gateway.ca_file)]
     done = subprocess.run(
-        [tools / "python", "-c", _PROGRAM, *arguments],
+        [programs / "python", "-c", _PROGRAM, *arguments],
         check=True,
         capture_output=True,
         text=True,

@@ -1,7 +1,7 @@
-"""A client in another language with another gRPC implementation works: Node's @grpc/grpc-js.
+"""A client in JavaScript with another gRPC implementation, @grpc/grpc-js of Node.js, works.
 
-It uses the .proto files and server reflection, TLS and a key. client.mjs makes the calls and
-prints a report. The assertions are here.
+The client uses the .proto files, server reflection, TLS and a key. client.mjs makes the calls and
+prints a report. The tests in this file check the report.
 """
 
 import shutil
@@ -15,8 +15,8 @@ from tests.clients.conftest import (
     BLANK,
     DOCUMENTS,
     EXAMPLES,
-    FAR,
     MODES,
+    UNSAFE_SEQUENCE,
     Secured,
     node,
 )
@@ -49,7 +49,7 @@ def _field(failure: Any) -> str:
     return field
 
 
-# The examples.
+# These tests run the examples in docs/examples/node.
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_client_finds_the_services_and_searches_by_reflection_only(
     assert [line.split(" ", 1)[1] for line in passages] == ["pets#2.0 Cats sleep. Dogs bark."]
 
 
-# Writing.
+# These tests check what client.mjs wrote.
 
 
 def test_a_collection_is_created_once(reported: Reported) -> None:
@@ -94,7 +94,7 @@ def test_a_collection_is_created_once(reported: Reported) -> None:
     assert _reason(part["again"]) == "COLLECTION_EXISTS"
 
 
-def test_a_document_comes_back_as_it_was_sent(reported: Reported) -> None:
+def test_a_document_is_read_as_it_was_sent(reported: Reported) -> None:
     part = reported("documents")
     assert part["first"]["outcome"] == "INGEST_OUTCOME_CREATED"
     assert part["second"] == part["first"] | {"outcome": "INGEST_OUTCOME_UNCHANGED"}
@@ -131,7 +131,7 @@ def test_a_deleted_document_is_gone_for_the_next_search(reported: Reported) -> N
     assert _reason(part["again"]) == "DOCUMENT_NOT_FOUND"
 
 
-# Reading.
+# These tests check what client.mjs read.
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -143,7 +143,7 @@ def test_every_mode_finds_passages(reported: Reported, mode: str) -> None:
     assert all(matched > 0 for matched in part["matched"])
 
 
-def test_a_search_without_a_mode_is_small_to_big(reported: Reported) -> None:
+def test_a_search_without_a_mode_uses_small_to_big(reported: Reported) -> None:
     part = reported("modes")
     assert part["UNSPECIFIED"] == part["SMALL_TO_BIG"]
     assert part["SMALL_TO_BIG"]["levels"] == [2, 2]
@@ -182,7 +182,7 @@ def test_a_text_longer_than_a_reply_is_read_in_parts(reported: Reported) -> None
     assert part["same_text"]
 
 
-# Errors.
+# These tests check errors, deadlines and cancellations.
 
 
 def test_errors_carry_field_reason_and_retry_delay(reported: Reported) -> None:
@@ -195,10 +195,10 @@ def test_errors_carry_field_reason_and_retry_delay(reported: Reported) -> None:
     assert part["busy"]["details"]["RetryInfo"]["retry_delay"] == {"seconds": "1", "nanos": 0}
 
 
-def test_a_sequence_that_javascript_would_round_arrives_exactly(reported: Reported) -> None:
+def test_a_sequence_number_that_javascript_would_round_arrives_exactly(reported: Reported) -> None:
     part = reported("sequences")
     assert _reason(part) == "SEQUENCE_NOT_REACHED"
-    assert f"min_sequence is {FAR};" in part["message"]
+    assert f"min_sequence is {UNSAFE_SEQUENCE};" in part["message"]
 
 
 def test_a_deadline_or_a_cancellation_ends_a_call(reported: Reported) -> None:
@@ -211,12 +211,12 @@ def test_a_deadline_or_a_cancellation_ends_a_call(reported: Reported) -> None:
 def test_a_model_stops_writing_for_a_client_that_has_left(
     reported: Reported, secured: Secured
 ) -> None:
-    # The client has cancelled the answers that were not refused.
+    # The client has cancelled each answer that the server did not refuse.
     assert reported("errors")["busy"]["code"] == "RESOURCE_EXHAUSTED"
     until(lambda: secured.chat.streams_left > 0, 10)
 
 
-def test_the_request_id_comes_back(reported: Reported) -> None:
+def test_the_reply_has_the_request_id_of_the_call(reported: Reported) -> None:
     part = reported("request_ids")
     assert part["sent"] == ["from-node-4711"]
     (generated_id,) = part["generated"]
@@ -224,15 +224,17 @@ def test_the_request_id_comes_back(reported: Reported) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stranger", "code", "reason"),
+    ("caller", "code", "reason"),
     [
         ("no_key", "UNAUTHENTICATED", "UNAUTHENTICATED"),
         ("wrong_key", "UNAUTHENTICATED", "UNAUTHENTICATED"),
         ("other_tenant", "PERMISSION_DENIED", "PERMISSION_DENIED"),
     ],
 )
-def test_strangers_are_refused(reported: Reported, stranger: str, code: str, reason: str) -> None:
-    refused = reported("strangers")[stranger]
+def test_callers_without_access_are_refused(
+    reported: Reported, caller: str, code: str, reason: str
+) -> None:
+    refused = reported("strangers")[caller]
     assert (refused["code"], _reason(refused)) == (code, reason)
 
 
@@ -247,7 +249,7 @@ def test_only_tls_with_the_right_authority_connects(
     assert words in refused["message"]
 
 
-# Connections.
+# These tests check health and keepalive pings.
 
 
 def test_health_is_reported_without_a_key(reported: Reported) -> None:
@@ -258,13 +260,13 @@ def test_health_is_reported_without_a_key(reported: Reported) -> None:
     }
 
 
-def test_a_connection_that_pings_more_often_than_every_ten_seconds_stays(
+def test_a_connection_that_pings_more_often_than_every_ten_seconds_stays_open(
     reported: Reported,
 ) -> None:
     assert reported("idle")["states"] == ["READY"]
 
 
-# The tests themselves.
+# This test checks how the tests in this file fail without Node.js.
 
 
 def test_without_node_the_tests_fail_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

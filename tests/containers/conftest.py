@@ -13,7 +13,7 @@ from tests.containers.stack import Stack, new_key
 @pytest.fixture(scope="session")
 def stack(_no_settings_from_outside: None) -> Iterator[Stack]:
     indexer, retriever, prometheus = free_addresses(3)
-    used = engine.find_engine(
+    container_engine = engine.find_engine(
         {
             "HRAG_INDEXER_PORT": indexer.rpartition(":")[2],
             "HRAG_RETRIEVER_PORT": retriever.rpartition(":")[2],
@@ -22,13 +22,13 @@ def stack(_no_settings_from_outside: None) -> Iterator[Stack]:
             "HRAG_RETRIEVER_CPUS": "1",
         }
     )
-    used.down("--volumes")
+    container_engine.down("--volumes")
     try:
-        used.build()
-        used.up()
-        stack = Stack(used, {INDEXER: indexer, RETRIEVER: retriever})
+        container_engine.build()
+        container_engine.up()
+        stack = Stack(container_engine, {INDEXER: indexer, RETRIEVER: retriever})
         stack.wait_until_serving()
         yield replace(stack, token=new_key(stack))
     finally:
-        print(used.logs())  # noqa: T201 - pytest shows the logs if a test failed
-        used.down("--volumes")
+        print(container_engine.logs())  # noqa: T201 - pytest shows the logs if a test failed
+        container_engine.down("--volumes")

@@ -1,4 +1,4 @@
-"""The container engine of this machine: Docker's if one runs, otherwise podman.
+"""The container engine of this machine: Docker if its daemon runs, otherwise podman.
 
 If neither works, the tests fail with instructions. They are never skipped.
 """
@@ -13,26 +13,27 @@ from subprocess import CompletedProcess
 from tests.support.until import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OWN = ROOT / ".containers"
+# tests/containers/prepare installs the tools of the tests and the files of podman here.
+ENGINE_FOLDER = ROOT / ".containers"
 PROJECT = "hrag-test"
 IMAGE = "hrag"
 COMPOSE_FILE = "docker-compose.yml"
-# The first build of the image installs everything.
+# The first build of the image installs all packages, so a command may last ten minutes.
 _COMMAND_S = 600.0
-_PREPARE = "run tests/containers/prepare as root on Debian (`make test-containers` does)"
+_HOW_TO_PREPARE = "run tests/containers/prepare as root on Debian (`make test-containers` does)"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A container engine: its commands for containers and for compose files, and these files."""
+    """A container engine: its commands for containers and for compose, and the compose files."""
 
     container: tuple[str, ...]
     compose: tuple[str, ...]
     files: tuple[str, ...]
     env: dict[str, str]
 
-    def also(self, *files: str, **settings: str) -> "Engine":
-        """Returns the engine with further compose files and settings."""
+    def extended(self, *files: str, **settings: str) -> "Engine":
+        """Returns a copy of the engine that uses further compose files and settings."""
         return replace(self, files=self.files + files, env=self.env | settings)
 
     def run(self, *arguments: str) -> CompletedProcess[str]:
@@ -46,12 +47,12 @@ class Engine:
         assert done.returncode == 0, done.stderr
 
     def up(self, *services: str) -> None:
-        """Starts the named services, or all services without a profile."""
+        """Starts the named services. Without names, starts all services that have no profile."""
         done = self._compose("up", "--detach", *services)
         assert done.returncode == 0, done.stderr
 
     def down(self, *options: str) -> None:
-        """Removes all containers, including the containers of profiles."""
+        """Stops and removes all containers, also those of services with a profile."""
         done = self._compose("--profile", "monitoring", "--profile", "http", "down", *options)
         assert done.returncode == 0, done.stderr
 
@@ -86,7 +87,8 @@ class Engine:
     def _build_options(self) -> tuple[str, ...]:
         if self.container != ("podman",):
             return ()
-        # On this machine the base image was built, so it has the tag but not the digest.
+        # tests/containers/prepare may have built the base image. That image has the tag that the
+        # Dockerfile names, but another digest.
         return ("--format", "docker", "--build-arg", f"BASE={_base_image()}")
 
     def _compose(self, *arguments: str) -> CompletedProcess[str]:
@@ -95,7 +97,7 @@ class Engine:
 
 
 def _base_image() -> str:
-    """Returns the name and tag of the Dockerfile's base image."""
+    """Returns the name and tag of the Dockerfile's base image, without its digest."""
     (line,) = (
         line
         for line in (ROOT / "Dockerfile").read_text("utf-8").splitlines()
@@ -109,16 +111,18 @@ def find_engine(settings: dict[str, str]) -> Engine:
     env = {**os.environ, **settings}
     if _works(["docker", "info"], env):
         return Engine(("docker",), ("docker", "compose"), (COMPOSE_FILE,), env)
-    compose = OWN / "venv" / "bin" / "podman-compose"
-    env["CONTAINERS_CONF"] = str(OWN / "containers.conf")
-    env["CONTAINERS_STORAGE_CONF"] = str(OWN / "storage.conf")
-    assert compose.exists(), f"no Docker engine runs here, and podman is not set up: {_PREPARE}"
-    assert _works(["podman", "info"], env), f"podman does not work here: {_PREPARE}"
+    compose = ENGINE_FOLDER / "venv" / "bin" / "podman-compose"
+    env["CONTAINERS_CONF"] = str(ENGINE_FOLDER / "containers.conf")
+    env["CONTAINERS_STORAGE_CONF"] = str(ENGINE_FOLDER / "storage.conf")
+    assert compose.exists(), (
+        f"no Docker engine runs here, and podman is not set up: {_HOW_TO_PREPARE}"
+    )
+    assert _works(["podman", "info"], env), f"podman does not work here: {_HOW_TO_PREPARE}"
     return Engine(("podman",), (str(compose),), (COMPOSE_FILE, "deploy/podman.yml"), env)
 
 
 def eventually(condition: Callable[[], object], description: str, timeout_s: float = 60.0) -> None:
-    """Waits until the condition is true. Fails with the description after `timeout_s`."""
+    """Waits until the condition is true. After `timeout_s`, fails with the description."""
     until(condition, timeout_s, description)
 
 

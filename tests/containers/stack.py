@@ -1,4 +1,4 @@
-"""The running services of docker-compose.yml, as tests use them."""
+"""The running services of docker-compose.yml, with the operations that tests need."""
 
 from dataclasses import dataclass
 
@@ -58,7 +58,7 @@ class Stack:
 
 
 def is_admitted(client: Client, tenant: str) -> bool:
-    """Returns True if both services know the client's key. They check the file once a second."""
+    """Returns True if both services know the client's key. They read the key file each second."""
     try:
         client.list_collections(tenant)
         client.server_info()

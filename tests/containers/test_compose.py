@@ -1,4 +1,4 @@
-"""With docker-compose.yml as users start it, each container may be killed and nothing is lost."""
+"""Services started by docker-compose.yml lose nothing when any of their containers is killed."""
 
 import threading
 from collections.abc import Iterator
@@ -69,11 +69,11 @@ def test_a_killed_indexer_restarts_and_nothing_is_lost(stack, client):
         try:
             client.ingest("acme", Document(_text(number), f"document-{number}"), timeout_s=60)
         except HragError:
-            # The document was not acknowledged, so it may be lost.
+            # The indexer did not acknowledge this document, so the document may be lost.
             continue
         acknowledged.append(number)
     killer.join()
-    # The namespaces do not belong to the indexer's container.
+    # The retriever still serves, because another container holds the namespaces.
     assert stack.serves(RETRIEVER)
     eventually(lambda: stack.serves(INDEXER), "the indexer serves again")
     assert len(acknowledged) >= KILL_AFTER

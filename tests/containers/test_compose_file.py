@@ -7,14 +7,14 @@ import subprocess
 
 import pytest
 
-from tests.containers.engine import OWN, ROOT
+from tests.containers.engine import ENGINE_FOLDER, ROOT
 
 pytestmark = pytest.mark.containers
 
-COMPOSE = OWN / "venv" / "bin" / "docker-compose"
+COMPOSE = ENGINE_FOLDER / "venv" / "bin" / "docker-compose"
 FILE = "docker-compose.yml"
 SERVICES = ("indexer", "retriever")
-OTHERS_REACH = "192.0.2.7"
+OUTSIDE_ADDRESS = "192.0.2.7"
 
 
 def _read(*options, folder=ROOT, **settings):
@@ -32,21 +32,21 @@ def _read(*options, folder=ROOT, **settings):
 
 
 @pytest.fixture(scope="module")
-def everything():
+def all_services():
     return _read("--profile", "*")["services"]
 
 
-def test_profiles_add_keys_http_and_monitoring(everything):
-    usual, monitoring = {"namespaces", *SERVICES}, {"prometheus", "grafana"}
-    assert _read()["services"].keys() == usual
-    assert _read("--profile", "http")["services"].keys() == usual | {"gateway"}
-    assert _read("--profile", "monitoring")["services"].keys() == usual | monitoring
-    assert everything.keys() == usual | monitoring | {"gateway", "keys"}
+def test_profiles_add_keys_http_and_monitoring(all_services):
+    default, monitoring = {"namespaces", *SERVICES}, {"prometheus", "grafana"}
+    assert _read()["services"].keys() == default
+    assert _read("--profile", "http")["services"].keys() == default | {"gateway"}
+    assert _read("--profile", "monitoring")["services"].keys() == default | monitoring
+    assert all_services.keys() == default | monitoring | {"gateway", "keys"}
 
 
-def test_both_services_share_store_and_namespaces(everything):
+def test_both_services_share_the_store_and_the_namespaces(all_services):
     for name in SERVICES:
-        service = everything[name]
+        service = all_services[name]
         assert service["pid"] == service["network_mode"] == "service:namespaces"
         assert service["environment"]["HRAG_AUTH"] == "api_key"
         mounts = {volume["target"]: volume for volume in service["volumes"]}
@@ -54,8 +54,8 @@ def test_both_services_share_store_and_namespaces(everything):
         assert mounts["/keys"]["read_only"]
 
 
-def test_every_container_has_limits_and_no_privileges(everything):
-    for name, service in everything.items():
+def test_every_container_has_limits_and_no_privileges(all_services):
+    for name, service in all_services.items():
         limits = service["deploy"]["resources"]["limits"]
         assert {"cpus", "memory", "pids"} <= limits.keys(), name
         assert service["tmpfs"] == ["/tmp:size=64m,mode=1777"]
@@ -66,15 +66,15 @@ def test_every_container_has_limits_and_no_privileges(everything):
         assert service["restart"] == ("no" if name == "keys" else "unless-stopped")
 
 
-def test_ports_are_published_on_loopback_only(everything):
-    published = [port for service in everything.values() for port in service.get("ports", ())]
+def test_ports_are_published_on_loopback_only(all_services):
+    published = [port for service in all_services.values() for port in service.get("ports", ())]
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
     assert {port["target"] for port in published} == {50051, 50052, 8080, 9090, 3000}
 
 
-def test_images_from_registries_are_pinned(everything):
+def test_images_from_registries_are_pinned(all_services):
     for name in ("prometheus", "grafana"):
-        tag = everything[name]["image"].partition("@")[0].rpartition(":")[2]
+        tag = all_services[name]["image"].partition("@")[0].rpartition(":")[2]
         assert tag.lstrip("v").count(".") == 2
 
 
@@ -87,9 +87,9 @@ def test_the_keys_may_be_in_a_host_folder(tmp_path):
 
 def test_tls_needs_an_address_to_publish():
     files = ("-f", FILE, "-f", "deploy/tls.yml")
-    services = _read(*files, HRAG_PUBLISH_ADDRESS=OTHERS_REACH)["services"]
+    services = _read(*files, HRAG_PUBLISH_ADDRESS=OUTSIDE_ADDRESS)["services"]
     published = {(port["host_ip"], port["target"]) for port in services["namespaces"]["ports"]}
-    addresses = ("127.0.0.1", OTHERS_REACH)
+    addresses = ("127.0.0.1", OUTSIDE_ADDRESS)
     assert published == {(address, port) for address in addresses for port in (50051, 50052)}
     for name in SERVICES:
         assert services[name]["environment"]["HRAG_TLS_CERT_FILE"] == "/tls/service.pem"
@@ -98,16 +98,20 @@ def test_tls_needs_an_address_to_publish():
 
 
 def test_a_copy_of_the_example_changes_no_path_and_no_protection(tmp_path):
-    """Compose reads a comment after an empty value as the value."""
+    """A copy of `.env.example` as `.env` changes no path and no protection.
+
+    The copy must have no comment after an empty value, because Compose would read the comment as
+    the value.
+    """
     shutil.copy(ROOT / FILE, tmp_path)
     shutil.copy(ROOT / ".env.example", tmp_path / ".env")
     copied = _read(folder=tmp_path)["services"]
-    usual = _read()["services"]
+    default = _read()["services"]
     for name in SERVICES:
         settings = copied[name]["environment"]
         assert not [setting for setting in settings.items() if setting[1].startswith("#")]
-        assert usual[name]["environment"].items() <= settings.items()
-        assert {**copied[name], "environment": 0} == {**usual[name], "environment": 0}
+        assert default[name]["environment"].items() <= settings.items()
+        assert {**copied[name], "environment": 0} == {**default[name], "environment": 0}
 
 
 def test_the_file_for_postgres_is_valid_for_compose():

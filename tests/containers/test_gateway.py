@@ -20,10 +20,10 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def ask(stack: Stack) -> Iterator[Ask]:
-    """Sends a request to the gateway, which is started as by `--profile http`."""
+    """A function that sends a request to the gateway, which runs as with `--profile http`."""
     (address,) = free_addresses(1)
     settings = {"COMPOSE_PROFILES": "http", "HRAG_HTTP_PORT": address.rpartition(":")[2]}
-    engine = stack.engine.also(**settings)
+    engine = stack.engine.extended(**settings)
 
     def ask(path: str, token: str = "", **values: Any) -> dict[str, Any]:
         headers = {"content-type": "application/json"}

@@ -94,7 +94,7 @@ def test_one_container_runs_both_services_without_compose(stack):
     options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{name}:/data"]
     options += ["--volume", f"{name}-keys:/keys:ro"]
     options += ["--env", f"HRAG_INSECURE_PLAINTEXT={PLAINTEXT_WORDS}"]
-    making = ("hrag", "keys", "create", "--tenant", "acme", "--role", "write")
+    create_key = ("hrag", "keys", "create", "--tenant", "acme", "--role", "write")
     try:
         done = run("run", "--detach", "--name", name, *options, *ports, IMAGE)
         assert done.returncode == 0, done.stderr
@@ -102,7 +102,7 @@ def test_one_container_runs_both_services_without_compose(stack):
         single.wait_until_serving()
         logs = run("logs", name)
         assert "no_valid_api_key" in logs.stdout + logs.stderr
-        creation = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *making)
+        creation = run("run", "--rm", "--volume", f"{name}-keys:/keys", IMAGE, *create_key)
         assert creation.returncode == 0, creation.stderr
         token = creation.stdout.strip()
         with single.client(ClientCredentials(token)) as client:

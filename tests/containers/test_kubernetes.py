@@ -4,13 +4,13 @@ import subprocess
 
 import pytest
 
-from tests.containers.engine import OWN, ROOT
+from tests.containers.engine import ENGINE_FOLDER, ROOT
 
 pytestmark = pytest.mark.containers
 
 MANIFEST = ROOT / "deploy" / "kubernetes.yaml"
 RESOURCES = {MANIFEST: 3, MANIFEST.with_name("kubernetes-postgres.yaml"): 7}
-VALIDATOR = OWN / "venv" / "bin" / "kubernetes-validate"
+VALIDATOR = ENGINE_FOLDER / "venv" / "bin" / "kubernetes-validate"
 
 
 def _validate(path):

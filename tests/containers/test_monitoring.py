@@ -1,4 +1,4 @@
-"""In the profile `monitoring`, Prometheus scrapes both services and loads all rules.
+"""In the profile `monitoring`, Prometheus scrapes both services and loads all alert rules.
 
 The tests start Debian's package of Prometheus instead of its image. Debian has no package of
 Grafana, so only Grafana's files are checked.
@@ -27,9 +27,9 @@ def _yaml(path):
 
 @pytest.fixture(scope="module")
 def prometheus(stack):
-    """Queries Prometheus, which is started as by `--profile monitoring`."""
+    """A function that queries Prometheus, which runs as with `--profile monitoring`."""
     stack.engine.build(HERE, IMAGE)
-    engine = stack.engine.also(
+    engine = stack.engine.extended(
         str(HERE / "compose.yml"),
         COMPOSE_PROFILES="monitoring",
     )
@@ -46,10 +46,10 @@ def prometheus(stack):
         engine.stop("prometheus")
 
 
-def _up(prometheus):
-    """Returns `1` for each service that is up and `0` for each other one, by name.
+def _reached_services(prometheus):
+    """Returns, by the name of each service, `1` if Prometheus reaches the service, else `0`.
 
-    Services that Prometheus has never scraped are missing.
+    Services that Prometheus has never tried to scrape are missing.
     """
     try:
         series = prometheus("query", query="up")["result"]
@@ -61,10 +61,10 @@ def _up(prometheus):
 
 def test_prometheus_scrapes_both_services_and_loads_all_rules(prometheus):
     both = {"hrag-indexer": "1", "hrag-retriever": "1"}
-    eventually(lambda: _up(prometheus) == both, "both services are scraped")
+    eventually(lambda: _reached_services(prometheus) == both, "both services are scraped")
     (group,) = prometheus("rules")["groups"]
-    written = _yaml(ROOT / "docs" / "operations" / "alerts.yml")["groups"][0]["rules"]
-    assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in written]
+    documented = _yaml(ROOT / "docs" / "operations" / "alerts.yml")["groups"][0]["rules"]
+    assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in documented]
     eventually(
         lambda: all(r["health"] == "ok" for r in prometheus("rules")["groups"][0]["rules"]),
         "all rules are evaluated",
@@ -76,7 +76,10 @@ def test_prometheus_scrapes_both_services_and_loads_all_rules(prometheus):
 def test_an_alert_is_pending_for_a_service_that_is_down(stack, prometheus):
     stack.engine.stop(INDEXER.name)
     try:
-        eventually(lambda: _up(prometheus).get("hrag-indexer") == "0", "the indexer is missed")
+        eventually(
+            lambda: _reached_services(prometheus).get("hrag-indexer") == "0",
+            "the indexer is missed",
+        )
         eventually(lambda: prometheus("alerts")["alerts"], "an alert is pending")
         (alert,) = prometheus("alerts")["alerts"]
         assert alert["labels"]["alertname"] == "HragDown"

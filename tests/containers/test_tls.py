@@ -1,4 +1,4 @@
-"""With deploy/tls.yml, connections from other machines and inside the containers use TLS."""
+"""With deploy/tls.yml, all connections use TLS, from other machines and between containers."""
 
 import socket
 import ssl
@@ -13,13 +13,13 @@ from tests.support.servers.pki import Authority
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
-# No other program listens at this address of the machine.
-OTHERS_REACH = "127.0.0.2"
+# This machine has this address too, and no other program listens there.
+PUBLISHED_ADDRESS = "127.0.0.2"
 
 
 @pytest.fixture
 def authority(tmp_path):
-    """An authority that has put a certificate into the folder that containers mount."""
+    """An authority that has stored a certificate in the folder that the containers mount."""
     authority = Authority(tmp_path, "authority")
     pair = authority.issue()
     pair.cert_file.rename(tmp_path / "service.pem")
@@ -32,11 +32,11 @@ def authority(tmp_path):
 @pytest.fixture
 def encrypted(stack, authority):
     settings = {
-        "HRAG_PUBLISH_ADDRESS": OTHERS_REACH,
+        "HRAG_PUBLISH_ADDRESS": PUBLISHED_ADDRESS,
         "HRAG_TLS_FOLDER": str(authority.ca_file.parent),
     }
     stack.engine.down()
-    engine = stack.engine.also("deploy/tls.yml", **settings)
+    engine = stack.engine.extended("deploy/tls.yml", **settings)
     try:
         engine.up()
         yield engine
@@ -61,7 +61,7 @@ def test_all_connections_use_tls_and_the_published_address_is_reachable(
     for service in (INDEXER, RETRIEVER):
         port = int(stack.addresses[service].rpartition(":")[2])
         with (
-            socket.create_connection((OTHERS_REACH, port), timeout=5) as tcp,
+            socket.create_connection((PUBLISHED_ADDRESS, port), timeout=5) as tcp,
             context.wrap_socket(tcp, server_hostname="localhost") as wire,
         ):
             assert wire.selected_alpn_protocol() == "h2"

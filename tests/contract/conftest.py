@@ -1,7 +1,7 @@
-"""The engines that the contract's tests run on, each in every state of its index.
+"""The engines on which the tests of the contract run, each engine in every state of its index.
 
-`ENGINES` says which states an engine has and how to open it in one of them. The tests know only
-the protocols of `hrag.engine`.
+`ENGINES` has, for each engine, a function that opens it and the states of its index. The tests know
+only the protocols of `hrag.engine`.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,13 @@ from tests.support.servers.postgres_server import PostgresServer
 class Case:
     """An engine under test, and a model of the collection `c` of tenant `t`.
 
-    `index` moves the committed leaves of a collection from the tail to the index, if its engine
-    has a tail. `restart` opens a new reader, and `another_store` opens an empty store of the same
-    engine. `quota` is the quota of the tenant `t`. `store` is the store of the embedded engine,
-    which tests may damage; it is None for other engines.
+    * `readers` returns a reader of the store.
+    * `index` moves the committed leaves of a collection from the tail to the index. It does nothing
+      if the engine has no tail.
+    * `restart` replaces the reader by a new one.
+    * `another_store` opens an empty store of the same engine.
+    * `quota` is the quota of the tenant `t`.
+    * `store` is the store of the embedded engine, which tests may damage; None for other engines.
     """
 
     state: str
@@ -60,9 +63,9 @@ class Case:
         self.writer.create_collection("t", "c", self.model.settings)
 
     def fill(self, *documents: PreparedDocument) -> None:
-        """Commits documents to engine and model, then brings the index into its state."""
-        for number, document in enumerate(documents):
-            if self.state == "mixed" and number == len(documents) // 2:
+        """Commits documents to engine and model, and brings the index into the state `state`."""
+        for index, document in enumerate(documents):
+            if self.state == "mixed" and index == len(documents) // 2:
                 self.index("t", "c")
             self.writer.put(self.collection, document)
             self.model.put(document)
@@ -109,12 +112,15 @@ def in_memory(request: pytest.FixtureRequest, state: str) -> Case:
 
 
 def index_every_leaf(engine: Engine, collection: CollectionHandle) -> None:
-    """Gives a small collection in PostgreSQL and its summaries homes and parts."""
-    numbers = [collection.collection_id]
+    """Builds the indexes of a collection in PostgreSQL, and of its summaries, at any size.
+
+    They are the vector index (the home) and the lexical index (its parts).
+    """
+    collection_ids = [collection.collection_id]
     if collection.settings.summaries is not SummaryUnit.NONE:
-        numbers.append(collection.collection_id + 1)
-    for number in numbers:
-        engine.maintenance().maintain(collection.tenant_id, number, every_leaf=True)
+        collection_ids.append(collection.collection_id + 1)
+    for collection_id in collection_ids:
+        engine.maintenance().maintain(collection.tenant_id, collection_id, every_leaf=True)
 
 
 def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
@@ -144,8 +150,8 @@ def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
 
 OpenCase = Callable[[pytest.FixtureRequest, str], Case]
 
-# The states of an index: all leaves are in the tail, all are in the index, or one half is in each.
-# The memory engine has no index.
+# In the states "tail" and "shared", no leaf is in an index yet. In "sealed" and "indexed", all
+# leaves are in an index. In "mixed", one half of the documents is. The memory engine has no index.
 ENGINES: dict[str, tuple[OpenCase, tuple[str, ...]]] = {
     "embedded": (_embedded, ("tail", "sealed", "mixed")),
     "memory": (in_memory, ("plain",)),
@@ -162,13 +168,13 @@ MARKS = {"postgres": [pytest.mark.postgres]}
     ]
 )
 def opened(request: pytest.FixtureRequest) -> Case:
-    """An empty engine, in each state."""
+    """An empty engine; the test runs once for each engine and state of its index."""
     name, state = request.param
     return ENGINES[name][0](request, state)
 
 
 @cache
-def _ten() -> tuple[PreparedDocument, ...]:
+def _ten_documents() -> tuple[PreparedDocument, ...]:
     return tuple(prepared(f"d{n}", sentences(4 * n + 4, n), seed=n) for n in range(10))
 
 
@@ -176,12 +182,12 @@ def _ten() -> tuple[PreparedDocument, ...]:
 def filled(opened: Case) -> Case:
     """An engine with ten documents, which have about a hundred leaves."""
     opened.create()
-    opened.fill(*_ten())
+    opened.fill(*_ten_documents())
     return opened
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES])
 def catalog(request: pytest.FixtureRequest) -> Case:
-    """An empty engine in one state, for tests that do not depend on the index."""
+    """An empty engine; the test runs once for each engine, because it does not use the index."""
     open_case, states = ENGINES[request.param]
     return open_case(request, states[0])

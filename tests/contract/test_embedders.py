@@ -1,4 +1,4 @@
-"""The promises of every embedder."""
+"""Every embedder keeps these promises: unit vectors in order, equal bits, deadlines, and so on."""
 
 import subprocess
 import sys
@@ -101,7 +101,7 @@ def _assert_well_formed(vectors: Vectors, embedder: Embedder, count: int) -> Non
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_nothing_is_embedded_after_the_caller_has_left(embedder: Embedder) -> None:
+def test_a_call_that_is_late_or_cancelled_embeds_nothing(embedder: Embedder) -> None:
     with pytest.raises(DeadlineExceeded):
         embedder.embed(TEXTS, Deadline.after(-1))
     with pytest.raises(Cancelled):
@@ -118,7 +118,7 @@ def test_no_texts_get_no_vectors(embedder: Embedder) -> None:
 
 
 def test_vectors_are_in_the_order_of_the_texts(embedder: Embedder) -> None:
-    """A text has nearly the same vector alone and anywhere in a batch."""
+    """A text has nearly the same vector if it is embedded alone or at any position of a batch."""
     alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
     np.testing.assert_allclose(embedder.embed(TEXTS), alone, atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[::-1]), alone[::-1], atol=1e-5)
@@ -139,7 +139,7 @@ def test_an_embedder_is_thread_safe(embedder: Embedder) -> None:
             np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_results_do_not_share_memory(embedder: Embedder) -> None:
+def test_results_of_two_calls_do_not_share_memory(embedder: Embedder) -> None:
     first = embedder.embed(TEXTS)
     copy = first.copy()
     embedder.embed(TEXTS[::-1])[:] = 0
@@ -169,20 +169,20 @@ def test_different_texts_differ(embedder: Embedder) -> None:
     assert similarity[~np.eye(3, dtype=bool)].max() < 0.9
 
 
-def test_builtin_finds_meaning_across_languages(builtin: BuiltinEmbedder) -> None:
+def test_the_builtin_embedder_finds_meaning_across_languages(builtin: BuiltinEmbedder) -> None:
     texts = ["I love my dog.", "我爱我的狗。", "Interest rates rose by a quarter point."]
     english, chinese, other = builtin.embed(texts)
     assert english @ chinese > english @ other + 0.3
 
 
-def test_hash_gives_the_same_bits_on_every_machine() -> None:
-    """The vector depends only on the definition, so results of load tests stay comparable."""
+def test_the_hash_embedder_returns_the_same_bits_on_every_machine() -> None:
+    """So the results of load tests on two machines can be compared."""
     vector = HashEmbedder(4).embed(["hrag"])
     assert vector.view("<u4").tolist() == [[0xBEC58C23, 0x3EE28ADA, 0xBF1B1443, 0x3F097A0B]]
 
 
-def test_hash_directions_are_uniform() -> None:
-    """The vectors prefer no direction, like random vectors."""
+def test_directions_of_the_hash_embedder_are_uniform() -> None:
+    """The vectors of many texts prefer no direction, so they are like random vectors."""
     vectors = HashEmbedder(64).embed([str(number) for number in range(4000)])
     assert np.linalg.norm(vectors.mean(axis=0)) < 0.05
     assert np.abs((vectors[:2000] * vectors[2000:]).sum(axis=1)).max() < 0.7
@@ -199,14 +199,16 @@ def test_hash_directions_are_uniform() -> None:
         ([[3.0, 4.0], [0.0, 0.0]], "it returned a vector of zeros: index 1 of 2 vectors"),
     ],
 )
-def test_vectors_without_direction_are_refused(wrong: list[list[float]], message: str) -> None:
+def test_vectors_of_zeros_nan_or_infinity_are_refused(
+    wrong: list[list[float]], message: str
+) -> None:
     with pytest.raises(EmbedderRejected) as raised:
         unit_rows(np.array(wrong), "it")
     assert raised.value.message == message
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-20, 1.0, 1e20, 3e37])
-def test_vectors_of_any_length_are_scaled(scale: float) -> None:
+def test_vectors_of_any_length_are_scaled_to_unit_vectors(scale: float) -> None:
     """The squares of the extreme lengths would overflow or underflow in float32."""
     rows = np.array([[3.0, 4.0]]) * scale
     scaled = unit_rows(rows.astype(np.float32), "it")
@@ -217,14 +219,14 @@ def test_vectors_of_any_length_are_scaled(scale: float) -> None:
     ("value", "name"),
     [("builtin", "builtin/use-multilingual-v3"), ("hash:384", "hash/384")],
 )
-def test_the_embedder_of_the_settings_is_opened(
+def test_the_embedder_that_the_settings_name_is_opened(
     value: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", value)
     assert open_embedder(CommonSettings()).name == name
 
 
-def test_opening_hash_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_the_hash_embedder_logs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", "hash:8")
     with capture_logs() as logs:
         open_embedder(CommonSettings())
@@ -274,7 +276,7 @@ def test_only_the_chosen_provider_is_imported(value: str, loaded: set[str]) -> N
 def test_invalid_openai_settings_are_refused(
     key: str, base_url: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error of open_embedder names the variable and does not contain the key."""
+    """The error of `open_embedder` names the variable and does not contain the key."""
     monkeypatch.setenv("HRAG_EMBEDDER", "openai")
     monkeypatch.setenv("OPENAI_API_KEY", key)
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
@@ -286,7 +288,7 @@ def test_invalid_openai_settings_are_refused(
 def test_the_builtin_embedder_abandons_batches_that_have_not_started(
     builtin: BuiltinEmbedder,
 ) -> None:
-    """A document may have tens of thousands of leaves, which take minutes to embed."""
+    """Embedding a long document takes minutes, so a cancelled call must stop early."""
     checks = iter([True] * 3)
     began_s = time.monotonic()
     with pytest.raises(Cancelled):

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about collections, documents and their changes."""
+"""Every storage engine keeps these promises about collections, documents and their changes."""
 
 import threading
 from dataclasses import replace
@@ -167,15 +167,18 @@ def test_admission_recognises_an_unchanged_document(filled):
         assert admission.collection == filled.collection
 
 
-def test_several_documents_in_one_commit_fail_one_by_one(filled):
-    """Each document has a result or an error, in order. A later version replaces an earlier one."""
+def test_an_error_of_one_document_does_not_fail_the_others_of_its_commit(filled):
+    """Each document of the commit has a result or an error, in order.
+
+    If the commit has two versions of a document, the later one replaces the earlier one.
+    """
     handle, settings = filled.collection, filled.model.settings
     good, same = prepared("new", sentences(9), settings, seed=1), filled.model.documents["d2"]
     bad = replace(good, document_id="bad", vectors=good.vectors[:1])
     newer = prepared("new", sentences(5), settings, seed=2)
     results = filled.writer.put_many([(handle, document) for document in (good, bad, same, newer)])
     assert isinstance(results[1], InvalidArgument)
-    outcomes = [results[number].outcome for number in (0, 2, 3)]
+    outcomes = [results[index].outcome for index in (0, 2, 3)]
     assert outcomes == [IngestOutcome.CREATED, IngestOutcome.UNCHANGED, IngestOutcome.UPDATED]
     assert results[3].sequence == results[0].sequence + 1
     text = filled.writer.document_with_text(handle, "new")[1]
@@ -253,7 +256,7 @@ def test_totals_are_sums_over_tenants(filled):
 
 
 def test_only_the_embedded_engine_reports_the_status_of_its_index(filled):
-    """Only the embedded engine has a tail and segments, so other engines do not report them."""
+    """Other engines have no tail and no segments, so they report no such status."""
     status, embedded = filled.writer.status(filled.collection), filled.engine.name == "embedded"
     assert (status.embedded is not None) == embedded
     assert (filled.writer.totals().embedded is not None) == embedded
@@ -285,10 +288,10 @@ def test_a_tree_with_another_number_of_levels_than_the_collection_is_refused(cat
         catalog.writer.put(catalog.collection, prepared("d", "text", other))
 
 
-# Tests of sequences.
+# Tests of sequence numbers.
 
 
-def test_each_change_of_a_tenant_has_the_next_number(catalog):
+def test_each_change_of_a_tenant_has_the_next_sequence_number(catalog):
     writer, reader, settings = catalog.writer, catalog.readers(), catalog.model.settings
     assert reader.sequence("t") == 0
     _, created = writer.create_collection("t", "c", settings)
@@ -298,13 +301,13 @@ def test_each_change_of_a_tenant_has_the_next_number(catalog):
     )
     deleted = writer.delete(catalog.collection, "d")
     dropped = writer.delete_collection("t", "c")
-    numbers = [created, first, *(result.sequence for result in both), deleted, dropped]
-    assert numbers == [1, 2, 3, 4, 5, 6]
+    sequences = [created, first, *(result.sequence for result in both), deleted, dropped]
+    assert sequences == [1, 2, 3, 4, 5, 6]
     assert reader.sequence("t") == 6
     assert writer.create_collection("t", "c", settings)[1] == 7
 
 
-def test_changes_of_another_tenant_do_not_change_the_sequence_of_a_tenant(filled):
+def test_a_change_of_one_tenant_does_not_change_the_sequence_number_of_another(filled):
     reader, before = filled.readers(), filled.readers().sequence("t")
     _, created = filled.writer.create_collection("t2", "c", filled.model.settings)
     theirs = filled.writer.open("t2", "c")
@@ -320,8 +323,8 @@ def test_changes_of_another_tenant_do_not_change_the_sequence_of_a_tenant(filled
     assert reader.sequence("nobody") == 0
 
 
-def test_a_snapshot_has_the_sequence_of_the_moment_it_was_opened(filled):
-    """Changes of other collections of the tenant count too."""
+def test_a_snapshot_has_the_sequence_number_of_the_moment_when_it_was_opened(filled):
+    """Changes of the tenant's other collections also increase the sequence number."""
     filled.writer.create_collection("t", "c2", filled.model.settings)
     with filled.snapshot() as snapshot:
         before = snapshot.sequence
@@ -368,8 +371,8 @@ def test_the_next_snapshot_contains_the_new_version_of_a_document(filled, level)
                     assert passage.chunk.content in new.parsed.text
 
 
-def test_near_leaves_are_found_although_many_are_deleted(opened):
-    """Most of the leaves near the query are deleted. Farther leaves must not replace the others."""
+def test_near_leaves_are_found_although_many_near_leaves_are_deleted(opened):
+    """Most leaves near the query are deleted. The remaining ones are found, not farther leaves."""
     opened.create()
     axis = np.eye(16, dtype=np.float32)[0]
     opened.fill(*(_near(axis if n < 20 else -axis, n) for n in range(40)))
@@ -381,7 +384,7 @@ def test_near_leaves_are_found_although_many_are_deleted(opened):
 
 
 def _near(direction: Vector, number: int) -> PreparedDocument:
-    """Returns a document whose vectors are near to a direction."""
+    """Returns the document `d<number>`, whose vectors are near to `direction`."""
     document = prepared(f"d{number:02}", sentences(11, number), seed=number)
     vectors = direction + 0.3 * document.vectors
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -389,7 +392,7 @@ def _near(direction: Vector, number: int) -> PreparedDocument:
 
 
 def test_a_snapshot_does_not_change_while_documents_are_written(filled):
-    """One thread replaces and deletes documents; every snapshot contains only whole documents."""
+    """While a thread replaces and deletes documents, snapshots contain only whole documents."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -416,8 +419,8 @@ def test_a_snapshot_does_not_change_while_documents_are_written(filled):
             first = search_passages(snapshot, query, 1000, 0, keep_overlap=True)
             leaves = matched_leaves(first)
             for document_id in {document_id for document_id, _ in leaves}:
-                numbers = {leaf for name, leaf in leaves if name == document_id}
-                assert numbers == set(range(len(numbers)))
+                indexes = {leaf for name, leaf in leaves if name == document_id}
+                assert indexes == set(range(len(indexes)))
             for passage in first:
                 assert snapshot.chunk(parse_chunk_id(passage.chunk.chunk_id)).chunk == passage.chunk
             assert search_passages(snapshot, query, 1000, 0, keep_overlap=True) == first

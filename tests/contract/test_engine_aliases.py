@@ -1,4 +1,4 @@
-"""The promises of every storage engine about aliases of collections."""
+"""Every storage engine keeps these promises about aliases of collections."""
 
 import pytest
 
@@ -24,9 +24,10 @@ OLD, NEW = collection_settings(), collection_settings(TreeSettings((64, 200), 0.
 
 @pytest.fixture
 def pair(catalog):
-    """The collection `old` with the document `o` and the alias `a`, and `new` with `n`.
+    """An engine with two collections, which have different settings.
 
-    The two collections have different settings.
+    The collection `old` has the document `o` and the alias `a`. The collection `new` has the
+    document `n`.
     """
     for name, settings, document_id in (("old", OLD, "o"), ("new", NEW, "n")):
         catalog.writer.create_collection("t", name, settings)
@@ -79,14 +80,14 @@ def test_every_call_accepts_an_alias_and_returns_the_name_of_the_collection(pair
     assert all(isinstance(stored, StoredDocument) for stored in pair.readers().export("t", "a"))
 
 
-def test_an_alias_of_an_alias_is_an_alias_of_the_collection(pair):
+def test_an_alias_that_is_set_to_an_alias_names_the_collection_itself(pair):
     assert pair.writer.set_alias("t", "b", "a").alias == Alias("b", "old")
     pair.writer.set_alias("t", "a", "new")
     assert documents_in(pair, "b") == ({"o"}, "old")
     assert pair.writer.set_alias("t", "b", "b").previous_collection == "old"
 
 
-def test_a_snapshot_keeps_its_collection_when_the_alias_moves(pair):
+def test_an_open_snapshot_keeps_its_collection_when_the_alias_is_switched(pair):
     with pair.snapshot("t", "a") as snapshot:
         pair.writer.set_alias("t", "a", "new")
         leaves = search_leaves(snapshot, query_vector(0, OLD.dimension), 100)
@@ -108,8 +109,8 @@ def test_aliases_are_listed_by_name_and_do_not_count_as_collections(pair):
             token = page.next_page_token
         assert names == ["new", "old"]
     collections = pair.readers().collections()
-    places = [(collection.tenant_id, collection.name) for collection in collections]
-    assert sorted(places) == [("t", "new"), ("t", "old"), ("t2", "a")]
+    names = [(collection.tenant_id, collection.name) for collection in collections]
+    assert sorted(names) == [("t", "new"), ("t", "old"), ("t2", "a")]
     assert pair.writer.totals().collections == 3
     assert pair.writer.status(pair.writer.open("t", "a")).tenant.collections == 2
     assert pair.writer.aliases("t2") == pair.writer.aliases("nobody") == ()
@@ -130,9 +131,9 @@ def test_a_collection_and_an_alias_cannot_have_the_same_name(pair):
 
 
 def test_an_alias_needs_a_collection_of_its_tenant(pair):
-    for place in (("t", "missing"), ("t2", "old"), ("nobody", "old")):
+    for tenant_id, name in (("t", "missing"), ("t2", "old"), ("nobody", "old")):
         with pytest.raises(CollectionNotFound):
-            pair.writer.set_alias(place[0], "b", place[1])
+            pair.writer.set_alias(tenant_id, "b", name)
     pair.writer.create_collection("t2", "c", OLD)
     for call in (
         lambda: pair.writer.open("t2", "a"),
@@ -159,7 +160,7 @@ def test_a_collection_with_aliases_is_not_deleted(pair):
     assert documents_in(pair, "a") == ({"n"}, "new")
 
 
-def test_the_number_of_aliases_of_a_tenant_is_bounded(pair):
+def test_the_count_of_aliases_of_a_tenant_is_bounded(pair):
     for number in range(MAX_ALIASES - 1):
         pair.writer.set_alias("t", f"b{number:03}", "old")
     with pytest.raises(StorageQuotaExceeded, match=f"{MAX_ALIASES} of the {MAX_ALIASES}") as caught:

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about chunks, hierarchies and citations."""
+"""Every storage engine keeps these promises about chunks, hierarchies and citations."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +14,10 @@ from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.support.documents.fakes import prepared, sentences
 
 
-def _node(document: PreparedDocument, level: int, index: int) -> tuple[str, tuple[str, ...]]:
-    """Returns the ids of a chunk's parent and children."""
+def _parent_and_children(
+    document: PreparedDocument, level: int, index: int
+) -> tuple[str, tuple[str, ...]]:
+    """Returns the id of a chunk's parent, which is empty if it has none, and of its children."""
     record = document.tree.record(level, index)
     name = document.document_id
     parent = "" if level == document.tree.top_level else f"{name}#{level + 1}.{record.parent}"
@@ -33,7 +35,9 @@ def test_every_chunk_is_found_by_its_id(filled):
                     record = document.tree.record(level, index)
                     text = document.parsed.text[record.char_start : record.char_end]
                     assert node.chunk.content == text
-                    assert (node.parent_id, node.child_ids) == _node(document, level, index)
+                    assert (node.parent_id, node.child_ids) == _parent_and_children(
+                        document, level, index
+                    )
 
 
 def _ids(nodes: tuple[ChunkNode, ...]) -> list[str]:
@@ -65,7 +69,7 @@ def test_a_hierarchy_has_the_ancestors_siblings_and_descendants_of_a_chunk(fille
                 siblings = [
                     f"d9#{level}.{n}"
                     for n in range(count)
-                    if n != index and _node(document, level, n)[0] == node.parent_id
+                    if n != index and _parent_and_children(document, level, n)[0] == node.parent_id
                 ]
                 assert _ids(hierarchy.siblings) == siblings
 

@@ -1,7 +1,7 @@
-"""The promises of every storage engine about copying a store to another engine.
+"""Every storage engine keeps these promises about copying a store to another engine.
 
-`export` and `put_stored` transfer whole documents with their vectors and summaries, so nothing is
-embedded or summarised again.
+`export` reads whole documents with their vectors and summaries, and `put_stored` writes them. So
+nothing is embedded or summarised again.
 """
 
 from dataclasses import replace
@@ -34,10 +34,10 @@ PLAIN = collection_settings(TreeSettings((64, 200), 0.25, 1), dimension=3)
 
 @pytest.fixture
 def store(opened):
-    """A store with the collections of two tenants.
+    """A store with one collection of each of two tenants.
 
-    Documents of the first one have summaries, except one without any and one that waits for them.
-    The collection of the second one has no summaries.
+    The collection of `t` has summaries. One of its documents, `d3`, was summarised and got no
+    summary, and the document `outline` still waits. The collection of `t2` has no summaries.
     """
     opened.writer.create_collection("t", "c", SUMMARISED)
     opened.model.settings = SUMMARISED
@@ -57,7 +57,7 @@ def store(opened):
 
 
 def copy(source: Reader, target: Writer) -> None:
-    """Copies a store to another engine."""
+    """Copies all collections and documents of a store to another engine."""
     for collection in source.collections():
         tenant_id, name = collection.tenant_id, collection.name
         target.create_collection(tenant_id, name, collection.settings)
@@ -96,7 +96,7 @@ def _comparable(stored: StoredDocument) -> tuple[object, ...]:
     )
 
 
-def test_an_export_has_the_documents_that_were_put(store):
+def test_an_export_has_the_documents_and_summaries_that_were_stored(store):
     exported = {stored.document.document_id: stored for stored in store.readers().export("t", "c")}
     assert list(exported) == sorted(store.model.documents)
     for name, stored in exported.items():
@@ -113,7 +113,10 @@ def test_an_export_has_the_documents_that_were_put(store):
 
 
 def test_an_export_has_each_document_as_it_is_when_it_is_read(store):
-    """An export has no transaction. A concurrent change may be visible or not, but never torn."""
+    """No transaction is open between two documents of an export.
+
+    So a concurrent change may be visible or not, but no document is a mixture of two versions.
+    """
     exported = store.readers().export("t", "c")
     first = next(exported)
     store.writer.delete(store.collection, "outline")
@@ -140,7 +143,7 @@ def test_a_store_copied_to_another_engine_and_back_is_the_same(store):
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_searches_of_a_copied_store_find_the_same(store, mode):
+def test_searches_of_a_copied_store_return_the_same_passages(store, mode):
     between = MemoryEngine()
     copy(store.readers(), between.writer())
     for seed in range(3):
@@ -154,7 +157,7 @@ def test_searches_of_a_copied_store_find_the_same(store, mode):
 def _assert_alike(first: FindResult[Passage], second: FindResult[Passage]) -> None:
     """Fails unless both results are equal.
 
-    Scores may differ slightly, because they may be float32 sums in another order.
+    Scores may differ slightly, because engines sum float32 products in different orders.
     """
     assert _without_scores(first) == _without_scores(second)
     for field in ("passages", "sections"):

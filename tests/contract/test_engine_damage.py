@@ -1,4 +1,4 @@
-"""The promises of engines that have a disk about documents that they cannot read."""
+"""Every engine that stores on a disk keeps this promise about documents that it cannot read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +25,7 @@ _IN_POSTGRES = {
 
 @contextmanager
 def _damaged_store(case: Case, collection_id: int, kind: str) -> Iterator[None]:
-    """Flips a bit in the first record of a database, and flips it back after the block."""
+    """Flips a bit in the first record of an LMDB database, and flips it back after the block."""
     assert case.store is not None
     database = {"document": "documents", "collection": "collections"}.get(kind, "texts")
     key = collection_id.to_bytes(4) if kind == "collection" else b""
@@ -36,7 +36,7 @@ def _damaged_store(case: Case, collection_id: int, kind: str) -> Iterator[None]:
 
 @contextmanager
 def _damaged_database(case: Case, collection_id: int, kind: str) -> Iterator[None]:
-    """Replaces a value in the first row of a table, and restores it after the block."""
+    """Replaces a value in the first row of a table of PostgreSQL; restores it after the block."""
     table, column, value = _IN_POSTGRES[kind]
     condition = f"WHERE tenant_id = 't' AND collection_id = {collection_id}"
     first = "" if table == "collections" else "AND ordinal = (SELECT ordinal FROM hrag.saved)"
@@ -60,17 +60,23 @@ ENGINES = ["embedded", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 @pytest.mark.parametrize("catalog", ENGINES, indirect=True)
 @pytest.mark.parametrize("kind", ["document", "text", "tree", "collection"])
-def test_a_damaged_document_is_skipped_by_its_version(catalog: Case, kind: str) -> None:
-    """The first document of the tenant `t` is damaged. All other documents get their turn."""
+def test_a_damaged_document_does_not_stop_the_summaries_of_other_documents(
+    catalog: Case, kind: str
+) -> None:
+    """The first document of the tenant `t`, or the record of its collection, is damaged.
+
+    The error has a version. If this version is excluded, the other documents are returned to be
+    summarised, except those of a damaged collection.
+    """
     writer = catalog.writer
     for tenant_id in ("t", "other"):
         writer.create_collection(tenant_id, "c", SUMMARISED)
         collection = writer.open(tenant_id, "c")
         for number in range(2):
             writer.put(collection, prepared(f"{tenant_id}{number}", sentences(9), SUMMARISED))
-    number = writer.open("t", "c").collection_id
+    collection_id = writer.open("t", "c").collection_id
     document_ids, excluded = [], []
-    with DAMAGED[catalog.engine.name](catalog, number, kind):
+    with DAMAGED[catalog.engine.name](catalog, collection_id, kind):
         with pytest.raises(UnreadableVersion, match="damaged") as caught:
             writer.next_unsummarised(EMBEDDER)
         excluded.append(caught.value.version)

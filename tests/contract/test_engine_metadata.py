@@ -1,4 +1,4 @@
-"""The promises of every storage engine about changing a document's metadata and source."""
+"""Every storage engine keeps these promises about changing a document's metadata and source."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ SOURCE = "file:moved"
 
 
 def change(case, document_id="d3", metadata=NEW, source=SOURCE):
-    """Changes the stored version of a document; returns the result of the writer."""
+    """Changes metadata and source of a stored document; returns its new DocumentInfo."""
     sequence = case.writer.document(case.collection, document_id).sequence
     return case.writer.put_metadata(case.collection, document_id, sequence, metadata, source)
 
@@ -44,7 +44,10 @@ def passages_of(snapshot, document_id="d3"):
 
 
 def described(snapshot, document_id="d3"):
-    """Returns metadata and source; fails unless passages, chunks and hierarchies have the same."""
+    """Returns a document's metadata, as JSON, and its source.
+
+    Fails unless passages, chunks and hierarchies have the same metadata and source.
+    """
     chunk_id = parse_chunk_id(f"{document_id}#0.0")
     chunks = [passage.chunk for passage in passages_of(snapshot, document_id)]
     chunks.append(snapshot.chunk(chunk_id).chunk)
@@ -55,13 +58,13 @@ def described(snapshot, document_id="d3"):
     return metadata, source
 
 
-def test_a_change_is_visible_everywhere(filled):
+def test_changed_metadata_is_visible_in_documents_searches_and_filters(filled):
     before = filled.writer.document(filled.collection, "d3")
     with filled.snapshot() as snapshot:
-        described(snapshot)  # The values that are cached now must not be returned later.
+        described(snapshot)  # This fills the caches, which must not return these values later.
         assert find(snapshot, query_vector(0), 9, filter=Exists("metadata.team")).passages == ()
     info = change(filled)
-    sequence = before.sequence + 10 - 3
+    sequence = before.sequence + 10 - 3  # Six other documents were stored after `d3`.
     assert info == replace(before, metadata=NEW, source=SOURCE, sequence=sequence)
     assert filled.writer.document(filled.collection, "d3") == info
     assert filled.readers().sequence("t") == info.sequence
@@ -79,8 +82,8 @@ def test_a_change_is_visible_everywhere(filled):
             assert find(snapshot, query_vector(0), 100, filter=old_filter).passages == ()
 
 
-def test_a_change_is_visible_after_changes_of_other_documents(filled):
-    """The cached values of a document stay valid when other documents change, until it changes."""
+def test_changed_metadata_is_visible_after_changes_of_other_documents(filled):
+    """Metadata is cached. It must stay valid until the document itself changes."""
     with filled.snapshot() as snapshot:
         old = described(snapshot)
     for other in ("e", "f"):
@@ -92,7 +95,7 @@ def test_a_change_is_visible_after_changes_of_other_documents(filled):
         assert described(snapshot) == (canonical_json.encode(NEW), SOURCE)
 
 
-def test_a_snapshot_keeps_the_metadata_of_the_moment_it_was_opened(filled):
+def test_a_snapshot_keeps_the_metadata_of_the_moment_when_it_was_opened(filled):
     with filled.snapshot() as earlier:
         old = described(earlier)
         change(filled)
@@ -103,12 +106,12 @@ def test_a_snapshot_keeps_the_metadata_of_the_moment_it_was_opened(filled):
 
 
 def exported(case, document_id):
-    """Returns the exported versions of a document."""
+    """Returns what an export yields for a document."""
     documents = case.readers().export("t", "c")
     return [stored for stored in documents if stored.document.document_id == document_id]
 
 
-def test_only_metadata_and_source_change(filled):
+def test_a_change_of_metadata_changes_nothing_else(filled):
     (stored,) = exported(filled, "d3")
     status = filled.writer.status(filled.collection)
     with filled.snapshot() as snapshot:
@@ -127,7 +130,7 @@ def test_only_metadata_and_source_change(filled):
     assert after.committed_sequence == status.committed_sequence + 5
 
 
-def test_the_original_document_is_not_unchanged_after_a_change(filled):
+def test_putting_the_original_document_restores_its_metadata(filled):
     original = filled.model.documents["d3"]
     change(filled)
     assert filled.writer.admit("t", "c", "d3", original.content_hash).unchanged is None
@@ -150,7 +153,7 @@ def test_a_changed_document_can_be_deleted(filled):
         assert find(snapshot, query_vector(0), 9, filter=Exists("metadata.team")).passages == ()
 
 
-def test_a_change_of_an_older_version_is_refused(filled):
+def test_a_change_that_expects_an_older_version_is_refused(filled):
     first = filled.writer.document(filled.collection, "d3").sequence
     change(filled)
     with pytest.raises(DocumentChanged, match=f"'d3'.*sequence number {first}") as caught:

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about the passages and leaves that a search returns."""
+"""Every storage engine keeps these promises about the passages that a search returns."""
 
 import itertools
 from dataclasses import replace
@@ -28,7 +28,7 @@ TOP = 2
 EVERYTHING = 1000
 
 
-def test_a_passage_has_the_text_and_place_of_its_chunk(filled):
+def test_a_passage_has_the_text_and_span_of_its_chunk(filled):
     with filled.snapshot() as snapshot:
         passages = search_passages(snapshot, query_vector(1), 30, 1, keep_overlap=True)
     for passage in passages:
@@ -69,8 +69,8 @@ def test_joined_passages_repeat_no_text(filled, level, limit, budget):
     if budget:
         assert sum(passage.chunk.token_count for passage in joined) <= budget
     for passage in joined:
-        parts = passage.merged_chunk_ids or (passage.chunk.chunk_id,)
-        assert passage == _joined([single[part] for part in parts], filled.model)
+        chunk_ids = passage.merged_chunk_ids or (passage.chunk.chunk_id,)
+        assert passage == _joined([single[chunk_id] for chunk_id in chunk_ids], filled.model)
     for passage, other in itertools.combinations(joined, 2):
         if passage.chunk.document_id == other.chunk.document_id:
             spans = (passage.chunk.span, other.chunk.span)
@@ -79,7 +79,7 @@ def test_joined_passages_repeat_no_text(filled, level, limit, budget):
 
 
 def test_a_joined_passage_has_the_right_section_and_pages(catalog):
-    """It has the section of its best chunk and the pages of all its chunks."""
+    """The passage has the section of its best chunk, and the pages of all its chunks."""
     catalog.create()
     text = sentences(30)
     half = len(text) // 2
@@ -104,7 +104,10 @@ def test_a_joined_passage_has_the_right_section_and_pages(catalog):
 
 
 def _joined(parts: list[Passage], model: ModelCollection) -> Passage:
-    """Returns the passage that touching passages, in order of the text, must be joined to."""
+    """Returns the passage that must result from joining `parts`.
+
+    `parts` are passages that touch, in order of the text.
+    """
     best = max(parts, key=lambda passage: passage.score)
     first, last = parts[0].chunk.span, parts[-1].chunk.span
     document = model.documents[best.chunk.document_id]
@@ -142,7 +145,7 @@ def test_a_token_budget_bounds_the_returned_passages(filled):
 
 
 @pytest.mark.parametrize("level", [0, 1, TOP])
-def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level):
+def test_the_first_passage_that_does_not_fit_the_budget_is_cut_at_a_sentence(filled, level):
     with filled.snapshot() as snapshot:
         for seed in range(5):
             query, options = query_vector(seed), {"candidates": 60}
@@ -157,7 +160,7 @@ def test_the_first_passage_that_does_not_fit_is_cut_at_a_sentence(filled, level)
 def _assert_cut(
     passages: tuple[Passage, ...], whole: tuple[Passage, ...], budget: int, model: ModelCollection
 ) -> None:
-    """Fails unless the passages are the first of `whole` and only the last one is cut."""
+    """Fails unless `passages` are the first passages of `whole`, of which only the last is cut."""
     assert sum(passage.chunk.token_count for passage in passages) <= budget
     remaining = budget
     for passage, uncut in zip(passages, whole, strict=False):
@@ -205,7 +208,7 @@ def test_a_cut_passage_begins_near_its_best_leaf(opened):
 
 
 @pytest.mark.parametrize("margin", [0, 1, 3, 20])
-def test_a_context_has_the_sentences_of_a_leaf_and_some_before_and_after(opened, margin):
+def test_a_context_has_the_sentences_of_a_leaf_and_a_margin_before_and_after(opened, margin):
     english, chinese = sentences(60), "".join(f"这是第{n}句话，它说了一点。" for n in range(60))
     mixed = f"{english}\n\n# 标题\n\n{chinese}" + "no end " * 500
     half = len(mixed) // 2
@@ -238,8 +241,8 @@ def test_a_context_has_the_sentences_of_a_leaf_and_some_before_and_after(opened,
             for start, end in itertools.pairwise([0, *ends])
             if start < context.chunk.span.char_end and context.chunk.span.char_start < end
         ]
-        leaf_sentences = [context.sentences[number] for number in context.leaf_sentences]
-        # The cuts of a sentence that is too long depend on the beginning of the text.
+        leaf_sentences = [context.sentences[index] for index in context.leaf_sentences]
+        # A sentence that is too long is cut, at places that depend on where the text begins.
         if "no end" not in leaf_sentences[-1].content:
             assert [sentence.span.char_end for sentence in leaf_sentences] == touched
             assert context.leaf_sentences.start == min(margin, ends.index(touched[0]))

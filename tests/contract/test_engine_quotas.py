@@ -1,4 +1,4 @@
-"""The promises of every storage engine about the quotas of a tenant."""
+"""Every storage engine keeps these promises about the quotas of a tenant."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 
 @pytest.fixture
 def stored(catalog):
-    """A collection with the documents `a` and `b`."""
+    """An engine with a collection that has the documents `a` and `b`."""
     catalog.create()
     catalog.fill(*(prepared(name, sentences(9), seed=n) for n, name in enumerate("ab")))
     return catalog
 
 
 def used(case):
-    """Returns the usage of the tenant `t`."""
+    """Returns the TenantUsage of the tenant `t`."""
     return case.writer.status(case.collection).tenant
 
 
@@ -66,7 +66,7 @@ def test_a_quota_of_documents_is_enforced_by_admission_and_by_the_writer(stored)
     assert stored.writer.put(stored.collection, new).outcome is IngestOutcome.CREATED
 
 
-def test_a_quota_of_bytes_is_enforced_exactly(stored):
+def test_a_quota_of_bytes_is_enforced_to_the_byte(stored):
     before = used(stored)
     new = prepared("c", sentences(9), seed=2)
     stored.writer.put(stored.collection, new)
@@ -85,7 +85,7 @@ def test_a_quota_of_bytes_is_enforced_exactly(stored):
 
 
 def test_a_document_that_does_not_grow_is_never_refused(stored):
-    """This holds even if the quota was lowered below the usage."""
+    """Such a document is accepted even if the quota was lowered below the usage."""
     stored.quota = Quota(max_bytes=1, max_documents=1, max_collections=1)
     same = stored.model.documents["a"]
     admission = stored.writer.admit("t", "c", "a", same.content_hash, 10_000)

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about maintenance and administration."""
+"""Every storage engine keeps these promises about maintenance and administration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about a search."""
+"""Every storage engine keeps these promises about searches."""
 
 import itertools
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def test_a_search_reports_its_stages(filled):
 
 
 def test_more_leaves_are_considered_until_there_are_enough_passages(filled):
-    """Candidates are leaves and a limit counts passages: one candidate is not enough for ten."""
+    """A candidate is one leaf, and the limit counts passages. One candidate gives one passage."""
     with filled.snapshot() as snapshot:
         for seed in range(5):
             limited = find(snapshot, query_vector(seed), 10, TOP, candidates=1)
@@ -130,7 +130,7 @@ def _nearest(model: ModelCollection, query: Any, count: int) -> dict[Leaf, float
 
 
 def _assert_best(passages: tuple[Passage, ...], expected: Mapping[str, ModelGroup]) -> None:
-    """Fails unless the passages are the best of the groups, whose keys are ids of chunks."""
+    """Fails unless the passages are the best groups of `expected`, whose keys are chunk ids."""
     best = sorted((group.score for group in expected.values()), reverse=True)
     scores = [passage.score for passage in passages]
     assert scores == pytest.approx(best[: len(passages)], abs=10 * SCORE_TOLERANCE)
@@ -171,7 +171,7 @@ def test_passages_up_to_the_limit_are_distinct(filled):
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
 def test_auto_merge_returns_chunks_with_enough_of_the_best_leaves(filled, ratio):
-    """The other leaves follow as single passages."""
+    """After these chunks, all other leaves follow, each as a separate passage."""
     query, options = query_vector(3), {"mode": SearchMode.AUTO_MERGE, "merge_ratio": ratio}
     with filled.snapshot() as snapshot:
         for limit, candidates in ((1, 1), (2, 10), (4, 40), (20, 40), (EVERYTHING, EVERYTHING)):
@@ -195,11 +195,11 @@ def test_auto_merge_returns_chunks_with_enough_of_the_best_leaves(filled, ratio)
 def _merged(
     model: ModelCollection, leaves: Mapping[Leaf, float], ratio: float
 ) -> dict[str, ModelGroup]:
-    """Returns the groups that AUTO_MERGE forms of leaves, by the ids of their chunks."""
+    """Returns the groups of leaves that AUTO_MERGE must form, by the ids of their chunks."""
     groups: dict[str, ModelGroup] = {}
     for name, document in model.documents.items():
-        numbers = [leaf for document_id, leaf in leaves if document_id == name]
-        for leaf, position in representatives(document.tree, numbers, 0, TOP, ratio).items():
+        indexes = [leaf for document_id, leaf in leaves if document_id == name]
+        for leaf, position in representatives(document.tree, indexes, 0, TOP, ratio).items():
             group = groups.setdefault(str(ChunkId(name, *position)), ModelGroup(-1.0, {}))
             group.leaves[name, leaf] = leaves[name, leaf]
             group.score = max(group.leaves.values())
@@ -264,7 +264,7 @@ def test_a_tenant_sees_only_its_documents_although_names_and_texts_are_the_same(
 
 
 def test_chunks_of_two_tenants_may_have_the_same_id(catalog):
-    """This holds the second time too, when a reader uses look-ups that it has cached."""
+    """Each tenant is searched twice, because the second time the reader uses cached look-ups."""
     for tenant_id in ("t", "t2"):
         catalog.writer.create_collection(tenant_id, "c", catalog.model.settings)
         document = prepared("d", f"The secret of {tenant_id}.")
@@ -276,7 +276,7 @@ def test_chunks_of_two_tenants_may_have_the_same_id(catalog):
 
 
 def test_only_documents_that_pass_a_filter_are_found(filled):
-    """Here is a filter of each kind; `tests/property/test_filters.py` draws many more."""
+    """This test has a filter of each kind; `tests/property/test_filters.py` draws many more."""
     filled.writer.put(filled.collection, extra := prepared("x", sentences(9), metadata={"n": 3.5}))
     filled.model.put(extra)
     for filter in (
@@ -301,7 +301,7 @@ def test_only_documents_that_pass_a_filter_are_found(filled):
 # Tests of deadlines and of encoding.
 
 
-def test_a_snapshot_works_no_longer_than_its_deadline(filled):
+def test_a_search_ends_at_its_deadline_or_when_its_caller_has_left(filled):
     expired, abandoned = Deadline(at_s=0.0), Deadline(is_waiting=lambda: False)
     for deadline, error in ((expired, DeadlineExceeded), (abandoned, Cancelled)):
         for mode in (SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE, SearchMode.SENTENCE_WINDOW):

@@ -1,4 +1,4 @@
-"""The promises of every storage engine about counting, listing and deleting by a filter."""
+"""Every storage engine keeps these promises about counting, listing and deleting by a filter."""
 
 import pytest
 
@@ -19,22 +19,25 @@ FILTERS = (
     Exists("metadata.nothing"),
     Exists("document_id"),
 )
-LATE = Deadline.after(-1)
-LEFT = Deadline.after(3_600, is_waiting=lambda: False)
+EXPIRED = Deadline.after(-1)
+CALLER_LEFT = Deadline.after(3_600, is_waiting=lambda: False)
 
 
 def numbered(number: int, count: int = 2) -> PreparedDocument:
-    """Returns the document `d<number>` with `count` sentences; its metadata has its number."""
+    """Returns the document `d<number>` with `count` sentences; its metadata contains `number`."""
     metadata = {"number": number, "even": number % 2 == 0}
     return prepared(f"d{number}", sentences(count, number), seed=number, metadata=metadata)
 
 
 @pytest.fixture
 def ten(catalog):
-    """Ten documents, one document in another collection, and one of another tenant."""
-    for place in (("t", "c"), ("t", "other"), ("t2", "c")):
-        catalog.writer.create_collection(*place, catalog.model.settings)
-        catalog.writer.put(catalog.writer.open(*place), numbered(3))
+    """An engine with ten documents in the collection `c` of the tenant `t`.
+
+    The document `d3` is also in another collection of `t`, and in one of another tenant.
+    """
+    for tenant_id, name in (("t", "c"), ("t", "other"), ("t2", "c")):
+        catalog.writer.create_collection(tenant_id, name, catalog.model.settings)
+        catalog.writer.put(catalog.writer.open(tenant_id, name), numbered(3))
     for number in range(10):
         catalog.writer.put(catalog.collection, numbered(number))
         catalog.model.put(numbered(number))
@@ -42,7 +45,7 @@ def ten(catalog):
 
 
 def expected(case, filter):
-    """Returns the ids of the model's documents that pass a filter, in order."""
+    """Returns the ids of the model's documents that pass a filter, sorted."""
     return sorted(
         name
         for name, document in case.model.documents.items()
@@ -51,7 +54,10 @@ def expected(case, filter):
 
 
 def listed(case, filter, size):
-    """Returns the ids on all pages of a listing; fails if a page but the last is too short."""
+    """Returns the ids on all pages of a listing.
+
+    Fails if a page has fewer than `size` documents and is not the last page.
+    """
     ids, token = [], None
     while token != "":
         page = case.writer.documents(case.collection, size, token or "", filter=filter)
@@ -62,7 +68,7 @@ def listed(case, filter, size):
 
 
 @pytest.mark.parametrize("filter", [None, *FILTERS], ids=str)
-def test_documents_that_pass_are_counted_and_listed_by_id(ten, filter):
+def test_documents_that_pass_a_filter_are_counted_and_listed_by_id(ten, filter):
     count = ten.writer.count(ten.collection, filter)
     assert (count.documents, count.total_documents) == (len(expected(ten, filter)), 10)
     assert count.sequence == ten.readers().sequence("t")
@@ -89,8 +95,10 @@ def test_no_document_of_an_empty_collection_passes(ten):
         assert ten.writer.documents(empty, 10, "", filter=filter).items == ()
 
 
-@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (LEFT, Cancelled)])
-def test_filtering_ends_for_a_caller_that_does_not_wait(ten, deadline, error):
+@pytest.mark.parametrize(
+    ("deadline", "error"), [(EXPIRED, DeadlineExceeded), (CALLER_LEFT, Cancelled)]
+)
+def test_filtering_ends_if_its_caller_does_not_wait_any_longer(ten, deadline, error):
     with pytest.raises(error, match="filtering"):
         ten.writer.count(ten.collection, FILTERS[0], deadline)
     with pytest.raises(error, match="filtering"):
@@ -111,13 +119,13 @@ def test_a_deleted_collection_has_no_documents_to_count(ten):
 
 
 def delete(case, filter, deadline=NEVER):
-    """Deletes the documents that pass a filter; returns their number."""
+    """Deletes the documents that pass a filter; returns their count."""
     steps = case.writer.delete_matching(case.collection, filter, deadline)
     return sum(step.documents for step in steps)
 
 
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
-def test_exactly_the_documents_that_pass_are_deleted(ten, filter):
+def test_exactly_the_documents_that_pass_the_filter_are_deleted(ten, filter):
     before, passing = ten.readers().sequence("t"), expected(ten, filter)
     steps = list(ten.writer.delete_matching(ten.collection, filter))
     assert sum(step.documents for step in steps) == len(passing)
@@ -128,11 +136,11 @@ def test_exactly_the_documents_that_pass_are_deleted(ten, filter):
         leaves = search_leaves(snapshot, query_vector(1), 1000)
     assert {document_id for document_id, _ in leaves} == set(remaining)
     assert delete(ten, filter) == 0
-    for place in (("t", "other"), ("t2", "c")):
-        assert ten.writer.count(ten.writer.open(*place), None).documents == 1
+    for tenant_id, name in (("t", "other"), ("t2", "c")):
+        assert ten.writer.count(ten.writer.open(tenant_id, name), None).documents == 1
 
 
-def test_deleting_many_takes_several_commits_and_frees_the_quota(catalog):
+def test_deleting_many_documents_takes_several_commits_and_frees_the_quota(catalog):
     catalog.create()
     used = catalog.writer.status(catalog.collection).tenant
     for number in range(150):
@@ -170,8 +178,10 @@ def test_a_document_whose_metadata_is_changed_during_the_deletion_stays(catalog)
     assert catalog.writer.document(catalog.collection, "d149").metadata == {"changed": True}
 
 
-@pytest.mark.parametrize(("deadline", "error"), [(LATE, DeadlineExceeded), (LEFT, Cancelled)])
-def test_nothing_is_deleted_for_a_caller_that_does_not_wait(ten, deadline, error):
+@pytest.mark.parametrize(
+    ("deadline", "error"), [(EXPIRED, DeadlineExceeded), (CALLER_LEFT, Cancelled)]
+)
+def test_nothing_is_deleted_if_the_caller_does_not_wait_any_longer(ten, deadline, error):
     with pytest.raises(error):
         delete(ten, Exists("document_id"), deadline)
     assert len(listed(ten, None, 100)) == 10

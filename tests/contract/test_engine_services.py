@@ -1,6 +1,6 @@
-"""The services work with every storage engine.
+"""The pipelines of both services work with every storage engine.
 
-This holds for an engine that cannot encode passages too. The retriever then encodes the values.
+They also work with an engine that cannot encode passages. The retriever then encodes them.
 """
 
 from dataclasses import replace
@@ -36,12 +36,13 @@ from tests.support.engines.summary_model import ModelSummaries, summarise
 EMBEDDER = HashEmbedder(16)
 TREE = TreeSettings((32, 64, 128), 0.1)
 QUERY = SearchQuery("t", "Sentence 3 4 tells a short story.", "c", limit=3)
+# These modes always return leaves; the other modes return passages of level 1.
 LEVELS = {SearchMode.STANDARD: 0, SearchMode.SENTENCE_WINDOW: 0, SearchMode.CONTEXT: 0}
 
 
 @pytest.fixture
 def ingested(catalog):
-    """Six documents with summaries, ingested by the indexer's pipeline."""
+    """An engine with six documents with summaries, which the indexer's pipeline has ingested."""
     pipeline = Pipeline(catalog.writer, EMBEDDER, Defaults(TREE, 100_000))
     pipeline.create_collection("t", "c", SettingsRequest(summaries=SummaryUnit.CHUNK))
     for number in range(6):
@@ -68,7 +69,7 @@ def search_over(reader: Reader) -> Search:
     ],
     ids=["plain", "budget", "filter"],
 )
-def test_every_mode_returns_the_same_values_and_messages(ingested, mode, options):
+def test_every_mode_returns_the_same_passages_as_values_and_as_messages(ingested, mode, options):
     search = search_over(ingested.readers())
     result = search(replace(QUERY, mode=mode, **options), NEVER)
     assert result.passages
@@ -93,7 +94,7 @@ def test_each_search_of_a_batch_has_a_result_or_an_error(ingested):
         assert result.passages == search.encoded(query, NEVER).passages
 
 
-def test_a_search_waits_for_the_sequence_that_it_requires(ingested):
+def test_a_search_waits_for_the_sequence_number_that_it_requires(ingested):
     search, last = search_over(ingested.readers()), ingested.readers().sequence("t")
     assert search(replace(QUERY, min_sequence=last), NEVER).sequence == last
     later = replace(QUERY, min_sequence=last + 1)
@@ -105,7 +106,7 @@ def test_a_search_waits_for_the_sequence_that_it_requires(ingested):
         search(later, NEVER.within(0.005))
 
 
-def test_chunks_can_be_browsed(ingested):
+def test_a_chunk_and_its_hierarchy_can_be_read_by_its_id(ingested):
     browse, result = Browse(ingested.readers()), _best(ingested)
     chunk = result.passages[0].chunk
     hierarchy = browse.hierarchy("t", "c", chunk.chunk_id, 1, content=True)

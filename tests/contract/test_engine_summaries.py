@@ -1,4 +1,4 @@
-"""The promises of every storage engine about summaries and searches by summaries."""
+"""Every storage engine keeps these promises about summaries and searches by summaries."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from tests.support.documents.fakes import (
 from tests.support.engines.summary_model import EMBEDDER, ModelSummaries, places_in, summarise
 
 ALL = 1000
-# These documents get no summary.
+# Summarising these documents yields no summary.
 UNSUMMARISED = frozenset({"d3"})
 
 
@@ -37,7 +37,7 @@ def opened(opened):
 
 @pytest.fixture
 def filled(opened):
-    """Ten documents; one of them has no summaries."""
+    """An engine with ten documents, which are summarised; `d3` got no summary."""
     opened.summaries = ModelSummaries(opened.model)
     documents = [
         prepared(f"d{n}", sentences(4 * n + 4, n), seed=n, metadata={"n": n}) for n in range(10)
@@ -52,17 +52,17 @@ def filled(opened):
 
 
 def by_summaries(opened, query, top, scope=SummaryScope.SECTIONS, limit=ALL, **options):
-    """Returns the result of a search for leaves within the best `top` sections."""
+    """Searches for leaves within the best `top` sections; returns the result."""
     options |= {"mode": SearchMode.SUMMARY_FIRST, "top_sections": top, "summary_scope": scope}
     with opened.snapshot(summaries=True) as snapshot:
         return find(snapshot, query, limit, **options)
 
 
-def spans(model, places):
-    """Returns the document, the first character and the end of each section."""
+def spans(model, sections):
+    """Returns, for each section, its document id, its first character and its end."""
     level = model.settings.tree.embedding_level
     result = []
-    for document_id, section in places:
+    for document_id, section in sections:
         tree = model.documents[document_id].tree
         first, last = tree.record(level, section[0]), tree.record(level, section[-1])
         result.append((document_id, first.char_start, last.char_end))
@@ -84,8 +84,11 @@ def test_a_search_by_summaries_searches_only_the_best_sections(filled, scope, co
         assert matched_leaves(result.passages) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_smaller_number_of_sections_gives_the_first_ones(filled):
-    """A section may be the best by both sources together, but not by one source alone."""
+def test_a_search_for_fewer_sections_returns_the_first_ones_of_a_search_for_more(filled):
+    """The test uses hybrid searches, which are the hard case.
+
+    A section may have the best fused score, and be the best neither by words nor by vectors.
+    """
     for seed in range(8):
         words = {"text": sentences(1, seed), "retrieval": Retrieval.HYBRID}
         more = by_summaries(filled, query_vector(seed), 12, **words).sections
@@ -95,7 +98,7 @@ def test_a_smaller_number_of_sections_gives_the_first_ones(filled):
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_search_climbs_from_the_leaves_of_sections(filled, level):
+def test_a_search_by_summaries_climbs_from_the_leaves_of_the_sections(filled, level):
     query = query_vector(3)
     result = by_summaries(filled, query, 4, level=level)
     best = filled.summaries.best(query, 4, SummaryScope.SECTIONS)
@@ -104,7 +107,7 @@ def test_a_search_climbs_from_the_leaves_of_sections(filled, level):
 
 
 @pytest.mark.parametrize("limit", [1, 5])
-def test_the_nearest_leaves_of_the_sections_are_found(filled, limit):
+def test_a_search_by_summaries_returns_the_nearest_leaves_of_the_sections(filled, limit):
     query = query_vector(9)
     leaves = matched_leaves(by_summaries(filled, query, 6, limit=limit).passages)
     best = filled.summaries.best(query, 6, SummaryScope.SECTIONS)
@@ -142,8 +145,8 @@ def test_summaries_are_deleted_with_their_document(filled):
     filled.model.put(changed)
     filled.summaries.forget("d8")
     query = query_vector(2)
-    for waiting in (1, 0):
-        assert writer.status(collection).unsummarised_documents == waiting
+    for unsummarised in (1, 0):
+        assert writer.status(collection).unsummarised_documents == unsummarised
         leaves = matched_leaves(by_summaries(filled, query, ALL).passages)
         expected = filled.summaries.leaves(query, filled.summaries.all())
         assert leaves.keys() == expected.keys()
@@ -151,7 +154,7 @@ def test_summaries_are_deleted_with_their_document(filled):
     assert any(document_id == "d8" for document_id, _ in expected)
 
 
-def test_a_section_has_its_summary_score_and_place(opened):
+def test_a_returned_section_has_its_summary_score_and_span(opened):
     text = "".join(f"Sentence {n} tells a short story. " for n in range(40))
     parsed = ParsedText(
         text,
@@ -166,8 +169,8 @@ def test_a_section_has_its_summary_score_and_place(opened):
     best = summaries.best(query, ALL, SummaryScope.SECTIONS)
     assert len(best) > 1
     for section, (_, leaves) in zip(sections, best, strict=True):
-        number = summaries.sections["d"].index(leaves)
-        assert section.summary == f"Summary {number + 1} of d"
+        index = summaries.sections["d"].index(leaves)
+        assert section.summary == f"Summary {index + 1} of d"
         assert section.score == pytest.approx(summaries.score(query, ("d", leaves)), abs=1e-5)
         assert section.title == "Title of d"
         span = section.span
@@ -182,7 +185,7 @@ def test_a_section_has_its_summary_score_and_place(opened):
 # Tests of writing summaries.
 
 
-def test_each_document_waits_until_it_is_summarised(opened):
+def test_each_document_is_returned_for_summarising_until_it_is_summarised(opened):
     documents = {f"d{n}": prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)}
     opened.fill(*documents.values())
     summarised = []
@@ -213,7 +216,7 @@ def test_a_document_that_gets_no_summary_does_not_wait_any_longer(opened):
     assert (result.exact, result.exhausted) == (True, True)
 
 
-def test_documents_can_be_excluded_and_must_have_the_vectors_of_the_embedder(opened):
+def test_next_unsummarised_skips_excluded_documents_and_those_of_other_embedders(opened):
     opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(3)))
     writer, excluded = opened.writer, []
     for _ in range(3):
@@ -223,19 +226,19 @@ def test_documents_can_be_excluded_and_must_have_the_vectors_of_the_embedder(ope
     assert writer.next_unsummarised("another/embedder") is None
 
 
-def test_collections_take_turns(opened):
+def test_documents_of_different_collections_are_summarised_in_turn(opened):
     other = replace(opened.model.settings, tree=TreeSettings((32,)))
     opened.writer.create_collection("t2", "c", other)
     opened.fill(*(prepared(f"d{n}", sentences(9, n), seed=n) for n in range(2)))
     handle = opened.writer.open("t2", "c")
     opened.writer.put_many([(handle, prepared(f"e{n}", sentences(9, n), other)) for n in range(2)])
-    turns, last = [], None
+    initials, last = [], None
     while document := opened.writer.next_unsummarised(EMBEDDER, last):
-        turns.append(document.document_id[0])
+        initials.append(document.document_id[0])
         last = document.collection
         no_vectors = unit_vectors(0, 0)
         assert opened.writer.put_summaries(document, DocumentSummaries((), no_vectors))
-    assert turns == ["d", "e", "d", "e"]
+    assert initials == ["d", "e", "d", "e"]
 
 
 @pytest.mark.parametrize("event", ["changed", "deleted", "dropped", "recreated", "summarised"])
@@ -272,7 +275,7 @@ def test_tokens_are_counted_even_if_no_summary_is_stored(opened):
     assert writer.next_unsummarised(EMBEDDER).spent_tokens == 10
 
 
-def test_unchanged_documents_keep_their_summaries(filled):
+def test_a_document_that_is_put_again_unchanged_keeps_its_summaries(filled):
     before = filled.writer.status(filled.collection)
     filled.writer.put(filled.collection, filled.model.documents["d4"])
     assert filled.writer.status(filled.collection) == before

@@ -1,6 +1,7 @@
-"""The promises of every storage engine about a transfer to it and from it.
+"""Every storage engine keeps these promises about transfers to it and from it.
 
-A transfer to an engine and back changes nothing. A transfer that ends at any commit can continue.
+A transfer to an engine and back changes nothing. If a transfer is interrupted at any commit, the
+next one continues it.
 """
 
 from contextlib import suppress
@@ -31,12 +32,15 @@ SEEDS = range(3)
 
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch):
-    """Makes groups so small that few documents take several commits."""
+    """Makes a transfer commit three documents at once, so that few documents take many commits."""
     monkeypatch.setattr(copier, "GROUP_DOCUMENTS", 3)
 
 
 def transferred(source, writer, target, **options) -> TransferReport:
-    """Transfers a store; fails unless the report agrees with the contents of both stores."""
+    """Transfers a store; returns the report.
+
+    Fails unless both stores then have the same contents, and the report says so.
+    """
     report = transfer(source, writer, target, TransferProgress(), **options)
     assert report.differences == ()
     assert contents(target) == contents(source)
@@ -48,11 +52,11 @@ def transferred(source, writer, target, **options) -> TransferReport:
 
 
 def all_unchanged(reader, writer) -> bool:
-    """Returns True if every document with a content hash is UNCHANGED when it is put again."""
+    """Puts the documents of `reader` with a content hash; returns True if all are UNCHANGED."""
     outcomes = [
-        writer.put(writer.open(*place), stored.document).outcome
-        for place in SETTINGS
-        for stored in reader.export(*place)
+        writer.put(writer.open(tenant_id, name), stored.document).outcome
+        for tenant_id, name in SETTINGS
+        for stored in reader.export(tenant_id, name)
         if stored.document.content_hash
     ]
     return set(outcomes) == {IngestOutcome.UNCHANGED}
@@ -93,7 +97,10 @@ def test_a_transfer_that_is_run_again_writes_nothing(catalog):
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_transfer_that_ends_at_every_commit_loses_and_repeats_nothing(catalog, committed):
-    """Each run ends at its second commit of documents, so each run but the last adds one commit."""
+    """Each run is interrupted at its second commit of documents, so it adds documents.
+
+    The last run has no second commit and completes the transfer.
+    """
     origin = MemoryEngine()
     fill(origin.writer(), 11)
     source, interrupted_runs, stored = origin.reader(), 0, -1
@@ -112,7 +119,7 @@ def test_a_transfer_that_ends_at_every_commit_loses_and_repeats_nothing(catalog,
 
 
 def test_an_export_is_in_the_order_of_the_bytes_of_ids(catalog):
-    """A transfer joins the exports of two engines, so both must have the same order."""
+    """A transfer merges the sorted exports of two engines, so both must be in the same order."""
     origin = MemoryEngine()
     fill(origin.writer(), 0)
     catalog.writer.create_collection("t", "c", SETTINGS["acme", "plain"])

@@ -1,6 +1,6 @@
-"""All engines find the same passages in the same order, with the same scores.
+"""The embedded engine finds the same passages as the memory engine, with the same scores.
 
-The memory engine scores leaf by leaf, so its results are the expected ones.
+The order of the passages is also the same. The memory engine scores every leaf, so it is exact.
 """
 
 import random
@@ -41,7 +41,10 @@ OF_LEAVES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT
 
 
 def grown(case: Case) -> Case:
-    """Adds twelve documents with summaries to a case; replaces some and deletes some."""
+    """Creates a collection of twelve documents with summaries; two are replaced, two are deleted.
+
+    Returns `case`.
+    """
     case.model.settings = SETTINGS
     case.create()
     documents = [wordy(f"d{n}", n, SETTINGS, 4 + 2 * n, metadata={"n": n % 3}) for n in range(12)]
@@ -60,7 +63,10 @@ def grown(case: Case) -> Case:
 def twins(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Any, Any]]:
-    """Snapshots of the embedded engine, in each state, and of the memory engine."""
+    """Snapshots of the embedded engine and of the memory engine, with the same documents.
+
+    The tests run once for each state of the embedded engine's index.
+    """
     embedded = embedded_at(tmp_path_factory.mktemp("twin") / "store", request, request.param)
     cases = [grown(embedded), grown(in_memory(request, "plain"))]
     with ExitStack() as snapshots:
@@ -68,7 +74,7 @@ def twins(
 
 
 def drawn(draw: random.Random, mode: SearchMode, retrieval: Retrieval) -> FindRequest:
-    """Returns a random request with any options."""
+    """Returns a random request, in which every option may differ from its default."""
     level = TOP if mode is SearchMode.AUTO_MERGE else draw.randint(0, TOP)
     joins = draw.random() < 0.4
     budget = draw.choice([0, 0, 20, 100, 400])

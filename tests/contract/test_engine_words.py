@@ -1,4 +1,4 @@
-"""The promises of every storage engine about lexical and hybrid searches."""
+"""Every storage engine keeps these promises about lexical and hybrid searches."""
 
 import math
 from collections import Counter
@@ -41,7 +41,7 @@ HEADINGLESS = replace(collection_settings(), index_headings=False)
 
 @pytest.fixture
 def filled(opened):
-    """Ten documents that have the same words, and one with rare words."""
+    """An engine with ten documents of the same vocabulary, and a document with rare words."""
     opened.create()
     documents = [wordy(f"d{n}", n, sentences=4 + 2 * n, metadata={"n": n}) for n in range(10)]
     rare = "An error with the code E-9999 was seen. Call Mme. Dupont-Martin of the repair shop."
@@ -83,17 +83,17 @@ def test_a_leaf_with_more_and_rarer_words_of_the_query_comes_first(filled):
 
 
 def test_only_leaves_with_a_word_of_the_query_are_found(filled):
-    """Words are stemmed, and stop words are ignored if the query has other words."""
+    """Words of the query are stemmed. Stop words are ignored if the query has other words."""
     query_terms = set(analyzer(ANALYZER).terms("pumps boilers").tolist())
     expected = set()
     for name, document in filled.model.documents.items():
         leaves = document.tree.level(0)
-        for number in range(len(leaves)):
-            start, end = int(leaves["char_start"][number]), int(leaves["char_end"][number])
+        for index in range(len(leaves)):
+            start, end = int(leaves["char_start"][index]), int(leaves["char_end"][index])
             sections = [s.title for s in document.parsed.sections if s.char_start <= start]
             text = f"{document.title} {' '.join(sections[-2:])} {document.parsed.text[start:end]}"
             if query_terms & set(analyzer(ANALYZER).terms(text).tolist()):
-                expected.add((name, number))
+                expected.add((name, index))
     with filled.snapshot() as snapshot:
         result = by_words(snapshot, "the pumps of a boiler")
         leaves = scores(result)
@@ -108,7 +108,10 @@ def test_only_leaves_with_a_word_of_the_query_are_found(filled):
 
 
 def test_lexical_scores_are_bm25_scores(opened):
-    """They are divided by the largest possible score, which counts words that no leaf has too."""
+    """A score is divided by the largest possible score of the query.
+
+    The largest possible score includes words of the query that no leaf contains.
+    """
     opened.model.settings = HEADINGLESS
     opened.create()
     texts = {"a": "red fish swim", "b": "red red red house with some blue window", "c": "blue"}
@@ -132,7 +135,7 @@ def test_lexical_scores_are_bm25_scores(opened):
 
 
 def test_headings_are_searched_but_not_marked(opened):
-    """The title is part of the indexed text unless the collection does not index headings."""
+    """If a collection indexes headings, a search finds leaves by the title of their document."""
     for name, settings, count in (("c", collection_settings(), 1), ("c2", HEADINGLESS, 0)):
         opened.writer.create_collection("t", name, settings)
         document = replace(prepared("d", "Some text.", settings), title="Of Giraffes")
@@ -169,7 +172,9 @@ def test_passages_mark_the_words_of_the_query(filled):
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_a_fused_score_is_the_weighted_sum_of_both_scores(filled, weight):
-    """Each source also scores the leaves that the other source finds."""
+    """Leaves that are found only by words also get a cosine. Leaves that are found only by their
+    vectors also get a lexical score.
+    """
     fusion = Fusion(lexical_weight=weight, lowest_cosine=-0.25)
     with filled.snapshot() as snapshot:
         lexical = scores(by_words(snapshot, "water pump"))
@@ -204,7 +209,7 @@ def test_scores_can_be_fused_by_reciprocal_ranks(filled):
     assert max(both.values()) <= 1 / 61 + SCORE_TOLERANCE
 
 
-def test_a_source_that_was_not_searched_has_no_score(filled):
+def test_a_passage_has_no_score_of_a_source_that_was_not_searched(filled):
     with filled.snapshot() as snapshot:
         words = by_words(snapshot, "water", 3).passages
         vectors = find(snapshot, query_vector(1), 3, text="water").passages
@@ -214,20 +219,20 @@ def test_a_source_that_was_not_searched_has_no_score(filled):
         assert (passage.dense_score, passage.lexical_score) == (passage.score, None)
 
 
-def test_matching_neighbours_increase_the_score_of_a_leaf(filled):
+def test_the_bonus_is_a_share_of_the_best_score_of_a_leaf_and_its_neighbours(filled):
     with filled.snapshot() as snapshot:
         plain = scores(by_both(snapshot, "steam gauge"))
-        lifted = scores(by_both(snapshot, "steam gauge", neighbour_bonus=0.5))
+        with_bonus = scores(by_both(snapshot, "steam gauge", neighbour_bonus=0.5))
     for (name, leaf), score in plain.items():
         near = [plain.get((name, other), score) for other in (leaf - 1, leaf, leaf + 1)]
-        assert lifted[name, leaf] == pytest.approx(score + 0.5 * max(near), abs=SCORE_TOLERANCE)
+        assert with_bonus[name, leaf] == pytest.approx(score + 0.5 * max(near), abs=SCORE_TOLERANCE)
 
 
 # Tests of required parts and of filters.
 
 
 @pytest.mark.parametrize("analyzer", [ANALYZER, ""])
-def test_every_leaf_of_the_result_has_the_required_parts(opened, analyzer):
+def test_every_returned_leaf_contains_the_required_parts(opened, analyzer):
     settings = replace(HEADINGLESS, analyzer=analyzer)
     opened.model.settings = settings
     opened.create()
@@ -258,7 +263,8 @@ def test_every_leaf_of_the_result_has_the_required_parts(opened, analyzer):
                 assert {name for name, _ in scores(result)} == expected
 
 
-def test_a_required_phrase_is_in_the_heading_or_in_the_text_but_not_in_both(opened):
+def test_a_required_phrase_must_be_in_the_heading_or_in_the_text_of_a_leaf(opened):
+    """A phrase that begins in the heading and ends in the text is not found."""
     opened.create()
     opened.fill(replace(prepared("a", "Gamma delta."), title="Alpha beta"))
     for required, expected in {
@@ -284,7 +290,7 @@ def test_only_leaves_that_pass_the_filter_are_found(filled):
     assert len(scores(both)) == both.eligible_leaves == passing.leaf_count
 
 
-def test_scores_depend_only_on_the_living_leaves_of_the_collection(filled):
+def test_lexical_scores_depend_only_on_the_living_leaves_of_the_collection(filled):
     """Other tenants, other collections and deleted documents do not change a score."""
 
     def leaves() -> dict[Leaf, float]:
@@ -311,7 +317,7 @@ def test_scores_depend_only_on_the_living_leaves_of_the_collection(filled):
 
 @pytest.mark.parametrize("max_per_document", [1, 2])
 @pytest.mark.parametrize("joins", [False, True])
-def test_the_number_of_passages_per_document_is_bounded(filled, max_per_document, joins):
+def test_the_count_of_passages_of_one_document_is_bounded(filled, max_per_document, joins):
     options = {"max_per_document": max_per_document, "merge_adjacent": joins}
     with filled.snapshot() as snapshot:
         limited = by_both(snapshot, "water", 8, candidates=4, **options)
@@ -345,7 +351,7 @@ def test_the_context_mode_fills_a_budget_with_the_best_text(filled):
     assert texts == {document.parsed.text for document in filled.model.documents.values()}
 
 
-# Tests of collections with one source.
+# Tests of collections that have only vectors or only words.
 
 
 def test_a_collection_without_vectors_is_searched_by_words(opened):

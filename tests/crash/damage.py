@@ -1,4 +1,4 @@
-"""Damage to a stopped store that only `hrag check` finds."""
+"""Damages a stopped store in a way that only `hrag check` finds."""
 
 from contextlib import closing
 from pathlib import Path

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """Mounts a separate file system at `folder`; skips the test if that is not permitted."""
+    """Mounts a file system of this size at `folder`; skips the test if that is not permitted."""
     folder.mkdir()
     options = ["-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
     mounted = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
@@ -39,12 +39,15 @@ class Ballast:
         self._path = disk / "ballast"
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Leaves at most `leave_bytes` free, even if other processes write at the same time."""
+        """Grows the file until at most `leave_bytes` of the disk are free.
+
+        Other processes may write at the same time.
+        """
         with self._path.open("ab") as file:
             while (spare := free_bytes(self._path.parent) - leave_bytes) > 0:
-                with suppress(OSError):  # Other processes took the space first.
+                with suppress(OSError):  # Another process has used the space first.
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), spare)
 
     def remove(self) -> None:
-        """Frees the space."""
+        """Deletes the file, so that the disk has free space again."""
         self._path.unlink()

@@ -1,7 +1,7 @@
 """Documents that are computed from their tenant, id and version.
 
-So a test that has written a hundred thousand of them remembers only numbers. From any passage it
-can compute which document and version the passage must be a part of.
+So a test that has written a hundred thousand documents remembers only their versions. From the
+metadata of any passage, it computes the text that the passage must be a part of.
 """
 
 import random
@@ -50,17 +50,20 @@ _MAX_SMALL_SENTENCES = 6
 
 Vector = list[float]
 Query = Vector | str
-"""A search by vectors, or by words."""
+"""What a search is for: a vector, or a text."""
 
 
 def title_of(tenant_id: str, document_id: str, version: int) -> str:
-    """Returns the title of a version. It is indexed with each leaf; only it contains the id."""
+    """Returns the title of a version of a document.
+
+    The title is indexed with each leaf. The id of the document is only in the title.
+    """
     return f"{document_id} of {tenant_id}, version {version}"
 
 
 @lru_cache(maxsize=4096)
 def text_of(tenant_id: str, document_id: str, version: int) -> str:
-    """Returns the text of a version: numbered sentences of about a dozen tokens."""
+    """Returns the text of a version of a document: numbered sentences of about a dozen tokens."""
     max_sentences = _MAX_SMALL_SENTENCES if tenant_id == SMALL else _MAX_SENTENCES
     draw = random.Random(f"{tenant_id} {document_id} {version}")
     return "".join(
@@ -69,22 +72,28 @@ def text_of(tenant_id: str, document_id: str, version: int) -> str:
 
 
 def document_of(tenant_id: str, document_id: str, version: int) -> Document:
-    """Returns a version as a client sends it."""
-    text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
+    """Returns a version of a document as a client sends it."""
+    key = (tenant_id, document_id, version)
+    text, title = text_of(*key), title_of(*key)
     return Document(text, document_id, title, metadata={"version": version})
 
 
 @lru_cache(maxsize=4096)
 def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
-    """Returns a version with the tree and the vectors that must be stored."""
-    text, title = (of(tenant_id, document_id, version) for of in (text_of, title_of))
+    """Returns a version of a document with the tree and the vectors that must be stored."""
+    key = (tenant_id, document_id, version)
+    text, title = text_of(*key), title_of(*key)
     document = replace(prepared(document_id, text, SETTINGS), title=title)
     leaves = indexed_leaves(text, title, (), document.tree, TREE.embedding_level, headings=True)
     return replace(document, vectors=EMBEDDER.embed([leaf.embedded for leaf in leaves]))
 
 
 def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMode) -> int:
-    """Returns the version of a passage; fails unless the passage has exactly its text and score."""
+    """Returns the version of the document that a passage is from.
+
+    Fails if the passage has another text than this version. In the mode STANDARD, it also fails if
+    a search by vector returned a wrong score.
+    """
     chunk = passage.chunk
     version = int(chunk.metadata["version"])
     text = text_of(tenant_id, chunk.document_id, version)
@@ -98,7 +107,7 @@ def check_passage(tenant_id: str, passage: Passage, query: Query, mode: SearchMo
 
 
 def check_section(tenant_id: str, section: ChosenSection, version: int) -> None:
-    """Fails unless the summary is that of the section's text in this version."""
+    """Fails unless the section's summary is the one of its text in this version of the document."""
     span, text = section.span, text_of(tenant_id, section.document_id, version)
     content = text[span.char_start : span.char_end].strip()
     assert section.summary == extract(content, EMBEDDER), section
@@ -107,4 +116,4 @@ def check_section(tenant_id: str, section: ChosenSection, version: int) -> None:
 def random_query(source: random.Random) -> Vector:
     """Returns a random unit vector."""
     drawn = np.array([source.gauss(0, 1) for _ in range(EMBEDDER.dimension)], np.float32)
-    return [float(number) for number in drawn / np.linalg.norm(drawn)]
+    return [float(component) for component in drawn / np.linalg.norm(drawn)]

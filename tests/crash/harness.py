@@ -1,8 +1,8 @@
 """Repeats three steps: kills the indexer under load, starts it again, verifies the store.
 
-The store stays the same during a run. So does the retriever, except when a kill ends it too: its
-view of the store must be right after every crash of the indexer. A seed determines all kills of a
-run beforehand, so that a run can be described and repeated.
+A run uses one store. The retriever continues to run while the indexer is killed, because its view
+of the store must be right after every crash of the indexer. Some kills also end the retriever. A
+seed determines all kills before the run begins, so that a run can be repeated.
 """
 
 import random
@@ -41,16 +41,16 @@ LARGE = "large"
 TENANTS = (LARGE, SMALL)
 _IDS = {LARGE: 160, SMALL: 10}
 MIN_RECALL = 0.99
-"""The minimum mean recall of a whole run."""
+"""The minimum mean recall of all searches of a run."""
 MIN_RECALL_OF_FEW = 0.95
-"""The minimum mean recall of a few searches for a hundred leaves."""
+"""The minimum mean recall of a few searches; each is for a hundred leaves."""
 RANDOM = "random moment"
 STARTING = "while starting"
 
 _ROOT = Path(__file__).parents[2]
-# A crash point is reached within this time under load; most are reached within a second.
+# Under load, an indexer reaches each crash point within this time; most points, within a second.
 _POINT_LIMIT_S = 60.0
-# Clients notice within this time that a service has ended.
+# Within this time after the end of a service, its clients have noticed that it has ended.
 _ENDING_S = 15.0
 
 # A launcher installs crash points and then runs the indexer.
@@ -59,18 +59,23 @@ _AT_POINT = replace(INDEXER, module="tests.crash.indexer_at_point")
 
 @dataclass(frozen=True)
 class Kill:
-    """A planned end of the indexer, at a point or after a time, under load or at its start."""
+    """A planned kill of the indexer.
+
+    The indexer kills itself when it reaches `point` for the `at`-th time. If that has not happened
+    after `delay_s`, or if `point` is empty, it is killed then. `starting` is True if the kill is
+    during the start of the indexer, and False if it is under load.
+    """
 
     delay_s: float
     point: str = ""
     at: int = 1
     starting: bool = False
     retriever: bool = False
-    """True if the retriever is killed too, a moment earlier."""
+    """True if the retriever is killed too, after half of `delay_s`."""
 
 
 class FragileIndexer(Process):
-    """An indexer that kills itself at a crash point once it is armed."""
+    """An indexer that kills itself at the crash point of `kill`, but not before `arm` is called."""
 
     def __init__(self, data_dir: Path, kill: Kill) -> None:
         self._armed = data_dir.with_name("armed")
@@ -86,11 +91,14 @@ class FragileIndexer(Process):
         super().__init__(_AT_POINT, data_dir, {**VARIABLES, **crash})
 
     def arm(self) -> None:
-        """Begins to count how often its crash point is reached."""
+        """Makes the indexer count from now on how often it reaches its crash point."""
         self._armed.touch()
 
     def killed_itself(self, timeout_s: float) -> bool:
-        """Returns True if it killed itself in time. It must not end in any other way."""
+        """Returns True if the indexer kills itself within `timeout_s`.
+
+        Fails if the indexer ends in another way.
+        """
         try:
             code = self.wait(timeout_s)
         except TimeoutExpired:
@@ -101,7 +109,7 @@ class FragileIndexer(Process):
 
 @dataclass
 class Tally:
-    """The figures of a run."""
+    """The counts and recalls that a run reports."""
 
     kills: Counter[str] = field(default_factory=Counter)
     retriever_kills: int = 0
@@ -113,7 +121,7 @@ class Tally:
     def lines(self) -> Iterator[str]:
         points = sorted(self.kills.items())
         yield f"kills of the indexer: {self.kills.total()}"
-        yield from (f"  {name}: {number}" for name, number in points)
+        yield from (f"  {name}: {kill_count}" for name, kill_count in points)
         yield f"kills of the retriever: {self.retriever_kills}"
         yield f"acknowledged writes: {self.done.acknowledged}"
         yield f"searches under load: {self.done.searches}"
@@ -128,18 +136,18 @@ class Tally:
 
 
 class CrashRun:
-    """A series of kills of the services of one store."""
+    """Kills the services of one store again and again, and verifies the store after each kill."""
 
     def __init__(self, data_dir: Path, seed: int) -> None:
         self.tally = Tally()
         self._data_dir = data_dir
         self._random = random.Random(seed)
         self._names = count()
-        self._collections = {tenant_id: _default_of(tenant_id) for tenant_id in TENANTS}
+        self._collections = {tenant_id: _default_collection(tenant_id) for tenant_id in TENANTS}
         self._retriever = Process(RETRIEVER, data_dir, VARIABLES)
 
     def run(self, kills: Iterable[Kill]) -> None:
-        """Verifies the store after each kill, and at the end stops the services cleanly."""
+        """Performs the kills, then stops the services with SIGTERM and checks the store."""
         self._create_collections()
         for kill in kills:
             with self._indexer(kill) as indexer:
@@ -179,7 +187,7 @@ class CrashRun:
             indexer.kill()
 
     def _end(self, indexer: FragileIndexer, kill: Kill) -> None:
-        """Waits for `delay_s`, then kills the indexer if it has not killed itself."""
+        """Waits up to `delay_s`, then kills the indexer if it has not killed itself."""
         has_killed_itself = indexer.killed_itself(kill.delay_s)
         indexer.kill()
         moment = STARTING if kill.starting else RANDOM
@@ -207,7 +215,7 @@ class CrashRun:
             self._retriever = Process(RETRIEVER, self._data_dir, VARIABLES)
 
     def _kill_retriever(self, tasks: list[Future[Done]], after_s: float) -> None:
-        """Kills the retriever after a time under load, or as soon as a client ends."""
+        """Kills the retriever after `after_s` under load, or as soon as a client has ended."""
         wait(tasks, after_s, FIRST_COMPLETED)
         self._retriever.kill()
         self.tally.retriever_kills += 1
@@ -268,27 +276,31 @@ class CrashRun:
 
 
 def planned(
-    source: random.Random, points: Iterable[str], of_each: int, at_random: int
+    source: random.Random, points: Iterable[str], kills_per_point: int, random_kills: int
 ) -> list[Kill]:
-    """Returns kills in random order: at crash points, at random moments, and during starts."""
+    """Returns kills in random order.
+
+    `kills_per_point` kills are at each crash point, and `random_kills` are at random moments. Of
+    these, one in ten is while the indexer starts, and one in ten also kills the retriever.
+    """
     kills = [
         Kill(_POINT_LIMIT_S, point, source.randint(1, 3))
         for point in points
-        for _ in range(of_each)
+        for _ in range(kills_per_point)
     ]
-    for number in range(at_random):
-        starting, retriever = number % 10 == 0, number % 10 == 5
+    for index in range(random_kills):
+        starting, retriever = index % 10 == 0, index % 10 == 5
         kills.append(Kill(_moment_s(source), starting=starting, retriever=retriever))
     source.shuffle(kills)
     return kills
 
 
 def _moment_s(source: random.Random) -> float:
-    """Returns a time from 0.05 to 1.5 s; its logarithm is uniformly distributed."""
+    """Returns a random time from 0.05 to 1.5 s, whose logarithm is uniformly distributed."""
     return float(0.05 * 30 ** source.random())
 
 
-def _default_of(tenant_id: str) -> dict[str, Collection]:
+def _default_collection(tenant_id: str) -> dict[str, Collection]:
     ids = [f"d{number:03}" for number in range(_IDS[tenant_id])]
     collection = Collection(tenant_id, DEFAULT_COLLECTION)
     collection.documents = {document_id: Entry() for document_id in ids}

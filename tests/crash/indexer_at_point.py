@@ -1,9 +1,10 @@
-"""The indexer, which kills itself by SIGKILL at a named crash point.
+"""Runs the indexer, which kills itself with SIGKILL at a crash point.
 
-`CRASH_POINT` names the point; empty means none. If `CRASH_AT` is n, the process ends when the point
-is reached for the n-th time. Only reaches while the file `CRASH_ARMED` exists count, so that a test
-can verify the store first. Replaced segments are removed after a short grace period, because the
-process runs only for a short time.
+Environment variables determine the kill. `CRASH_POINT` is the name of the point; if it is empty,
+there is no kill. If `CRASH_AT` is n, the process kills itself when it reaches the point for the
+n-th time. The process begins to count when the file `CRASH_ARMED` exists, so that a test can verify
+the store before. The process runs only for a short time, so the grace period after which replaced
+segments are removed is also short.
 """
 
 import os
@@ -22,8 +23,11 @@ _GRACE_S = 1.5
 
 
 def install(point: str, at: int, armed: Path) -> None:
-    """Ends this process when `point` is reached for the `at`-th time while `armed` exists."""
-    # Several threads reach points; next() of a counter is atomic.
+    """Makes this process kill itself when it reaches `point` for the `at`-th time.
+
+    Only the times while the file `armed` exists are counted.
+    """
+    # Several threads may reach the point at once; next() of a counter is atomic.
     reaches = count(1)
 
     def reached(name: str) -> None:

@@ -1,7 +1,7 @@
-"""The load of simultaneous clients, which write, read their writes, delete and search.
+"""Simultaneous clients, which write, read what they have written, delete and search.
 
-Each writer writes documents that no other writer writes, so it gets the responses in order. It
-works until the service has ended. Every other error fails the test.
+Each document is written by only one client, so its responses arrive in the order of its writes. A
+client works until the service has ended. Any other error fails the test.
 """
 
 import random
@@ -19,23 +19,26 @@ from tests.crash.ledger import Collection, Entry, Write
 from tests.support.documents.fakes import SCORE_TOLERANCE
 from tests.support.documents.vocabulary import question
 
-# A stream has at most this many documents, which take several group commits.
+# A stream has at most this many documents. Storing them takes several group commits.
 _MAX_STREAMED = 40
-# This many documents have over a hundred leaves, enough for a segment, which a deletion removes.
+# This many documents have over a hundred leaves, which are enough for a segment. So deleting their
+# collection also removes a segment.
 _SCRATCH_DOCUMENTS = 12
 _SCRATCH = "scratch-"
-# These are probabilities of kinds of steps.
+# These are the probabilities that a stored document is deleted, that a deletion is by a filter,
+# that only the metadata of a stored document is changed, and that a write is read back.
 _DELETED = 0.25
 _BY_FILTER = 0.2
 _REVISED = 0.2
 _READ_BACK = 0.1
-# More sentence windows could have more sentences than a call may embed.
+# This is the largest limit in the mode SENTENCE_WINDOW. With more windows, their sentences could be
+# more than a call may embed.
 _MAX_WINDOWS = 20
 
 
 @dataclass
 class Done:
-    """The work that a client has done."""
+    """Counts of what a client has done, and the recalls of its searches."""
 
     acknowledged: int = 0
     searches: int = 0
@@ -48,16 +51,16 @@ class Done:
 
 
 class Worker(Protocol):
-    """A client, which works in a thread."""
+    """A client that runs in a separate thread."""
 
     done: Done
 
     def step(self) -> None:
-        """Makes a call, or a few calls that belong together."""
+        """Makes one call, or a few calls of which the later ones check the first one."""
 
 
 def work_until_gone(worker: Worker, stop: Event) -> Done:
-    """Works until `stop` is set, or until the service of the worker has ended."""
+    """Repeats `step` until `stop` is set or the service has ended; returns what was done."""
     while not stop.is_set():
         try:
             worker.step()
@@ -136,7 +139,10 @@ class UnaryWriter:
         self.done.acknowledged += len(chosen)
 
     def _leaves_by_name(self, document_id: str) -> int:
-        """Returns how many leaves of the document a lexical search for its id finds."""
+        """Returns the count of leaves that a lexical search for the id of a document returns.
+
+        Fails if a leaf is from another document.
+        """
         result = self._client.search(
             self._tenant_id,
             document_id,
@@ -149,7 +155,7 @@ class UnaryWriter:
         return len(result.passages)
 
     def _read_back(self, document_id: str, write: Write, sequence: int) -> None:
-        """Searches for the first leaf and for the id of the document that was just written."""
+        """Searches for the first leaf, and for the id, of the document that was just written."""
         written = prepared_of(self._tenant_id, document_id, write.number)
         assert self._leaves_by_name(document_id) == len(written.vectors)
         result = self._client.search(
@@ -179,7 +185,7 @@ class StreamWriter:
         self._source = source
 
     def step(self) -> None:
-        """Sends a stream. All of its documents count as sent from the beginning."""
+        """Sends a stream of documents, which are all recorded as sent before the stream begins."""
         sent = []
         streamed = self._source.randint(1, _MAX_STREAMED)
         for document_id in self._source.choices(self._ids, k=streamed):
@@ -190,7 +196,7 @@ class StreamWriter:
         try:
             for (document_id, entry, write), result in zip(sent, results, strict=True):
                 self._acknowledge(document_id, entry, write, result)
-        except StorageFull:  # It is raised after the results of all stored documents.
+        except StorageFull:  # It is raised after all stored documents have got their results.
             for _, entry, write in sent:
                 entry.refuse(write)
             raise
@@ -206,7 +212,7 @@ class StreamWriter:
 
 
 class CollectionWriter:
-    """A client that creates, fills and deletes collections; it never uses a name twice."""
+    """A client that creates, fills and deletes collections, each with a new name."""
 
     def __init__(
         self,
@@ -222,7 +228,7 @@ class CollectionWriter:
         self._names = names
 
     def step(self) -> None:
-        """Deletes a collection that a crash has left, or else creates one and deletes it."""
+        """Deletes a collection that remained after a crash. If there is none, creates one first."""
         remaining = [
             collection
             for name, collection in self._collections.items()
@@ -256,7 +262,7 @@ class CollectionWriter:
 
 
 class Searcher:
-    """A client that searches and compares each passage with the versions that may be stored."""
+    """A client that searches. It fails if a passage is from a version that cannot be stored."""
 
     def __init__(
         self, client: Client, collections: list[Collection], source: random.Random
@@ -269,7 +275,7 @@ class Searcher:
     def step(self) -> None:
         collection = self._source.choice(self._collections)
         mode = self._source.choice(list(SearchMode))
-        # A vector is searched by vectors alone, a question by words too.
+        # A vector is searched only by vectors, a question also by words.
         draw = self._source.choice((random_query, question))
         query, limit = draw(self._source), self._source.randint(1, MAX_LIMIT)
         if mode is SearchMode.SENTENCE_WINDOW:

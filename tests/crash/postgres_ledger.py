@@ -1,7 +1,8 @@
 """A ledger of the writes to PostgreSQL in a file that survives the writing process.
 
-A line is appended before each write is sent and after each acknowledgement. The kernel has the
-line when the process is killed. The lines together restore the ledger of `tests.crash.ledger`.
+The process appends a line before it sends a write, and a line after each acknowledgement. The
+kernel keeps these lines when the process is killed. From all lines, the ledger of
+`tests.crash.ledger` is restored.
 """
 
 import json
@@ -10,40 +11,40 @@ from pathlib import Path
 
 from tests.crash.ledger import Entry, Write
 
-Place = tuple[str, str]
-"""A tenant and a document id."""
+DocumentKey = tuple[str, str]
+"""What identifies a document: its tenant and its id."""
 
 
 class FileLedger:
-    """The ledger of all documents; only one process at a time appends to it."""
+    """The ledger of all documents in a file. Only one process at a time may append to it."""
 
     def __init__(self, path: Path) -> None:
-        self.entries: dict[Place, Entry] = defaultdict(Entry)
+        self.entries: dict[DocumentKey, Entry] = defaultdict(Entry)
         self.acknowledged = 0
         self._path = path
         if path.exists():
             for line in path.read_text().splitlines():
                 self._apply(*json.loads(line))
 
-    def send(self, place: Place, *, stores: bool) -> Write:
-        write = self.entries[place].send(stores=stores)
-        self._append("send", place, int(stores))
+    def send(self, key: DocumentKey, *, stores: bool) -> Write:
+        write = self.entries[key].send(stores=stores)
+        self._append("send", key, int(stores))
         return write
 
-    def acknowledge(self, place: Place, write: Write) -> None:
-        self.entries[place].acknowledge(write)
+    def acknowledge(self, key: DocumentKey, write: Write) -> None:
+        self.entries[key].acknowledge(write)
         self.acknowledged += 1
-        self._append("acknowledge", place, write.number)
+        self._append("acknowledge", key, write.number)
 
-    def settle(self, place: Place, stored: int | None) -> bool:
-        """Settles the entry of a document, see `Entry.settle`, and records that."""
-        allowed = self.entries[place].settle(stored)
-        self._append("settle", place, stored)
+    def settle(self, key: DocumentKey, stored: int | None) -> bool:
+        """Calls `Entry.settle` for a document, appends a line, and returns the result."""
+        allowed = self.entries[key].settle(stored)
+        self._append("settle", key, stored)
         return allowed
 
-    def _append(self, event: str, place: Place, value: int | None) -> None:
+    def _append(self, event: str, key: DocumentKey, value: int | None) -> None:
         with self._path.open("ab", buffering=0) as file:
-            file.write(json.dumps([event, *place, value]).encode() + b"\n")
+            file.write(json.dumps([event, *key, value]).encode() + b"\n")
 
     def _apply(self, event: str, tenant_id: str, name: str, value: int | None) -> None:
         entry = self.entries[tenant_id, name]

@@ -1,9 +1,12 @@
 """A process that works on a store in PostgreSQL until it is killed.
 
-It writes and maintains the store, or it searches it. The arguments are `writer` or `reader`, the
-DSN, the file of the ledger, a seed, the number of the statement at which the process kills itself
-(0 means never), and the delay of the kill in seconds. Collections get homes and parts as soon as
-they have a few dozen leaves.
+The first argument is the role of the process: a `writer` writes and maintains the store, and a
+`reader` searches it. The other arguments are the DSN, the file of the ledger, a seed, n, and the
+delay of the kill in seconds. The process kills itself at its n-th statement. If n is 0, it does not
+kill itself.
+
+A home is the vector index of a collection, and parts are its lexical index. Collections get both as
+soon as they have a few dozen leaves.
 """
 
 import random
@@ -22,7 +25,7 @@ from hrag.errors import CollectionExists, CollectionNotFound, DocumentNotFound, 
 from hrag.types import Retrieval, SearchMode
 from tests.crash.documents import EMBEDDER, SETTINGS, SMALL, prepared_of, random_query
 from tests.crash.ledger import Write
-from tests.crash.postgres_ledger import FileLedger, Place
+from tests.crash.postgres_ledger import DocumentKey, FileLedger
 from tests.crash.statements import end_at_statement
 from tests.support.documents.fakes import find, unit_vectors
 from tests.support.documents.vocabulary import question
@@ -30,7 +33,7 @@ from tests.support.documents.vocabulary import question
 TENANTS = ("large", SMALL)
 COLLECTION = "c"
 PASSING = "passing"
-"""A collection that is deleted and created again."""
+"""A collection that is deleted and created again several times."""
 HOME_LEAVES = 60
 LIMITS = MaintenanceLimits(
     min_part_leaves=16,
@@ -45,13 +48,13 @@ _IDS = 12
 
 
 def version_of(tenant_id: str, document_id: str, version: int) -> PreparedDocument:
-    """Returns a version as it is stored; its metadata has its number."""
+    """Returns a version of a document as it is stored, with the version in its metadata."""
     document = prepared_of(tenant_id, document_id, version)
     return replace(document, metadata={"version": version}, metadata_json=b"")
 
 
 class _Load:
-    """Random writes of a process."""
+    """Makes random writes to a store, and records them in the ledger."""
 
     def __init__(self, writer: PostgresWriter, ledger: FileLedger, seed: int) -> None:
         self._writer = writer
@@ -60,24 +63,27 @@ class _Load:
         self._actions = (self.put, self.put_many, self.delete, self.summarise, self.replace_all)
 
     def run(self) -> None:
-        """Works until the process ends. A write that fails with the server may be committed."""
+        """Works until the process ends.
+
+        A write that fails because the server was killed may be committed or not.
+        """
         while True:
             (action,) = self._draw.choices(self._actions, (50, 10, 25, 10, 5))
             with suppress(StoreUnavailable):
                 action()
 
     def put(self) -> None:
-        self._put([self._place()])
+        self._put([self._random_key()])
 
     def put_many(self) -> None:
-        self._put(sorted({self._place() for _ in range(4)}))
+        self._put(sorted({self._random_key() for _ in range(4)}))
 
     def delete(self) -> None:
-        place = self._place()
-        write = self._ledger.send(place, stores=False)
-        with suppress(DocumentNotFound):  # The document is as absent as after a deletion.
-            self._writer.delete(self._writer.open(place[0], COLLECTION), place[1])
-        self._ledger.acknowledge(place, write)
+        key = self._random_key()
+        write = self._ledger.send(key, stores=False)
+        with suppress(DocumentNotFound):  # Like a deleted document, it is not stored.
+            self._writer.delete(self._writer.open(key[0], COLLECTION), key[1])
+        self._ledger.acknowledge(key, write)
 
     def summarise(self) -> None:
         document = self._writer.next_unsummarised(EMBEDDER.name)
@@ -88,7 +94,7 @@ class _Load:
             self._writer.put_summaries(document, DocumentSummaries(texts, vectors))
 
     def replace_all(self) -> None:
-        """Replaces a collection whose documents are not in the ledger."""
+        """Replaces the collection PASSING, whose documents are not in the ledger."""
         tenant_id = self._draw.choice(TENANTS)
         with suppress(CollectionNotFound):
             self._writer.delete_collection(tenant_id, PASSING)
@@ -98,25 +104,25 @@ class _Load:
         documents = [prepared_of(tenant_id, f"p{n}", self._draw.randrange(5)) for n in range(6)]
         self._writer.put_many([(handle, document) for document in documents])
 
-    def _place(self) -> Place:
+    def _random_key(self) -> DocumentKey:
         return self._draw.choice(TENANTS), f"d{self._draw.randrange(_IDS)}"
 
-    def _put(self, places: list[Place]) -> None:
-        sent = [(place, self._ledger.send(place, stores=True)) for place in places]
-        handles = [self._writer.open(place[0], COLLECTION) for place in places]
-        documents = [version_of(*place, write.number) for place, write in sent]
+    def _put(self, keys: list[DocumentKey]) -> None:
+        sent = [(key, self._ledger.send(key, stores=True)) for key in keys]
+        handles = [self._writer.open(key[0], COLLECTION) for key in keys]
+        documents = [version_of(*key, write.number) for key, write in sent]
         results = self._writer.put_many(list(zip(handles, documents, strict=True)))
-        for (place, write), result in zip(sent, results, strict=True):
-            self._acknowledge(place, write, result)
+        for (key, write), result in zip(sent, results, strict=True):
+            self._acknowledge(key, write, result)
 
-    def _acknowledge(self, place: Place, write: Write, result: object) -> None:
+    def _acknowledge(self, key: DocumentKey, write: Write, result: object) -> None:
         if not isinstance(result, StoreUnavailable):
             assert not isinstance(result, Exception), result
-            self._ledger.acknowledge(place, write)
+            self._ledger.acknowledge(key, write)
 
 
 def _search(database: PostgresDatabase, seed: int) -> None:
-    """Searches until the process ends."""
+    """Makes random searches until the process ends."""
     draw, reader = random.Random(seed), PostgresReader(database)
     options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.HYBRID}
     while True:

@@ -1,4 +1,4 @@
-"""Kills the process by SIGKILL at a statement that it sends to PostgreSQL."""
+"""Makes the process kill itself with SIGKILL at a statement that it sends to PostgreSQL."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def _end() -> None:
 
 
 def _before_each(act: Callable[[Any], None]) -> None:
-    """Calls `act` with each statement before it is sent, in the thread that sends it."""
+    """Makes every thread call `act` with each statement before it sends the statement."""
     execute = Cursor.execute
 
     def hooked(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
@@ -28,19 +28,27 @@ def _before_each(act: Callable[[Any], None]) -> None:
 
 
 def end_at_statement(at: int, delay_s: float) -> None:
-    """Ends the process `delay_s` after its `at`-th statement began; at once if `delay_s` is 0."""
+    """Makes the process kill itself at its `at`-th statement.
+
+    The kill is `delay_s` seconds after the statement begins. If `delay_s` is 0, it is immediately
+    before the statement.
+    """
     # Several threads send statements; next() of a counter is atomic.
-    numbers = count(1)
+    statements = count(1)
 
     def act(_: Any) -> None:
-        if next(numbers) == at:
+        if next(statements) == at:
             threading.Timer(delay_s, _end).start() if delay_s else _end()
 
     _before_each(act)
 
 
 def end_at_commit(point: str, at: int) -> None:
-    """Ends the process before its `at`-th commit of documents, or before the next statement."""
+    """Makes the process kill itself at its `at`-th COMMIT of a transaction.
+
+    If `point` is "commit.sending", the kill is before the COMMIT. If it is "commit.sent", the kill
+    is before the statement after the COMMIT.
+    """
     commits = count(1)
     is_over = threading.Event()
 

@@ -1,7 +1,8 @@
-"""A store loses no acknowledged write and is never torn, at whatever moment a process is killed.
+"""A store loses no acknowledged write, and has no half write, whenever a process is killed.
 
-SIGKILL ends the process, not the machine. After a power cut, the content of the disk depends on
-whether the disk obeyed the syncs before every rename and response. No test here can simulate that.
+SIGKILL ends the process, but not the machine. hrag syncs files before it renames them and before it
+sends a response. After a power cut, the content of the disk depends on whether the disk obeyed
+these syncs. No test here can simulate a power cut.
 """
 
 import random
@@ -28,7 +29,9 @@ def _run(data_dir: Path, kills: list[Kill], seed: int, capsys: pytest.CaptureFix
     return run.tally
 
 
-def test_a_few_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_few_kills_lose_no_acknowledged_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kills = planned(random.Random(_SEED), _FEW_POINTS, 1, 1)
     tally = _run(tmp_path / "store", kills, _SEED, capsys)
     assert tally.kills.total() == 3
@@ -38,7 +41,7 @@ def test_a_few_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_kills_at_every_point_lose_nothing(
+def test_kills_at_every_crash_point_lose_no_acknowledged_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = _drawn_seed()
@@ -51,7 +54,9 @@ def test_kills_at_every_point_lose_nothing(
 
 @pytest.mark.endurance
 @pytest.mark.timeout(2400)
-def test_two_hundred_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_hundred_kills_lose_no_acknowledged_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     seed = _drawn_seed()
     kills = planned(random.Random(seed), failpoints.POINTS, 5, 140)
     tally = _run(tmp_path / "store", kills, seed, capsys)
@@ -63,5 +68,5 @@ def test_two_hundred_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def _drawn_seed() -> int:
-    """Returns a new seed for each run; the run prints it with its figures."""
+    """Returns a new random seed. The run prints its seed, so that it can be repeated."""
     return random.SystemRandom().randrange(1 << 32)

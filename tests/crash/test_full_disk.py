@@ -1,4 +1,7 @@
-"""A full disk stops writes, and only writes, until there is space again."""
+"""While the disk is full, new documents are refused, and everything else works.
+
+No acknowledged write is lost, and documents are accepted as soon as there is space again.
+"""
 
 import random
 import subprocess
@@ -31,20 +34,21 @@ from tests.support.servers.stores import check_store
 from tests.support.until import until
 
 _TENANT = "large"
-# This is enough for the default reserve, the same size allocated for deletions, and a store.
+# This size is enough for the default reserve, for the space that is allocated for deletions, which
+# has the same size, and for a store.
 _DISK_BYTES = 192 * MIB
 _IDS = 2000
 _STOPS_WITHIN_S = 30.0
-# The indexer retries every few seconds.
+# The indexer retries a failed build every few seconds.
 _SEALS_WITHIN_S = 30.0
 _ENOUGH_LEAVES = 3000
-# The segment of these leaves takes three times as much.
+# A segment of _ENOUGH_LEAVES leaves takes three times as much.
 _TOO_LITTLE_BYTES = 300 * KIB
 
 
 @dataclass
 class Filling:
-    """Services on a small disk, with the ledger of a client that writes to it."""
+    """Running services with a store on a small disk, and the ledger of their only client."""
 
     services: Running
     ballast: Ballast
@@ -59,7 +63,7 @@ class Filling:
         return self.client.index_status(_TENANT)
 
     def workers(self) -> tuple[UnaryWriter, StreamWriter]:
-        """Returns a writer of each kind; each writes other documents."""
+        """Returns two writers of different kinds, for different documents."""
         ids = sorted(self.collection.documents)
         return (
             UnaryWriter(self.client, self.collection, ids[0::2], random.Random(0)),
@@ -74,7 +78,7 @@ class Filling:
             unary.step()
 
     def verify(self) -> None:
-        """Fails unless no acknowledged write is lost and both services work."""
+        """Fails if an acknowledged write is lost, or if a service does not work."""
         assert self.services.indexer.serves()
         assert self.services.retriever.serves()
         assert settle(self.client, _TENANT, {DEFAULT_COLLECTION: self.collection}) == []
@@ -110,7 +114,7 @@ def _created(client: Client) -> Collection:
 
 
 def _until_full(worker: Worker) -> None:
-    """Works until the disk is full; fails if that takes too long."""
+    """Writes until a call raises StorageFull; fails if that takes too long."""
     end_s = time.monotonic() + _STOPS_WITHIN_S
     with suppress(errors.StorageFull):
         while True:
@@ -135,7 +139,7 @@ def _fill_during_writes(filling: Filling, leave_bytes: int) -> None:
         pytest.param(0, 0, marks=pytest.mark.slow, id="last byte"),
     ],
 )
-def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:
+def test_a_full_disk_stops_ingesting_and_nothing_else(disk: Path, reserve: int, leave: int) -> None:
     with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(reserve)) as filling:
         _fill_during_writes(filling, leave)
         filling.verify()
@@ -147,7 +151,7 @@ def test_a_full_disk_stops_ingest_and_nothing_else(disk: Path, reserve: int, lea
 
 
 def test_the_reserve_has_space_for_deletions_on_a_full_disk(disk: Path) -> None:
-    """Otherwise nobody could free space by deleting documents."""
+    """If deletions also needed free space, nobody could free space by deleting documents."""
     with _filling(disk, HRAG_DISK_RESERVE_BYTES=str(8 * MIB)) as filling:
         filling.write(1000)
         filling.ballast.fill(6 * MIB)
@@ -163,7 +167,7 @@ def test_the_reserve_has_space_for_deletions_on_a_full_disk(disk: Path) -> None:
 
 
 @pytest.mark.slow  # It waits for the next attempt of the indexer.
-def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
+def test_a_segment_for_which_there_is_no_space_is_built_later(disk: Path) -> None:
     with _filling(disk, HRAG_SEGMENT_MIN_LEAVES=str(1 << 20)) as filling:
         filling.write(_ENOUGH_LEAVES)
         assert filling.status.embedded.segments == ()
@@ -178,8 +182,10 @@ def test_a_segment_that_finds_no_space_is_sealed_later(disk: Path) -> None:
         filling.verify()
 
 
-def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
-    """There was space when the build began, but other files have taken it since."""
+def test_a_segment_can_be_built_again_after_the_disk_was_full_during_its_build(
+    disk: Path,
+) -> None:
+    """There is enough space when the build begins, but other files use it during the build."""
     ballast, folder = Ballast(disk), disk / "store" / "segments"
     store = open_for_writing(disk / "store")
     with closing(store), _at("seal.built", ballast.fill):
@@ -200,7 +206,7 @@ def test_a_disk_that_fills_while_a_segment_is_written(disk: Path) -> None:
 
 @contextmanager
 def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
-    """Calls `act` each time this process reaches `point`."""
+    """Makes this process call `act` each time it reaches the failpoint `point`."""
     failpoints.install(lambda name: act() if name == point else None)
     try:
         yield
@@ -209,7 +215,7 @@ def _at(point: str, act: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_backup_that_finds_no_space_leaves_no_files(disk: Path, tmp_path: Path) -> None:
+def test_a_backup_for_which_there_is_no_space_leaves_no_files(disk: Path, tmp_path: Path) -> None:
     with running(tmp_path / "store", VARIABLES) as services:
         filling = Filling(services, Ballast(disk), _created(services.client))
         filling.write(_ENOUGH_LEAVES)

@@ -1,6 +1,6 @@
 """No acknowledged write is lost, at whatever moment a process or the PostgreSQL server is killed.
 
-A seed determines the statement at which an indexer or a reader is killed, and the number of
+A seed determines the statement at which an indexer or a reader is killed, and the count of
 acknowledged writes after which the server is killed.
 """
 
@@ -52,7 +52,10 @@ _ENDING_S = 60.0
 
 @dataclass
 class CrashRun:
-    """A series of kills of the processes and the server of one store, verified after each kill."""
+    """Kills the processes and the server of one store, and verifies the store after each kill.
+
+    `homes` counts the vector indexes that were found, and `parts` those of the lexical index.
+    """
 
     server: PostgresServer
     folder: Path
@@ -81,22 +84,22 @@ class CrashRun:
             "reader": self._kill_reader,
             "server": self._kill_server,
         }
-        for number, kind in enumerate(kinds):
+        for index, kind in enumerate(kinds):
             kill[kind]()
             self.kills[kind] += 1
             self._wait_for_backends()
-            self.verify(finishes=number % 2 == 1)
+            self.verify(finishes=index % 2 == 1)
         self.verify(finishes=True)
 
     def _kill_indexer(self) -> None:
-        """Kills an indexer at its n-th statement, while it starts or later while it works."""
+        """Makes an indexer kill itself at a random statement, early or while it works."""
         max_statements = self._draw.choice([_FEW_STATEMENTS, _MANY_STATEMENTS])
         at = 1 + self._draw.randrange(max_statements)
         process = self._process("writer", at, self._draw.choice([0.0, 0.0, 0.001, 0.01]))
         assert process.wait(_ENDING_S) == -signal.SIGKILL, self._log()
 
     def _kill_reader(self) -> None:
-        """Kills a reader; an indexer works at the same time and continues."""
+        """Kills a reader. Fails unless an indexer that works at the same time continues."""
         indexer = self._process("writer", 0)
         try:
             reader = self._process("reader", 1 + self._draw.randrange(200), 0.001)
@@ -106,7 +109,7 @@ class CrashRun:
             self._end(indexer)
 
     def _kill_server(self) -> None:
-        """Kills and starts the server; an indexer and a reader continue on the new server."""
+        """Kills the server and starts it again. Fails unless an indexer and a reader continue."""
         processes = [self._process("writer", 0), self._process("reader", 0)]
         try:
             self._wait_for_more(5 + self._draw.randrange(30))
@@ -129,18 +132,19 @@ class CrashRun:
         process.wait(_ENDING_S)
 
     def _wait_for_more(self, writes: int = 5) -> None:
-        """Waits until this many more writes are acknowledged."""
+        """Waits until `writes` more writes have been acknowledged."""
         before = self.acknowledged
         until(lambda: self.acknowledged >= before + writes, _ENDING_S)
 
     def _wait_for_backends(self) -> None:
-        """Waits until the server has ended all sessions, one of which may still commit."""
+        """Waits until the server has ended all sessions of hrag, because one may still commit."""
         until(lambda: self.server.run(_BACKENDS) == [(0,)], _ENDING_S)
 
     def verify(self, *, finishes: bool) -> None:
-        """Fails unless all acknowledged writes are stored.
+        """Fails unless all acknowledged writes are stored and found.
 
-        With `finishes`, maintenance first completes the work that the kills interrupted.
+        If `finishes` is true, maintenance completes the work that the kills interrupted, before the
+        searches.
         """
         with self._database() as database:
             assert check(database).problems == ()
@@ -166,14 +170,17 @@ class CrashRun:
                 self.verified += 1
 
     def _finish(self, database: PostgresDatabase) -> None:
-        """Completes interrupted maintenance; fails if a home, row or term vector is left over."""
+        """Completes interrupted maintenance.
+
+        Fails if an unused home, a row of a deleted collection, or a term vector remains.
+        """
         twins = Twins(database, HOME_LEAVES, LIMITS)
         with database.write() as connection:
             connection.execute("UPDATE hrag.unused_homes SET drop_after = now()")
             rows = connection.execute("SELECT tenant_id, collection_id FROM hrag.collections")
             collections = rows.fetchall()
-        for place in collections:
-            twins.worker.maintain(*place, every_leaf=True)
+        for tenant_id, collection_id in collections:
+            twins.worker.maintain(tenant_id, collection_id, every_leaf=True)
         until(lambda: twins.reclaim() is None and not twins.rows("hrag.unused_homes"))
         for table in ("term_vectors", "deleted_collections"):
             assert twins.rows(f"hrag.{table}") == 0
@@ -189,7 +196,10 @@ class CrashRun:
         self.parts += twins.rows("hrag.postings_parts")
 
     def _search(self, database: PostgresDatabase) -> None:
-        """Fails unless lexical searches find the documents of the ledger with the right scores."""
+        """Fails unless lexical searches return the same scores as the memory engine does.
+
+        The memory engine has the documents that the ledger says are stored.
+        """
         ledger, memory = self._ledger(), MemoryEngine()
         writer = memory.writer()
         for tenant_id in TENANTS:
@@ -248,7 +258,9 @@ def _run(folder: Path, kinds: list[str], seed: int, capsys: pytest.CaptureFixtur
     return run
 
 
-def test_a_few_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_few_kills_lose_no_acknowledged_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = _run(tmp_path, list(_KINDS), _SEED, capsys)
     assert run.homes
     assert run.parts
@@ -256,7 +268,9 @@ def test_a_few_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.endurance
 @pytest.mark.timeout(1200)
-def test_fifty_kills_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fifty_kills_lose_no_acknowledged_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     kinds = [*_KINDS] * 10
     random.Random(seed).shuffle(kinds)

@@ -1,4 +1,4 @@
-"""After SIGTERM under load, both services end soon and no acknowledged write is lost."""
+"""After SIGTERM under load, both services end soon, and no acknowledged write is lost."""
 
 import random
 import time
@@ -20,13 +20,14 @@ from tests.crash.harness import MIN_RECALL_OF_FEW
 from tests.crash.ledger import Collection, Entry
 from tests.crash.load import Done, Searcher, UnaryWriter, Worker, work_until_gone
 from tests.crash.verify import ExactSearch, settle
-from tests.support.servers.forked import talking
+from tests.support.servers.forked import program_with_output
 from tests.support.servers.processes import Running, running
 from tests.support.until import until
 
 _TENANT = "large"
 _STREAMED = "streamed"
-# The client of the long stream is slow, so that there are not too many documents to verify.
+# The client of the long stream waits for this time before each document. So it does not write too
+# many documents, all of which are verified.
 _BETWEEN_S = 0.005
 _START_S = 60.0
 _EXIT_S = 10.0
@@ -35,7 +36,7 @@ _HUNG_S = 15.0
 
 @dataclass
 class LongStream:
-    """A client whose only IngestDocuments call never ends by itself."""
+    """A client with a single call of IngestDocuments, which sends documents without end."""
 
     client: Client
     done: Done = field(default_factory=Done)
@@ -70,7 +71,7 @@ def _workers(client: Client, collection: Collection) -> list[Worker]:
 
 
 @pytest.mark.slow
-def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
+def test_sigterm_under_load_loses_no_acknowledged_write(tmp_path: Path) -> None:
     data_dir = tmp_path / "store"
     with running(data_dir, VARIABLES) as services, services.new_client() as client:
         collection = _collection(client)
@@ -85,7 +86,7 @@ def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
                 for task in tasks:
                     task.result(_HUNG_S)
             finally:
-                client.close()  # This ends a call that hangs.
+                client.close()  # If a call hangs, this ends it.
     with running(data_dir, VARIABLES) as services:
         assert settle(services.client, _TENANT, {DEFAULT_COLLECTION: collection}) == []
         exact = ExactSearch(_TENANT, collection.versions())
@@ -95,17 +96,17 @@ def test_a_stop_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 def _well_under_way(workers: list[Worker], stream: LongStream) -> bool:
-    """True if every client has done some work."""
+    """Returns True if every client has done some work."""
     steps = (worker.done.acknowledged + worker.done.searches for worker in workers[:-1])
     return len(stream.acknowledged) > 200 and min(steps) > 10
 
 
 def _stop_both(services: Running) -> None:
     began_s = time.monotonic()
-    both = (services.retriever, services.indexer)
-    for process in both:
+    processes = (services.retriever, services.indexer)
+    for process in processes:
         process.terminate()
-    for process in both:
+    for process in processes:
         assert process.wait(_EXIT_S - (time.monotonic() - began_s)) == 0, process.log
 
 
@@ -127,8 +128,8 @@ def _listed(client: Client) -> Iterator[str]:
             return
 
 
-# The kernel delivers a signal to any thread of the process. A thread that is just starting another
-# one may receive it, although only the main thread runs Python's signal handlers.
+# The kernel delivers a signal to any thread of the process, even to a thread that is just starting
+# another thread. But only the main thread runs Python's signal handlers.
 _STARTS_THREADS = """
 import threading
 from hrag.config import IndexerSettings
@@ -152,7 +153,9 @@ run("indexer", IndexerSettings, serve)
 
 def test_a_service_that_is_starting_threads_notices_sigterm() -> None:
     with ExitStack() as closing:
-        children = [closing.enter_context(talking("-c", _STARTS_THREADS)) for _ in range(8)]
+        children = [
+            closing.enter_context(program_with_output("-c", _STARTS_THREADS)) for _ in range(8)
+        ]
         for _, output in children:
             assert output.readline() == "serving\n"
         for child, _ in children:

@@ -1,4 +1,4 @@
-"""A transfer that is killed continues when it is run again; it loses and repeats no document."""
+"""If a transfer is killed, the next run continues it, and no document is lost or copied twice."""
 
 import signal
 from contextlib import closing
@@ -18,7 +18,11 @@ _TOLERANCE = 1e-3
 
 
 def _killed_at_each_commit(source: str, target: str, point: str) -> None:
-    """Kills each run at its second commit, until a run has no second commit."""
+    """Runs a transfer again and again; each run kills itself at its second commit.
+
+    The last run has no second commit and completes the transfer. Fails unless both stores then have
+    the same contents.
+    """
     with closing(engine_of(source)) as engine:
         fill(engine.writer(), 3, 6)
     kills = 0
@@ -40,7 +44,7 @@ def _killed_at_each_commit(source: str, target: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", _POINTS)
-def test_a_transfer_killed_at_each_commit_loses_and_repeats_nothing(
+def test_a_transfer_killed_at_each_commit_loses_and_repeats_no_document(
     tmp_path: Path, point: str
 ) -> None:
     _killed_at_each_commit(str(tmp_path / "source"), str(tmp_path / "target"), point)

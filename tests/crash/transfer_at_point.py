@@ -1,8 +1,9 @@
-"""A transfer between two stores, which kills itself by SIGKILL at a named point.
+"""Transfers a store to another one; the process kills itself with SIGKILL at a given point.
 
-The arguments are the addresses of source and target, the point, and n: the process ends when the
-point is reached for the n-th time. An address is a folder, or the DSN of a store in PostgreSQL as
-keywords. The point is a failpoint of the embedded engine or a point of `tests.crash.statements`.
+The arguments are the address of the source, the address of the target, the name of the point, and
+n. The process kills itself when it reaches the point for the n-th time. An address is a folder, or
+the DSN of a store in PostgreSQL in the form `key=value ...`. The point is a failpoint of the
+embedded engine, or one of `tests.crash.statements.POINTS`.
 """
 
 import sys
@@ -27,7 +28,10 @@ def engine_of(address: str) -> Engine:
 
 
 def transferred(source: str, target: str) -> TransferReport:
-    """Transfers with small groups, so that few documents take several commits."""
+    """Transfers a store; returns the report.
+
+    A commit has at most three documents, so that few documents take several commits.
+    """
     copier.GROUP_DOCUMENTS = 3
     with closing(engine_of(source)) as source_engine, closing(engine_of(target)) as target_engine:
         writer, existing = target_engine.writer(), target_engine.reader()

@@ -1,8 +1,9 @@
 """Verifies a store through its services after every restart.
 
-First, each document is settled: the stored version must be the acknowledged one or one whose
-response was still missing, and it must be complete. Then searches must find the same as an exact
-scan of these documents. Searches by summaries must do so too, once all summaries are written.
+First, each document is settled: its stored version must be the acknowledged version, or a version
+that was sent later and not acknowledged, and it must be complete. Then searches must find the same
+leaves as an exact scan of these documents. After all summaries have been written, searches by
+summaries must also find the same.
 """
 
 import random
@@ -53,7 +54,7 @@ _RETURN_LEVEL = TREE.top_level
 
 
 def check_beside_services(data_dir: Path) -> None:
-    """Checks the whole store while the services use it."""
+    """Fails if a check of the whole store, while the services use it, finds a problem."""
     store = open_for_reading(data_dir)
     try:
         assert check(store).problems == ()
@@ -62,14 +63,19 @@ def check_beside_services(data_dir: Path) -> None:
 
 
 def settle(client: Client, tenant_id: str, collections: dict[str, Collection]) -> list[str]:
-    """Makes the stored versions certain; returns lost, torn and undeleted ones as problems."""
+    """Settles all entries of a tenant by what is stored; returns a text for each problem.
+
+    Problems are lost writes, half writes, and documents that should be deleted.
+    """
     listing = client.list_collections(tenant_id, page_size=_PAGE_SIZE)
     listed = {collection.name for collection in listing.items}
     problems = [f"nobody has created {name}" for name in listed - collections.keys()]
     for name, collection in list(collections.items()):
         known = str(collection.existence)
         if not collection.existence.settle(CREATED if name in listed else None):
-            problems.append(f"{tenant_id}/{name}: existing is {name in listed}; known is {known}")
+            problems.append(
+                f"{tenant_id}/{name}: is listed: {name in listed}; the ledger has {known}"
+            )
         if name in listed:
             problems += _settle_documents(client, collection)
         else:
@@ -78,18 +84,18 @@ def settle(client: Client, tenant_id: str, collections: dict[str, Collection]) -
 
 
 def _settle_documents(client: Client, collection: Collection) -> list[str]:
-    place = f"{collection.tenant_id}/{collection.name}"
+    path = f"{collection.tenant_id}/{collection.name}"
     listing = client.list_documents(
         collection.tenant_id, collection=collection.name, page_size=_PAGE_SIZE
     )
     assert not listing.next_page_token
     stored = {info.document_id: info for info in listing.items}
     unknown = stored.keys() - collection.documents.keys()
-    problems = [f"{place}/{name}: nobody has written it" for name in unknown]
+    problems = [f"{path}/{name}: nobody has written it" for name in unknown]
     for document_id, entry in collection.documents.items():
         problem = _settle_document(client, collection, document_id, entry, stored.get(document_id))
         if problem:
-            problems.append(f"{place}/{document_id}: {problem}")
+            problems.append(f"{path}/{document_id}: {problem}")
     return problems
 
 
@@ -104,7 +110,7 @@ def _settle_document(
     revision = 0 if info is None else int(info.metadata.get("revision", 0))
     known = str(entry)
     if not entry.settle(version, revision):
-        return f"found version {version}, revision {revision}; known is {known}"
+        return f"stored is version {version}, revision {revision}; the ledger has {known}"
     if version is None:
         return ""
     text = client.get_text(collection.tenant_id, document_id, collection=collection.name)
@@ -114,18 +120,21 @@ def _settle_document(
 
 
 class ExactSearch:
-    """A model of a collection that compares every leaf with every query."""
+    """An exact search of the documents that a collection must have; compares every leaf."""
 
     def __init__(self, tenant_id: str, versions: Mapping[str, int]) -> None:
         self._tenant_id = tenant_id
         self._versions = versions
         documents = {
-            name: prepared_of(tenant_id, name, number) for name, number in versions.items()
+            name: prepared_of(tenant_id, name, version) for name, version in versions.items()
         }
         self._model = ModelCollection(SETTINGS, documents)
 
     def compare(self, client: Client, source: random.Random) -> list[float]:
-        """Returns the recall of each search against the model; fails if a passage is wrong."""
+        """Makes a few random searches by vector; returns the recall of each search.
+
+        Fails if a passage has a wrong text or score.
+        """
         queries = [random_query(source) for _ in range(_QUERIES)]
         shares = [self._standard(client, query) for query in queries]
         return [*shares, self._small_to_big(client, queries[0])]
@@ -137,10 +146,10 @@ class ExactSearch:
         return recall(leaves, self._model, np.array(query), _LIMIT)
 
     def compare_by_words(self, client: Client, source: random.Random, names: Iterable[str]) -> None:
-        """Fails unless lexical searches find the same as the memory engine.
+        """Fails unless a lexical search returns the same scores as the memory engine does.
 
-        A search for one of `names` finds all leaves of the document with this id, if it is stored,
-        and no other leaves.
+        `names` are ids of documents. A search for an id must find all leaves of this document, if
+        it is stored, and no other leaves.
         """
         for name in names:
             passages = self._search(client, name, SearchMode.STANDARD).passages
@@ -164,7 +173,10 @@ class ExactSearch:
         return [passage.score for passage in passages]
 
     def compare_by_summaries(self, client: Client, source: random.Random) -> float:
-        """Returns the recall of a search in all sections; fails if a summary is not of its text."""
+        """Returns the recall of a search by summaries that searches in all sections.
+
+        Fails if a summary is not the one of its section's text.
+        """
         query = random_query(source)
         result = self._search(client, query, SearchMode.SUMMARY_FIRST, MAX_TOP_SECTIONS)
         for section in result.sections:
@@ -175,7 +187,7 @@ class ExactSearch:
         return self._recall(self._search(client, query, SearchMode.SMALL_TO_BIG).passages, query)
 
     def _recall(self, passages: tuple[Passage, ...], query: Vector) -> float:
-        """Returns the recall of passages at `_RETURN_LEVEL`."""
+        """Returns the recall of passages at `_RETURN_LEVEL`; fails if a score is wrong."""
         scores = self._model.scores(np.array(query))
         groups = self._model.groups(scores, _RETURN_LEVEL, Aggregation.MAX)
         best = sorted((group.score for group in groups.values()), reverse=True)[:_LIMIT]
@@ -192,7 +204,7 @@ class ExactSearch:
     def _search(
         self, client: Client, query: Query, mode: SearchMode, top_sections: int | None = None
     ) -> SearchResult:
-        """Searches for a vector by vectors alone, and for a text by words alone."""
+        """Searches by vectors only if `query` is a vector, and by words only if it is a text."""
         level = None if mode is SearchMode.STANDARD else _RETURN_LEVEL
         result = client.search(
             self._tenant_id,

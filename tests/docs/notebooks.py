@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/examples. `make notebooks` stores their output, a test compares it.
+"""Runs the notebooks of docs/examples. `make notebooks` stores their output; a test compares it.
 
 Execution counts and the version of Python are not stored, because their changes mean nothing to
 readers.
@@ -13,18 +13,21 @@ from traitlets.config import Config
 
 from tests.support.manuals import ROOT
 
-# This is the time limit of one cell.
+# One cell may run so long.
 _TIMEOUT_S = 120
 _NO_PORTS = Config({"KernelManager": {"transport": "ipc"}})
 
 
 def stored(path: Path) -> NotebookNode:
-    """Returns a notebook as the repository has it."""
+    """Returns a notebook with the output that is stored in the repository."""
     return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path) -> NotebookNode:
-    """Runs a notebook; returns it with its new output. Raises CellExecutionError."""
+    """Runs a notebook; returns it with its new output.
+
+    Raises CellExecutionError if a cell fails.
+    """
     notebook = stored(path)
     language = notebook.metadata.language_info
     options = {"timeout": _TIMEOUT_S, "coalesce_streams": True, "config": _NO_PORTS}

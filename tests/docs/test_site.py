@@ -12,16 +12,24 @@ import pytest
 pytestmark = pytest.mark.docs
 
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
-_LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+# A page loads the files that these attributes of these elements name.
+_LOADING_ATTRIBUTES = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "link": "href",
+}
 _REMOTE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//")
 
 _NO_PROSE = ("code", "pre", "script", "style")
-# These marks remain if Markdown was not converted: dialects of Git hosts and of the site differ.
+# The text of a page contains these marks if Markdown was not converted to HTML. That happens
+# because the Markdown dialects of Git hosts and of the site differ.
 _MARKS = re.compile(r"\]\(|\*\*|```|^ *[-*|] |^ *:::", re.MULTILINE)
 
 
 class _Page(HTMLParser):
-    """The files that a page loads, its links, its anchors, and its prose."""
+    """The parsed HTML of a page: the files that it loads, its links, its anchors and its prose."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -29,24 +37,24 @@ class _Page(HTMLParser):
         self.links: list[str] = []
         self.anchors: set[str] = set()
         self.prose: list[str] = []
-        # This counts the open elements whose text is no prose.
-        self._unread = 0
+        # This is the count of open elements whose text is not prose.
+        self._open_without_prose = 0
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
         self.anchors.add(attributes.get("id", ""))
-        self._unread += tag in _NO_PROSE
-        if attributes.get(_LOADED.get(tag, ""), ""):
-            self.loaded.append(attributes[_LOADED[tag]])
+        self._open_without_prose += tag in _NO_PROSE
+        if attributes.get(_LOADING_ATTRIBUTES.get(tag, ""), ""):
+            self.loaded.append(attributes[_LOADING_ATTRIBUTES[tag]])
         if tag == "a" and "href" in attributes:
             self.links.append(attributes["href"])
 
     def handle_endtag(self, tag: str) -> None:
-        self._unread -= tag in _NO_PROSE
+        self._open_without_prose -= tag in _NO_PROSE
 
     def handle_data(self, data: str) -> None:
-        if not self._unread:
+        if not self._open_without_prose:
             self.prose.append(data)
 
 
@@ -81,8 +89,8 @@ def _broken(path: Path) -> Iterator[str]:
     for link in [*page.links, *page.loaded]:
         if urlsplit(link).scheme or _is_remote(link):
             continue
-        place, _, anchor = unquote(link).partition("#")
-        target = (path.parent / place).resolve() if place else path
+        file_link, _, anchor = unquote(link).partition("#")
+        target = (path.parent / file_link).resolve() if file_link else path
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file() or (anchor and anchor not in _page(target).anchors):
             yield link

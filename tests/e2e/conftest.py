@@ -1,7 +1,7 @@
-"""Running services for a whole session. Tests share them, because each test has its own tenant.
+"""Starts services once per session. Tests share them, because each test has a separate tenant.
 
-With `--engine=postgres` their stores are databases of the session's PostgreSQL server. Tests of
-features that only the embedded engine has are marked `embedded_only`, with the reason.
+With `--engine=postgres` the services store data in databases of the session's PostgreSQL server.
+Tests of features that only the embedded engine has are marked `embedded_only`, with the reason.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.servers.processes import FAST, Running, running
 
 _HERE = Path(__file__).parent
 CHAT_KEY = "sk-test-4711"
-# The services of `answering` give this number of answers concurrently.
+# The retriever of `answering` runs at most this many answers concurrently.
 AT_A_TIME = 2
 MAX_TOKENS = 200
 DOGS = "Dogs bark at night. They dig holes in gardens."
@@ -28,7 +28,10 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--engine=postgres`, marks all tests so and skips tests that are `embedded_only`."""
+    """With `--engine=postgres`, marks all tests of this folder as `postgres`.
+
+    Tests that are marked `embedded_only` are skipped then.
+    """
     if config.getoption("--engine") == "embedded":
         return
     for item in items:
@@ -41,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> Iterator[None]:
-    """Puts the stores into the engine that `--engine` names."""
+    """Makes all services of the session store data in the engine that `--engine` names."""
     with ExitStack() as closing:
         if request.config.getoption("--engine") == "postgres":
             closing.enter_context(stores.in_postgres(request.getfixturevalue("postgres")))
@@ -50,7 +53,7 @@ def _engine(request: pytest.FixtureRequest, _no_settings_from_outside: None) -> 
 
 @pytest.fixture(autouse=True)
 def _no_store_left(tmp_path: Path) -> Iterator[None]:
-    """Drops the databases of a test when it has ended. Folders are removed by pytest."""
+    """Drops the databases of a test when the test has ended. pytest removes its folders."""
     yield
     stores.drop_below(tmp_path)
 
@@ -71,7 +74,7 @@ def builtin_services(tmp_path_factory: pytest.TempPathFactory, _engine: None) ->
 
 @pytest.fixture
 def tenant() -> str:
-    """A tenant that no other test has."""
+    """The id of a tenant that no other test uses."""
     return f"tenant-{next(_numbers)}"
 
 

@@ -41,11 +41,11 @@ def versions_of(result: SearchResult) -> set[str]:
     return {passage.chunk.metadata["version"] for passage in result.passages}
 
 
-class Searching:
+class SearchLoop:
     """Repeats searches in a thread.
 
-    `problems` has errors and wrong results. The events of `saw` are set when all searches have
-    returned that version.
+    `problems` lists errors, and results that do not have exactly one version of the documents.
+    `saw` has an event per version, which is set once every search has returned that version.
     """
 
     def __init__(self, searches: list[Callable[[], SearchResult]]) -> None:
@@ -55,7 +55,7 @@ class Searching:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> "Searching":
+    def __enter__(self) -> "SearchLoop":
         self._thread.start()
         return self
 
@@ -87,7 +87,7 @@ def test_settings_change_while_searches_run(services, tenant: str) -> None:
         partial(search, mode=SearchMode.SENTENCE_WINDOW),
         partial(search, mode=SearchMode.CONTEXT, limit=None, retrieval=Retrieval.LEXICAL),
     ]
-    with Searching(searches) as searching:
+    with SearchLoop(searches) as searching:
         assert searching.saw["docs-1"].wait(30)
         client.create_collection(tenant, "docs-2", NEW)
         list(client.ingest_many(tenant, documents("docs-2"), collection="docs-2"))
@@ -129,8 +129,10 @@ def test_both_services_resolve_an_alias(services, tenant: str) -> None:
         assert caught.value.field == ("alias" if collection else "collection")
 
 
-def test_an_alias_moves_to_vectors_and_back(services, tenant: str) -> None:
-    """The retriever's cached facts about a name become invalid when the alias changes."""
+def test_an_alias_may_switch_between_collections_with_and_without_vectors(
+    services, tenant: str
+) -> None:
+    """When an alias changes, the retriever discards what it has cached for the alias."""
     client: Client = services.client
     for name, settings in (("words", SettingsRequest(embedder=NO_EMBEDDER)), ("vectors", OLD)):
         client.create_collection(tenant, name, settings)

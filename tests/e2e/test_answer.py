@@ -1,4 +1,4 @@
-"""Answers through real gRPC, from a chat endpoint whose replies the tests determine."""
+"""A retriever streams answers of a chat endpoint, whose replies the tests determine."""
 
 import asyncio
 import time
@@ -35,12 +35,13 @@ from tests.support.servers.processes import Running
 from tests.support.servers.stores import COSINE_TOLERANCE
 from tests.support.until import until
 
+# This Retry-After, in seconds, keeps the tests fast.
 AT_ONCE = "0.001"
 
 
 @dataclass(frozen=True)
 class CollectedAnswer:
-    """The parts of an answer, whose events came in the right order."""
+    """A whole answer. Its events arrived in the right order."""
 
     passages: SearchResult
     text: str
@@ -55,7 +56,7 @@ class CollectedAnswer:
 
 
 def collected(answer: Iterator[AnswerEvent]) -> CollectedAnswer:
-    """Reads an answer to its end. Fails unless its events come in the right order."""
+    """Reads an answer to its end. Fails unless its events arrive in the right order."""
     passages, *texts, end = answer
     assert isinstance(passages, SearchResult)
     assert isinstance(end, AnswerEnd)
@@ -71,7 +72,7 @@ def ask(
     return collected(services.client.answer(SearchQuery(tenant, text), **more))
 
 
-# The events of an answer.
+# These tests check the events of an answer.
 
 
 def test_passages_come_first_then_text_then_citations(
@@ -95,7 +96,7 @@ def test_passages_come_first_then_text_then_citations(
     assert chat_endpoint.authorizations[-1] == f"Bearer {CHAT_KEY}"
 
 
-def test_the_model_is_asked_about_the_passages_by_number(
+def test_the_prompt_has_the_numbered_passages_and_the_question(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     answer = ask(answering, stored, "what do dogs do, $question?", max_tokens=17)
@@ -110,7 +111,7 @@ def test_the_model_is_asked_about_the_passages_by_number(
         assert f"{heading}\n{quoted_lines(chunk.content.strip())}" in prompt
 
 
-def test_passages_and_text_come_while_the_model_still_writes(
+def test_passages_and_text_arrive_while_the_model_still_writes(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     chat_endpoint.inject(events(0.3, piece("Dogs "), 0.3, piece("bark [1].", "stop")))
@@ -138,7 +139,7 @@ def test_unknown_markers_are_dropped(
 def test_the_sentence_that_supports_a_statement_is_found(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
-    """Pseudo-embeddings match only the exact words, so the statement repeats the sentence."""
+    """The answer repeats a sentence exactly, because pseudo-embeddings match only equal texts."""
     search = SearchQuery(stored, DOGS, limit=1)
     chat_endpoint.inject(says("They dig holes in gardens. [1] Otherwise [1]."))
     answer = collected(answering.client.answer(search))
@@ -163,7 +164,9 @@ def test_a_citation_is_on_the_page_of_its_sentence(
     assert pages == [(1, 1), (2, 2)]
 
 
-def test_answers_in_chinese(answering: Running, chat_endpoint: OpenAIServer, stored: str) -> None:
+def test_chinese_answers_have_markers_and_citations(
+    answering: Running, chat_endpoint: OpenAIServer, stored: str
+) -> None:
     chat_endpoint.inject(says("它们喜", "欢鱼。【", "2】", "【9】"))
     search = SearchQuery(stored, "猫喜欢什么？", limit=2)
     answer = collected(answering.client.answer(search))
@@ -177,7 +180,7 @@ def test_answers_in_chinese(answering: Running, chat_endpoint: OpenAIServer, sto
         assert quoted == "它们喜欢鱼。"
 
 
-def test_a_search_by_vector_has_a_question(
+def test_an_answer_to_a_search_by_vector_uses_the_separate_question(
     answering: Running, chat_endpoint: OpenAIServer, stored: str
 ) -> None:
     search = SearchQuery(stored, [1.0] * 64)
@@ -233,7 +236,7 @@ async def test_the_asyncio_client_returns_the_same_answer(
             _ = [event async for event in client.answer(SearchQuery(stored, "dogs?", limit=0))]
 
 
-# Failures of the model.
+# In these tests the model fails or stops early.
 
 
 @pytest.mark.parametrize(
@@ -275,7 +278,7 @@ async def test_the_asyncio_client_returns_the_same_answer(
         ),
     ],
 )
-def test_a_failed_model_loses_neither_passages_nor_text(
+def test_passages_and_text_are_returned_although_the_model_fails(
     answering: Running,
     chat_endpoint: OpenAIServer,
     stored: str,
@@ -320,7 +323,7 @@ def test_a_deadline_ends_the_call(
         list(answer)
 
 
-# Callers.
+# In these tests callers leave, or several callers ask at the same time.
 
 
 @pytest.mark.parametrize("way", ["close", "deadline"])
@@ -358,7 +361,10 @@ async def test_a_cancelled_task_ends_the_stream_of_the_model(
 
 
 def ask_when_free(answering: Running, tenant: str) -> CollectedAnswer:
-    """Asks until a place is free. An abandoned answer of an earlier test may still occupy one."""
+    """Repeats the question until the service does not refuse it as too busy.
+
+    An abandoned answer of an earlier test may still count as running.
+    """
     answers: list[CollectedAnswer] = []
 
     def is_answered() -> bool:
@@ -375,7 +381,7 @@ def test_answers_never_take_the_last_thread_from_searches(
 ) -> None:
     chat_endpoint.inject(events(*(piece("dogs "), 0.05) * 30, piece(".", "stop")), times=AT_A_TIME)
     calls = chat_endpoint.calls
-    # While others ask, a tenant gets half of the concurrent answers.
+    # While several tenants ask, each may have at most half of the concurrent answers.
     other = f"{stored}-other"
     answering.client.ingest(other, Document(DOGS, "dogs"))
     with ThreadPoolExecutor(AT_A_TIME) as callers:

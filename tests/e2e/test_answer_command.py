@@ -1,4 +1,4 @@
-"""`hrag answer` against real services and a scripted chat endpoint."""
+"""`hrag answer` shows the answers of real services, whose chat endpoint is scripted."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Shell = Callable[..., Any]
 
 @pytest.fixture
 def shell(answering: Running, stored: str) -> Shell:
-    """Runs the command for the tenant that has documents."""
+    """A function that runs `hrag answer` for the tenant that has documents."""
     address = answering.retriever.address
     env = {"NO_COLOR": "1", "COLUMNS": "100", "HRAG_RETRIEVER_ADDRESS": address}
 

@@ -1,4 +1,4 @@
-"""The services refuse invalid questions, through real gRPC."""
+"""Running services refuse invalid questions before any event of an answer."""
 
 import grpc
 import pytest

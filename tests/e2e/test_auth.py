@@ -1,4 +1,4 @@
-"""Running services with API keys, from `hrag keys create` to a refusal."""
+"""Running services accept calls only with a valid API key of the right tenant and role."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokens(key_file: Path) -> dict[str, str]:
-    """New keys, by purpose."""
+    """New API keys by the name that tests use for them."""
     return {
         "own": new_key(key_file, role=Role.WRITE),
         "other": new_key(key_file, OTHER, role=Role.ADMIN),
@@ -38,7 +38,7 @@ def tokens(key_file: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def guarded(key_file: Path, tokens: dict[str, str], tmp_path_factory: pytest.TempPathFactory):
-    """Services that require keys, with two retriever processes, each of which checks keys."""
+    """Services that require API keys. Two retriever processes run, and each checks keys."""
     settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file), "HRAG_WORKERS": "2"}
     with running(tmp_path_factory.mktemp("auth") / "store", {**FAST, **settings}) as both:
         yield both
@@ -66,7 +66,7 @@ def test_a_key_reaches_only_the_data_of_its_tenants(guarded, tokens):
         assert client.get_text(TENANT, "cats") == "Cats sleep."
 
 
-def test_a_stream_stores_the_documents_before_one_of_another_tenant(guarded, tokens):
+def test_a_stream_stores_the_documents_before_a_document_of_another_tenant(guarded, tokens):
     def requests():
         for tenant, name in (("first", "a"), (TENANT, "b"), ("first", "c")):
             document = types_pb2.Document(document_id=name, text=f"Text {name}.")
@@ -124,7 +124,7 @@ def _run(services: Running, token: str, *arguments: str):
     return CliRunner().invoke(app, arguments, env=env)
 
 
-def test_every_command_takes_a_token_created_while_services_run(guarded, key_file, tmp_path):
+def test_every_command_accepts_a_key_created_while_services_run(guarded, key_file, tmp_path):
     arguments = ["keys", "create", "--file", str(key_file), "--tenant", "cli", "--role", "write"]
     key = CliRunner().invoke(app, arguments).stdout.strip()
     (tmp_path / "cats.md").write_text("# Cats\n\nCats sleep all day.\n", "utf-8")

@@ -1,4 +1,4 @@
-"""Each kind of bad input gets its status and a message that says what is allowed."""
+"""Each kind of bad input fails with its status and a message that says what is allowed."""
 
 import grpc
 import pytest
@@ -112,14 +112,14 @@ def test_invalid_searches_are_refused_with_their_field(services, tenant, search,
     assert says in error.message
 
 
-def test_a_search_far_too_large_is_refused_by_its_length(services, tenant):
-    """It is not parsed, because 4 MB on the wire may need hundreds of MB as a message."""
+def test_a_search_far_too_large_is_refused_because_of_its_length(services, tenant):
+    """The request is not parsed, because 4 MB may need hundreds of MB of memory when parsed."""
     request = retriever_pb2.SearchRequest(tenant_id=tenant, text="x" * (16 << 20))
     code, error = failure(services.raw_retriever.Search, request)
     assert (code, type(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLarge)
 
 
-def test_calls_on_missing_things_fail_with_not_found(services, tenant):
+def test_calls_that_name_missing_objects_fail_with_not_found(services, tenant):
     unknown = retriever_pb2.SearchRequest(tenant_id=tenant, text="x")
     assert failure(services.raw_retriever.Search, unknown)[0] is MISSING
     elsewhere = indexer_pb2.IngestDocumentRequest(

@@ -1,4 +1,4 @@
-"""Streams of documents between real processes keep their order and what they have confirmed."""
+"""Streams of documents between real processes keep their order and lose no confirmed document."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,8 @@ from tests.support.servers.processes import Running, running
 
 Results = Iterator[IngestResult | errors.HragError]
 
-# This is far less than HRAG_DRAIN_S, which a stream must not use up.
+# The most seconds that a stop of the indexer may take during a stream. It is far less than
+# HRAG_DRAIN_S, because the indexer must not wait for the stream until that limit.
 EXIT_S = 5.0
 
 
@@ -39,10 +40,10 @@ def _stored(result: IngestResult | errors.HragError) -> IngestResult:
     return result
 
 
-# Order.
+# These tests check the order of documents and results.
 
 
-def test_a_second_run_changes_nothing(client: Client, tenant: str) -> None:
+def test_ingesting_the_same_documents_again_changes_nothing(client: Client, tenant: str) -> None:
     documents = list(islice(_documents(), 300))
     first = [_stored(result) for result in client.ingest_many(tenant, documents)]
     assert {result.outcome for result in first} == {IngestOutcome.CREATED}
@@ -104,11 +105,11 @@ def test_documents_of_all_sizes_share_a_stream(client: Client, tenant: str) -> N
     assert client.get_text(tenant, "large") == large
 
 
-# Ends of streams.
+# In these tests a stream ends: by a stop, a client, a deadline or because it has no documents.
 
 
 def _collect(results: Results, answered: list[str], at: int, act: Callable[[], None]) -> None:
-    """Adds the ids of stored documents to `answered`. Calls `act` once there are `at` ids."""
+    """Adds the id of each stored document to `answered`. Calls `act` when it has `at` ids."""
     for result in results:
         answered.append(_stored(result).document_id)
         if len(answered) == at:
@@ -116,10 +117,10 @@ def _collect(results: Results, answered: list[str], at: int, act: Callable[[], N
 
 
 def _stop_during_stream(services: Running, documents: Iterator[Document], after: int) -> list[str]:
-    """Stops the indexer after `after` results. Returns the ids that it confirmed until it ended.
+    """Stops the indexer after `after` results; returns the ids of all documents it confirmed.
 
-    A connection that ends while its client sends may lose the last messages to the client: results,
-    and the notice that the service stops.
+    If a connection ends while its client sends, the client may miss the last messages: some results
+    and the notice that the service is stopping.
     """
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
@@ -175,7 +176,7 @@ def test_documents_are_stored_if_the_client_leaves_after_their_results(
     services: Running, client: Client, tenant: str
 ) -> None:
     answered: list[str] = []
-    # There are more streams than the service has threads, so none may hang.
+    # The service has fewer threads than streams, so the loop ends only if no stream hangs.
     for _ in range(20):
         with closing(services.new_client()) as other:
             results = other.ingest_many(tenant, _documents())

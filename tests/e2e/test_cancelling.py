@@ -1,4 +1,4 @@
-"""Calls whose callers have left, or whose deadline has passed, free their threads and models."""
+"""A call frees its thread and stops using models if its caller leaves or its deadline passes."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.servers.processes import Running, running
 from tests.support.until import until
 
 _THREADS = 2
-_FAR = 1 << 40
+_FAR_SEQUENCE = 1 << 40
 # The endpoint embeds this text in about twelve requests.
 _LONG = "A sentence that fills a request. " * (12 * MAX_REQUEST_BYTES // 33)
 _SLOW_S = 0.4
@@ -32,7 +32,7 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def services(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services with two threads each, and an endpoint as embedder."""
+    """Services with two threads each, whose embedder is an endpoint."""
     settings = {
         "HRAG_EMBEDDER": "openai",
         "OPENAI_BASE_URL": endpoint.base_url,
@@ -47,7 +47,7 @@ def services(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def stored(services: Running, endpoint: OpenAIServer, tenant: str) -> Iterator[str]:
-    """A tenant with a document. Faults that the endpoint still has are removed afterwards."""
+    """A tenant with a document. Removes the endpoint's remaining faults after the test."""
     services.client.ingest(tenant, Document("Dogs bark.", "dogs"))
     yield tenant
     endpoint.forget_faults()
@@ -62,7 +62,7 @@ def _search_still_answers(services: Running, tenant: str) -> None:
 def test_cancelled_searches_that_wait_for_a_change_free_their_threads(
     services: Running, stored: str
 ) -> None:
-    request = rpb.SearchRequest(tenant_id=stored, text="dogs", min_sequence=_FAR)
+    request = rpb.SearchRequest(tenant_id=stored, text="dogs", min_sequence=_FAR_SEQUENCE)
     waiting = [services.raw_retriever.Search.future(request) for _ in range(_THREADS)]
     with pytest.raises(grpc.FutureTimeoutError):
         waiting[0].result(0.5)
@@ -87,7 +87,7 @@ def test_searches_past_their_deadline_do_not_wait_for_an_embedder(
 
 
 @pytest.mark.parametrize("way", ["cancel", "deadline"])
-def test_a_document_without_a_waiting_caller_is_not_embedded_to_its_end(
+def test_a_document_without_a_waiting_caller_is_not_embedded_to_the_end(
     services: Running, endpoint: OpenAIServer, stored: str, way: str
 ) -> None:
     before = endpoint.calls
@@ -106,7 +106,7 @@ def test_a_document_without_a_waiting_caller_is_not_embedded_to_its_end(
     assert [info.document_id for info in services.client.list_documents(stored).items] == ["dogs"]
 
 
-def test_a_stream_without_a_waiting_caller_is_not_embedded_to_its_end(
+def test_a_stream_without_a_waiting_caller_is_not_embedded_to_the_end(
     services: Running, endpoint: OpenAIServer, stored: str
 ) -> None:
     before = endpoint.calls
@@ -129,7 +129,7 @@ def test_a_stream_without_a_waiting_caller_is_not_embedded_to_its_end(
 
 
 def _wait_until_unused(endpoint: OpenAIServer) -> None:
-    """Waits until the endpoint has got no request for three times the time of a reply."""
+    """Waits until the endpoint has received no request for three times the duration of a reply."""
     calls, since = endpoint.calls, time.monotonic()
 
     def is_unused() -> bool:

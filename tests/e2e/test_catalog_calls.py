@@ -18,7 +18,7 @@ DRAFT = Match("metadata.state", ("draft",))
 
 @pytest.fixture
 def client(services, tenant: str) -> Client:
-    """Five documents, of which three are drafts, and one of another tenant."""
+    """A client. Two tenants have the same five documents each, of which three are drafts."""
     for number in range(5):
         metadata = {"state": "draft" if number < 3 else "final", "number": number}
         document = Document(f"Dogs number {number}.", f"d{number}", metadata=metadata)

@@ -1,4 +1,4 @@
-"""The command line against real services, started by `hrag serve` itself."""
+"""The command line works with real services that `hrag serve` has started."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _GUIDE = "# The guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 150
 
 @dataclass
 class Serving:
-    """A running `hrag serve`, and a method that runs commands while it runs."""
+    """A running `hrag serve`. The method `hrag` runs other commands against its services."""
 
     process: subprocess.Popen[str]
     env: dict[str, str]
@@ -34,7 +34,7 @@ class Serving:
         return ran(*HRAG, *arguments, environment=self.env)
 
     def children(self) -> dict[str, int]:
-        """Returns the process ids of the services by module."""
+        """Returns the process id of each service by the name of its module."""
         pid = self.process.pid
         pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         commands = {
@@ -91,7 +91,7 @@ def test_exit_code_reports_health(serving):
     done = serving.hrag("health")
     assert done.returncode == 0
     assert re.search(r"^indexer serves at .+\nretriever serves at .+\n$", done.stdout)
-    # Each service reports only its health.
+    # A service does not answer for the health of the other service.
     wrong = ("--retriever", serving.env["HRAG_INDEXER_ADDRESS"])
     done = serving.hrag("health", *wrong)
     assert done.returncode == 1
@@ -99,13 +99,13 @@ def test_exit_code_reports_health(serving):
     assert serving.hrag("health", "indexer", *wrong).returncode == 0
 
 
-def test_second_ingest_reports_everything_unchanged(serving, files):
+def test_second_ingest_reports_all_documents_unchanged(serving, files):
     done = serving.hrag("ingest", str(files))
     assert done.returncode == 0
     assert "0 created, 0 updated, 2 unchanged" in done.stdout
 
 
-def test_failed_files_are_listed_and_the_others_stored(serving, tmp_path):
+def test_failed_files_are_listed_and_the_other_files_stored(serving, tmp_path):
     (tmp_path / "blank.txt").write_text("  \n")
     (tmp_path / "fine.txt").write_text("fine")
     done = serving.hrag("ingest", "--tenant", "mixed", str(tmp_path), str(tmp_path / "none.md"))
@@ -147,7 +147,7 @@ def test_search_as_json_prints_exactly_one_document(serving):
         assert len(passage["chunk"]["content"]) == span["char_end"] - span["char_start"]
 
 
-def test_search_takes_filters(serving):
+def test_search_applies_filters(serving):
     done = serving.hrag("search", "keys", "--json", "--filter", "title=Nobody's")
     result = json.loads(done.stdout)
     assert (result["passages"], result["eligible_leaves"]) == ([], 0)
@@ -160,7 +160,7 @@ def test_search_takes_filters(serving):
 
 
 def _until_summarised(serving: Serving, tenant: str) -> str:
-    """Waits until no document waits for summaries; returns the output of `hrag status` then."""
+    """Waits until all documents have summaries; then returns the output of `hrag status`."""
 
     def is_summarised() -> bool:
         status = json.loads(serving.hrag("status", "--tenant", tenant, "--json").stdout)

@@ -1,4 +1,7 @@
-"""Concurrent searches share requests to the embedding endpoint, but no errors or deadlines."""
+"""Concurrent searches share requests to the embedding endpoint.
+
+An error or a short deadline of one search does not affect the searches that share its request.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,8 +22,8 @@ CALLERS = 64
 SLOW_S = 0.1
 
 
-class Particular(OpenAIServer):
-    """An endpoint that is slow, and rejects a whole request if one of its texts is bad."""
+class StrictEndpoint(OpenAIServer):
+    """A slow endpoint that rejects a whole request if one of its texts contains `bad`."""
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Reply:
         reply = replace(super().answer(request, authorization), delay_s=SLOW_S)
@@ -29,7 +32,7 @@ class Particular(OpenAIServer):
 
 @pytest.fixture(scope="module")
 def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
-    with Particular() as server:
+    with StrictEndpoint() as server:
         yield server
 
 
@@ -63,7 +66,10 @@ def texts_of(tenant: str) -> list[str]:
 def at_once(
     crowded: Running, tenant: str, texts: Sequence[str], timeouts: Sequence[float] = (20,)
 ) -> list[Any]:
-    """Starts concurrent searches, to which the timeouts are assigned in turn."""
+    """Starts a search for each text, all at the same time; returns the running calls.
+
+    The searches get the timeouts in turn: the first search the first timeout, and so on.
+    """
     fields = {"tenant_id": tenant, "limit": 1, "retrieval": rpb.RETRIEVAL_DENSE}
     requests = [rpb.SearchRequest(text=text, **fields) for text in texts]
     return [
@@ -73,7 +79,10 @@ def at_once(
 
 
 def assert_found(search: Any, number: int) -> None:
-    """Fails unless the document with the query's text is first, so that its vector was right."""
+    """Fails unless a search has found the document whose text is the query, with a score of 1.
+
+    Any other score would mean that the query has got a wrong vector.
+    """
     (passage,) = search.result().passages
     assert passage.chunk.document_id == f"d{number}"
     assert passage.score == pytest.approx(1, abs=COSINE_TOLERANCE)
@@ -86,7 +95,7 @@ def test_concurrent_callers_share_requests_and_each_gets_its_result(
     for number, search in enumerate(at_once(crowded, stored, texts)):
         assert_found(search, number)
     assert sorted(endpoint.texts) == sorted(texts)
-    # The exact number depends on the machine.
+    # How many requests are made depends on the speed of the machine.
     assert endpoint.calls < CALLERS
     assert max(len(request["input"]) for request in endpoint.requests) <= MAX_TEXTS
 

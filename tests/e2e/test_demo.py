@@ -1,4 +1,4 @@
-"""`hrag demo` on a few files prints all parts and leaves no files."""
+"""`hrag demo` on a few files runs all its steps and leaves no files."""
 
 import os
 import subprocess
@@ -40,8 +40,8 @@ def files(tmp_path) -> Path:
     return folder
 
 
-@pytest.mark.slow  # `make demo` also runs all parts.
-def test_demo_on_files_runs_all_parts_and_cleans_up(tmp_path, files):
+@pytest.mark.slow  # `make demo` also runs all steps.
+def test_demo_on_files_runs_all_steps_and_cleans_up(tmp_path, files):
     done = _demo(tmp_path, str(files), "--searches", "10")
     assert done.returncode == 0, done.stderr
     assert "3 of 3 documents: 3 created" in done.stdout
@@ -64,7 +64,10 @@ def test_demo_asks_the_question_of_its_option(tmp_path, files):
 
 @pytest.mark.slow
 def test_demo_ignores_the_chat_model_setting(tmp_path, files):
-    """A chat model may cost money. The address of this model never answers."""
+    """The demo must not call a chat model, because that may cost money.
+
+    Nothing listens at the address of this test's chat model, so a call would fail.
+    """
     model = {"HRAG_CHAT_MODEL": "m", "HRAG_CHAT_BASE_URL": "http://127.0.0.1:9/v1"}
     done = _demo(tmp_path, str(files), "--searches", "1", **model)
     assert done.returncode == 0, done.stderr

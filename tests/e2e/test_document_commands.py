@@ -1,4 +1,4 @@
-"""The commands that list, show and delete documents and collections."""
+"""Commands list, show, change and delete documents, collections and aliases."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ TEXT = "# 指南\n\nRotate every key.\r\n\x1b[31m钥匙\n"
 
 @pytest.fixture
 def run(services: Running, tenant: str) -> Run:
-    """Runs a command for the test's tenant; returns its result."""
+    """A function that runs a command for the test's tenant and returns its result."""
     env = {
         "HRAG_INDEXER_ADDRESS": services.indexer.address,
         "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
@@ -35,7 +35,7 @@ def run(services: Running, tenant: str) -> Run:
 
 @pytest.fixture
 def stored(services: Running, tenant: str) -> None:
-    """Three documents of the collection `default`."""
+    """Ingests three documents into the collection `default`."""
     for name in ("a", "b", "c"):
         document = Document(TEXT, name, title=f"标题 {name}", source=f"文/{name}.md")
         services.client.ingest(tenant, document)
@@ -73,7 +73,7 @@ def test_a_document_is_shown_with_its_metadata_and_its_tree(run):
 
 
 @pytest.mark.usefixtures("stored")
-def test_documents_are_deleted_and_missing_ones_named(run):
+def test_documents_are_deleted_and_missing_documents_reported(run):
     deleted = run("delete", "a", "none", "c", "a", code=3)
     assert deleted.stdout == "deleted a\ndeleted c\n"
     assert "no document 'none'" in deleted.stderr
@@ -149,7 +149,7 @@ def test_an_alias_is_set_listed_and_deleted(run):
     assert run("aliases", "delete", "live", code=3).stdout == ""
 
 
-def test_errors_are_json_too(run):
+def test_errors_are_json_with_the_option_json(run):
     for arguments, code, kind in (
         (("get", "none", "--collection", "none"), 3, "CollectionNotFound"),
         (("get",), 2, "UsageError"),

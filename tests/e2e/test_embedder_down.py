@@ -1,4 +1,4 @@
-"""Clients get clear errors if an embedding endpoint is down, slow, limiting or wrong."""
+"""Clients get clear errors if the embedding endpoint is down, slow, limits calls or is wrong."""
 
 import re
 import time
@@ -20,9 +20,9 @@ from tests.support.servers.openai_server import (
     OpenAIServer,
     hang_up,
     refuse,
-    short,
     shuffled,
     slow,
+    without_last,
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.stores import COSINE_TOLERANCE, content_of
@@ -30,7 +30,7 @@ from tests.support.until import until
 
 TEXT = "".join(f"Sentence {number} tells a story. " for number in range(200))
 KEY = "sk-test-4711"
-# This Retry-After keeps the tests fast.
+# This Retry-After, in seconds, keeps the tests fast.
 AT_ONCE = "0.001"
 
 
@@ -47,7 +47,7 @@ def endpoint(_no_settings_from_outside: None) -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def embedded(endpoint: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services with the endpoint as embedder."""
+    """Services whose embedder is the endpoint."""
     folder = tmp_path_factory.mktemp("openai") / "store"
     with running(folder, _settings(endpoint.base_url)) as both:
         yield both
@@ -114,7 +114,7 @@ def test_a_long_rate_limit_is_an_error_after_five_attempts(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (short, "returned 0 vectors for 1 texts"),
+        (without_last, "returned 0 vectors for 1 texts"),
         (refuse(401), "answered 401: check OPENAI_API_KEY"),
     ],
 )
@@ -138,7 +138,7 @@ def test_wrong_replies_of_an_endpoint_are_not_retried(
     assert embedded.client.get_text(tenant, "d") == "Cats sleep."
 
 
-def test_vectors_of_another_size_are_refused(
+def test_vectors_with_a_wrong_number_of_dimensions_are_refused(
     embedded: Running, endpoint: OpenAIServer, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded.client.ingest(tenant, Document("Cats sleep.", "d"))
@@ -165,18 +165,21 @@ def test_a_slow_endpoint_delays_a_caller_only_to_its_deadline(
     assert embedded.client.get_text(tenant, "d") == "Cats sleep.", "the call wrote after its end"
 
 
-def _gone(endpoint: OpenAIServer) -> None:
+def _take_down(endpoint: OpenAIServer) -> None:
     """Closes the endpoint, so that neither open nor new connections are answered."""
     endpoint.inject(hang_up, times=20)
     endpoint.__exit__()
 
 
-def _hanging(endpoint: OpenAIServer) -> None:
+def _make_hang(endpoint: OpenAIServer) -> None:
     endpoint.inject(slow(1), times=20)
 
 
-def _fails_while_the_rest_serves(services: Running, words: str) -> None:
-    """Fails unless calls that need the endpoint end with an error while all others succeed."""
+def _assert_only_calls_to_the_endpoint_fail(services: Running, words: str) -> None:
+    """Fails unless calls that need the endpoint fail while all other calls succeed.
+
+    `words` is a pattern for the message of the error.
+    """
     client = services.client
     with ThreadPoolExecutor(2) as callers:
         calls = (
@@ -196,23 +199,32 @@ def _fails_while_the_rest_serves(services: Running, words: str) -> None:
     assert services.retriever.serves()
 
 
-def _spoil(data_dir: Path, how: Callable[[OpenAIServer], None], words: str) -> None:
+def _serve_with_failing_endpoint(
+    data_dir: Path, how: Callable[[OpenAIServer], None], words: str
+) -> None:
     with OpenAIServer() as endpoint:
         settings = _settings(endpoint.base_url, HRAG_OPENAI_TIMEOUT_S="0.5")
         with running(data_dir, settings) as services:
             services.client.ingest("t", Document("Cats sleep.", "d"))
             how(endpoint)
-            _fails_while_the_rest_serves(services, words)
+            _assert_only_calls_to_the_endpoint_fail(services, words)
 
 
 @pytest.mark.slow
 def test_services_report_a_missing_or_hanging_endpoint_and_serve_stored_documents(
     tmp_path: Path,
 ) -> None:
-    """Both cases run concurrently, because a service retries for some seconds."""
+    """The two cases run at the same time, because a service retries for some seconds in each."""
     with ThreadPoolExecutor(2) as both:
-        gone = both.submit(_spoil, tmp_path / "gone", _gone, "cannot be reached")
-        hangs = both.submit(_spoil, tmp_path / "hangs", _hanging, r"did not answer within 0\.5 s")
+        gone = both.submit(
+            _serve_with_failing_endpoint, tmp_path / "gone", _take_down, "cannot be reached"
+        )
+        hangs = both.submit(
+            _serve_with_failing_endpoint,
+            tmp_path / "hangs",
+            _make_hang,
+            r"did not answer within 0\.5 s",
+        )
         gone.result()
         hangs.result()
 

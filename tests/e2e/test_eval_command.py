@@ -1,4 +1,4 @@
-"""`hrag eval` against real services and a scripted chat endpoint."""
+"""`hrag eval` compares search modes with real services and a scripted chat endpoint."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.support.servers.processes import Running
 
 MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 QUESTIONS = 20
-# Pseudo-embeddings have no meaning, so vectors alone find much only with large budgets.
+# Pseudo-embeddings have no meaning, so dense retrieval finds answers only with large token budgets.
 COMPARE = ("--compare", "small_to_big:dense,standard")
 
 Shell = Callable[..., Any]
@@ -47,7 +47,7 @@ def shell(services: Running, chat_endpoint: OpenAIServer, tenant: str) -> Shell:
 
 @pytest.fixture
 def stored(shell: Shell) -> Shell:
-    """The same function, after the miniature corpus has been ingested."""
+    """The function of `shell`, after it has ingested the miniature corpus."""
     done = shell(MINIATURE, "--ingest", MINIATURE, "--compare", "standard", "--sample", "1")
     assert done.exit_code == 0, done.output
     return shell
@@ -127,13 +127,17 @@ def test_questions_may_be_a_table_of_document_ids_and_quotes(stored: Shell, tmp_
 
 
 def reply(prompt: str) -> str:
-    """Returns an answer that repeats the first passage, or a verdict for the first answer."""
+    """Returns the reply of the chat endpoint to a prompt.
+
+    For the judge's prompt, which has two answers, the reply prefers answer A. For other prompts it
+    repeats the first passage.
+    """
     if "Answer A:" in prompt:
         return json.dumps(dict.fromkeys(CRITERIA, "A"))
     return prompt.partition("Passages:\n\n")[2][:200]
 
 
-def test_a_judge_that_always_takes_the_first_answer_decides_nothing(
+def test_a_judge_that_always_prefers_the_first_answer_decides_nothing(
     stored: Shell, chat_endpoint: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_endpoint, "script", reply)
@@ -196,7 +200,7 @@ def test_questions_are_written_from_the_collection_and_then_asked(
     assert figures["generated"]["added"] == 3
     assert figures["generated"]["rejected"] == {"no JSON in the reply": 2}
     assert len(path.read_text().splitlines()) == 3
-    # If spans were wrong by one character, some would not be found.
+    # If the spans of quotes were wrong by one character, some quotes would not be found.
     assert figures["retrieval"]["systems"][1]["estimates"]["recall@8000"]["mean"] == 1
 
 

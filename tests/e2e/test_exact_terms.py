@@ -9,14 +9,14 @@ from hrag.client import Client
 from hrag.types import Document, Retrieval, SearchMode, SearchQuery, SearchResult
 from tests.support.servers.processes import Running
 
-# A call takes at most this number of searches.
+# A BatchSearch call may have at most this many searches.
 _BATCH = 32
 _DIGITS = "零一二三四五六七八九"
 
 
 @dataclass(frozen=True)
 class Case:
-    """Texts, and a question for each that only the exact term of the text answers."""
+    """Texts that differ in one exact term, and a question with the exact term of each text."""
 
     texts: tuple[str, ...]
     questions: tuple[str, ...]
@@ -29,7 +29,7 @@ def _case(text: str, question: str, terms: list[str]) -> Case:
 
 
 def _chinese(number: int) -> str:
-    """Returns a number from 100 to 999 as laws write it: 187 is 一百八十七."""
+    """Returns a number from 100 to 999 in Chinese numerals: 187 is 一百八十七."""
     hundreds, tens, units = number // 100, number // 10 % 10, number % 10
     middle = f"{_DIGITS[tens]}十" if tens else "零" if units else ""
     return f"{_DIGITS[hundreds]}百{middle}{_DIGITS[units] if units else ''}"
@@ -96,7 +96,7 @@ def _stored(client: Client, tenant: str, case: Case) -> None:
 
 
 def _firsts(client: Client, tenant: str, case: Case, retrieval: Retrieval) -> Iterator[str]:
-    """Yields the id of the first document that each question finds."""
+    """Yields for each question the id of the document that its search returns first."""
     queries = [
         SearchQuery(tenant, question, mode=SearchMode.STANDARD, limit=1, retrieval=retrieval)
         for question in case.questions
@@ -122,7 +122,7 @@ def _assert_right_texts_first(
 
 
 def test_each_of_293_error_codes_is_found(services: Running, tenant: str) -> None:
-    """The search is by words, because vectors of the fake embedder have no meaning."""
+    """The test uses lexical retrieval, because pseudo-embeddings have no meaning."""
     _assert_right_texts_first(services, tenant, ERRORS, Retrieval.LEXICAL)
 
 
@@ -138,5 +138,5 @@ def test_terms_in_chinese_and_mixed_text_are_found(
 def test_vectors_do_not_hide_exact_terms(
     builtin_services: Running, tenant: str, case: Case
 ) -> None:
-    """This holds for the default retrieval and the default embedder."""
+    """Hybrid retrieval with the built-in embedder, which are the defaults, finds exact terms."""
     _assert_right_texts_first(builtin_services, tenant, case, Retrieval.HYBRID)

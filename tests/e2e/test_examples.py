@@ -96,7 +96,7 @@ async def test_the_model_gets_errors_of_the_search_and_the_run_continues(
 
 
 def test_the_example_runs_as_a_program(services: Running, tenant: str) -> None:
-    """It runs with pydantic-ai's model `test`, which calls every tool and invents an answer."""
+    """pydantic-ai's model `test` calls every tool and invents an answer."""
     _ingest_pets(services, tenant)
     command = [sys.executable, str(EXAMPLE), "What do dogs do?", "--model", "test"]
     command += ["--tenant", tenant, "--retriever", services.retriever.address]

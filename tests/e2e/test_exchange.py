@@ -1,4 +1,4 @@
-"""Documents that `hrag export` writes come back unchanged by `hrag import`."""
+"""`hrag import` restores the documents that `hrag export` has written, unchanged."""
 
 import io
 import json
@@ -20,7 +20,7 @@ PAGES = (Page("第一页。" * 300, 5), Page("", 6), Page("Third page. " * 400, 
 
 @pytest.fixture
 def run(services: Running, tenant: str) -> Run:
-    """Runs a command for the test's tenant; returns its result."""
+    """A function that runs a command for the test's tenant and returns its result."""
     env = {
         "HRAG_INDEXER_ADDRESS": services.indexer.address,
         "HRAG_RETRIEVER_ADDRESS": services.retriever.address,
@@ -38,7 +38,10 @@ def run(services: Running, tenant: str) -> Run:
 
 @pytest.fixture
 def exported(services: Running, tenant: str) -> str:
-    """A collection of two documents with small chunks: one has pages, one has headings."""
+    """The name of a collection with small chunks and two documents.
+
+    The document `paged` has pages, and the document `md` has a heading.
+    """
     client = services.client
     client.create_collection(tenant, "from", SettingsRequest(level_sizes=(64, 256)))
     client.ingest(tenant, Document(PAGES, "paged", metadata={"年": 2026}), collection="from")
@@ -49,7 +52,9 @@ def exported(services: Running, tenant: str) -> str:
     return "from"
 
 
-def test_documents_come_back_with_their_pages(run, services, tenant, exported, tmp_path):
+def test_imported_documents_have_the_pages_and_settings_of_the_exported_ones(
+    run, services, tenant, exported, tmp_path
+):
     file = tmp_path / "out.jsonl"
     assert "exported 2 documents" in run("export", "--collection", exported, "-o", file).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
@@ -84,7 +89,7 @@ def test_documents_come_back_with_their_pages(run, services, tenant, exported, t
     assert [json.loads(line).get("id") for line in only] == [None, "paged"]
 
 
-def test_bad_lines_are_named_and_the_others_stored(run, services, tenant, exported):
+def test_bad_lines_are_reported_and_the_other_lines_stored(run, services, tenant, exported):
     header, *_ = run("export", "--collection", exported).stdout.splitlines()
     lines = [
         header,
@@ -112,7 +117,7 @@ def test_bad_lines_are_named_and_the_others_stored(run, services, tenant, export
     assert run("export", "--collection", "none", code=3).stdout == ""
 
 
-def test_the_tree_is_a_graph(run, services, tenant, exported):
+def test_the_chunk_tree_is_exported_as_a_graph(run, services, tenant, exported):
     where = ("--collection", exported, "--format")
     graph = networkx.read_graphml(io.BytesIO(run("export", *where, "graphml").stdout_bytes))
     script = executed(run("export", *where, "cypher").stdout)

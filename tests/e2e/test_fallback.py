@@ -1,4 +1,4 @@
-"""Hybrid searches fall back to words while the embedding endpoint is down."""
+"""Hybrid searches fall back to lexical retrieval while the embedding endpoint is down."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,11 @@ DOWN = "answered 401"
 
 @dataclass(frozen=True)
 class Retrievers:
-    """Clients of two retrievers on one store: `lenient` falls back, `strict` fails."""
+    """Clients of two retrievers on one store.
+
+    While the endpoint is down, hybrid searches of `lenient` fall back to lexical retrieval, and
+    hybrid searches of `strict` fail.
+    """
 
     endpoint: OpenAIServer
     lenient: Client
@@ -49,11 +53,13 @@ def retrievers(
 
 @pytest.fixture(autouse=True)
 def _down(retrievers: Retrievers) -> None:
-    """Makes the endpoint refuse queries. Queries that were embedded before are in the cache."""
+    """Makes the endpoint refuse requests. Retrievers still have vectors of queries in the cache."""
     retrievers.endpoint.inject(refuse(401), times=20)
 
 
-def test_a_hybrid_search_falls_back_to_words_and_reports_it(retrievers: Retrievers) -> None:
+def test_a_hybrid_search_falls_back_to_lexical_retrieval_and_reports_it(
+    retrievers: Retrievers,
+) -> None:
     result = retrievers.lenient.search("t", "sleeping cats")
     assert result.retrieval is Retrieval.LEXICAL
     assert DOWN in result.fallback
@@ -68,7 +74,7 @@ def test_a_hybrid_search_fails_if_the_setting_forbids_the_fallback(retrievers: R
 
 
 @pytest.mark.parametrize("whose", ["lenient", "strict"])
-def test_a_search_by_words_needs_no_embedder(retrievers: Retrievers, whose: str) -> None:
+def test_a_lexical_search_needs_no_embedder(retrievers: Retrievers, whose: str) -> None:
     client: Client = getattr(retrievers, whose)
     calls = retrievers.endpoint.calls
     result = client.search("t", "sleeping cats", retrieval=Retrieval.LEXICAL)
@@ -104,7 +110,7 @@ def test_each_search_of_a_batch_falls_back_separately(retrievers: Retrievers) ->
 
 
 @pytest.mark.slow
-def test_a_hanging_endpoint_leaves_time_for_the_search_by_words(retrievers: Retrievers) -> None:
+def test_a_hanging_endpoint_leaves_time_for_the_lexical_search(retrievers: Retrievers) -> None:
     retrievers.endpoint.forget_faults()
     retrievers.endpoint.inject(slow(20), times=20)
     result = retrievers.lenient.search("t", "day by day", timeout_s=5)

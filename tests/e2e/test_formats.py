@@ -1,4 +1,4 @@
-"""A folder with twelve formats is searched and cited, as the command line sends it."""
+"""Files of twelve formats are searched and cited. The command line's reader finds the files."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,8 @@ FILES: Mapping[str, bytes] = {
     "k.py": CODE.encode(),
     "l.jsonl": "\n".join(map(json.dumps, LINES)).encode(),
 }
-# For each document: its title; and of the sentence that answers: section path, pages, text.
+# The citation that each document must get: its title, and the section path, the first and last page
+# and the text of the sentence that matches.
 EXPECTED = {
     "a.txt": ("", (), (0, 0), HONEY),
     "b.md": (TITLE, (TITLE, "Honey"), (0, 0), HONEY),

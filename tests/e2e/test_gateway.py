@@ -1,4 +1,4 @@
-"""Both services work over HTTP: with curl and the guide's examples, with TLS and with keys."""
+"""Both services can be called over HTTP, with TLS and API keys. The guide's examples run."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from hrag.config import SettingsError
 from hrag.gateway.app import serve
 from hrag.server.auth import Role, api_keys
 from tests.support.servers.credentials import OTHER, TENANT, altered, id_of, new_key
-from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.forked import HRAG, program_with_output
 from tests.support.servers.gateways import (
     ANSWER,
     INGEST,
@@ -46,7 +46,7 @@ def key(key_file: Path) -> str:
 def guarded(
     key_file: Path, key: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services that require keys."""
+    """Services that require API keys."""
     settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": str(key_file)}
     with running(tmp_path_factory.mktemp("gateway") / "store", {**FAST, **settings}) as both:
         yield both
@@ -54,7 +54,7 @@ def guarded(
 
 @pytest.fixture(scope="module")
 def gateway(guarded: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway with a certificate."""
+    """A gateway that serves HTTPS for the services that require API keys."""
     authority = Authority(tmp_path_factory.mktemp("pki"), "authority")
     pair = authority.issue()
     tls = {"HRAG_TLS_CERT_FILE": pair.cert_file, "HRAG_TLS_KEY_FILE": pair.key_file}
@@ -153,11 +153,11 @@ def test_a_question_without_a_chat_model_is_refused_with_a_reason(
     assert (refused.status, refused.reason) == (400, "CHAT_NOT_CONFIGURED")
 
 
-# Gateways without TLS.
+# These tests use gateways without TLS.
 
 
 def test_the_examples_of_the_guide_run(services: Running) -> None:
-    """They run with curl, against services without authentication."""
+    """The examples use curl. They call services without authentication."""
     assert shutil.which("curl"), "this test needs curl"
     blocks = re.findall(r"^```sh\n(.*?)^```", _GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     examples = [block for block in blocks if "curl" in block]
@@ -170,7 +170,7 @@ def test_the_examples_of_the_guide_run(services: Running) -> None:
     first, second = outputs[1]
     assert first["result"]["documentId"] == "a"
     assert (second["line"], second["error"]["error"]["field"]) == (2, "document.txet")
-    # The services have no chat model.
+    # The third example asks a question, but the services have no chat model.
     assert outputs[2][0]["code"] == "failed_precondition"
     assert outputs[3][0]["records"]
     assert len(outputs) == 4
@@ -189,7 +189,7 @@ def _run(example: str, gateway: Gateway) -> list[Any]:
 def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
     (address,) = free_addresses(1)
     options = ["--indexer", services.indexer.address, "--retriever", services.retriever.address]
-    with talking(*HRAG, "gateway", "--address", address, *options) as (program, lines):
+    with program_with_output(*HRAG, "gateway", "--address", address, *options) as (program, lines):
         assert any("serving" in line for line in lines)
         gateway = Gateway(int(address.rpartition(":")[2]))
         assert gateway.send("GET", "/healthz/ready").status == 200
@@ -208,7 +208,9 @@ def test_the_command_serves_until_it_is_stopped(services: Running) -> None:
         ),
     ],
 )
-def test_an_open_gateway_needs_protection(changes: dict[str, str], words: str) -> None:
+def test_a_gateway_refuses_unprotected_connections_to_other_machines(
+    changes: dict[str, str], words: str
+) -> None:
     variables = {"HRAG_HTTP_ADDRESS": "0.0.0.0:0", **changes}
     settings = gateway_settings("127.0.0.1:1", "127.0.0.1:2", **variables)
     with pytest.raises(SettingsError, match=words):

@@ -1,4 +1,4 @@
-"""Ingesting a document over gRPC keeps its guarantees."""
+"""Documents that are ingested over gRPC are stored, replaced and deleted completely."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,12 +35,12 @@ def client(services: Running) -> Client:
 
 
 def _vector_of(text: str) -> list[float]:
-    """Returns the vector that the services' embedder gives a text."""
+    """Returns the vector that the services' embedder computes for a text."""
     vector: list[float] = HashEmbedder(64).embed([text])[0].tolist()
     return vector
 
 
-# Stored documents.
+# These tests read stored documents.
 
 
 def test_a_document_comes_back_as_it_was_sent(client: Client, tenant: str) -> None:
@@ -117,7 +117,7 @@ def test_a_document_without_a_title_gets_the_title_in_its_body(
     assert client.ingest(tenant, sent).outcome is IngestOutcome.UNCHANGED
 
 
-# Updates and deletions.
+# These tests update and delete documents.
 
 
 def test_an_update_replaces_the_document_at_every_level(client: Client, tenant: str) -> None:
@@ -173,7 +173,7 @@ def test_every_write_is_read_by_the_next_search(client: Client, tenant: str) -> 
         )
 
 
-# The limit counts passages.
+# This test shows that a search's limit counts passages, not leaves.
 
 
 def test_ten_passages_are_returned_if_one_passage_has_all_first_candidates(
@@ -201,10 +201,10 @@ def test_ten_passages_are_returned_if_one_passage_has_all_first_candidates(
         assert result.exhausted
 
 
-# Streams and deadlines.
+# These tests send streams of documents, use both clients or set a deadline.
 
 
-def test_a_stream_takes_a_thousand_documents(client: Client, tenant: str) -> None:
+def test_a_stream_may_have_a_thousand_documents(client: Client, tenant: str) -> None:
     def documents() -> Iterator[Document]:
         for number in range(1000):
             yield Document(f"Document {number}.", f"d{number}")
@@ -249,7 +249,9 @@ def test_a_stream_continues_after_the_error_of_a_document(client: Client, tenant
     assert [info.document_id for info in client.list_documents(tenant).items] == ["a", "f"]
 
 
-async def test_both_clients_return_the_same(services: Running, client: Client, tenant: str) -> None:
+async def test_both_clients_return_the_same_results(
+    services: Running, client: Client, tenant: str
+) -> None:
     async with AsyncClient(services.indexer.address, services.retriever.address) as other:
         stored = await other.ingest(tenant, Document(LONG, "d"))
         streamed = [result async for result in other.ingest_many(tenant, [Document(LONG, "d")])]
@@ -268,7 +270,10 @@ async def test_both_clients_return_the_same(services: Running, client: Client, t
 def test_a_deadline_of_a_millisecond_passes_and_nothing_is_stored(
     services: Running, client: Client, tenant: str
 ) -> None:
-    """A document as large is sent later. When it is stored, the first could have been, too."""
+    """A second document of the same size is sent later.
+
+    When the second document is stored, the service has had enough time to store the first one.
+    """
     client.ingest(tenant, Document("First.", "a"))
     document = types_pb2.Document(document_id="late", text=LONG * 40)
     request = indexer_pb2.IngestDocumentRequest(tenant_id=tenant, document=document)

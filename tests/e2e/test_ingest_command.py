@@ -1,4 +1,4 @@
-"""`hrag ingest` stores, skips and deletes documents and reports it."""
+"""`hrag ingest` stores, skips and deletes documents, and reports what it did with each file."""
 
 import json
 import re
@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(services: Running, tenant: str) -> Run:
-    """Runs `hrag ingest` for the test's tenant; returns its result."""
+    """A function that runs `hrag ingest` for the test's tenant and returns its result."""
     env = {"HRAG_INDEXER_ADDRESS": services.indexer.address, "NO_COLOR": "1", "COLUMNS": "100"}
 
     def ingest(*arguments: object, code: int = 0, data: bytes = b"") -> Any:
@@ -32,7 +32,7 @@ def run(services: Running, tenant: str) -> Run:
 
 @pytest.fixture
 def ids(services: Running, tenant: str) -> Callable[[], list[str]]:
-    """Lists the ids of the tenant's documents."""
+    """A function that returns the ids of the tenant's documents, in ascending order."""
     client = services.client
     return lambda: [info.document_id for info in client.list_documents(tenant).items]
 
@@ -113,7 +113,7 @@ def test_pruning_deletes_documents_whose_files_are_gone_from_the_folder(
     assert "would delete a.md\nwould delete old.md\n" in planned
     assert f"would store {folder}/new.md\n" in planned
     assert ids() == before
-    # A file that exists and does not match the pattern is not gone.
+    # A document whose file exists is not deleted, even if the file does not match the pattern.
     done = run(folder, "--prune", "--glob", "*.txt").stdout
     assert "deleted a.md: its file is gone\ndeleted old.md: its file is gone\n" in done
     *_, summary = _lines(run(folder, "--prune", "--json"))
@@ -122,11 +122,11 @@ def test_pruning_deletes_documents_whose_files_are_gone_from_the_folder(
     assert ids() == sorted([*remaining, "new.md"])
 
 
-def test_nothing_is_pruned_unless_the_whole_folder_is_read(run, folder, tmp_path, ids):
+def test_nothing_is_pruned_if_only_a_part_of_the_folder_is_read(run, folder, tmp_path, ids):
     for path in (tmp_path / "none", folder / "a.md"):
         message = re.sub(
             r"[\s│]+", " ", run(path, "--prune", code=2).stderr
-        )  # Typer draws a box around it.
+        )  # Typer draws a box around the message.
         assert "is not a folder" in message
     run(folder, "--prune", "--root", "docs")
     empty = tmp_path / "unmounted"

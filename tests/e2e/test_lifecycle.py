@@ -29,7 +29,7 @@ def _text(number: int, sentences: int = 60) -> str:
     return "".join(f"Text {number} says sentence {sentence}. " for sentence in range(sentences))
 
 
-# Stopping.
+# These tests stop services.
 
 
 def test_a_graceful_stop_is_announced_and_lets_a_running_search_end(data_dir: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_call_that_never_ends_does_not_delay_a_stop(data_dir: Path) -> None:
         assert [info.document_id for info in services.client.list_documents("t").items] == ["a"]
 
 
-# Starting.
+# These tests start services.
 
 
 @pytest.mark.embedded_only("any number of indexers may share a database")
@@ -97,7 +97,7 @@ def test_a_second_indexer_on_the_same_store_ends_and_says_why(services: Running)
 
 
 @pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
-def test_a_port_in_use_ends_the_service_and_is_named(
+def test_a_service_whose_port_is_in_use_ends_and_names_the_address(
     services: Running, data_dir: Path, service: Service
 ) -> None:
     folder = services.data_dir if service is RETRIEVER else data_dir
@@ -148,13 +148,13 @@ def test_a_restart_keeps_everything(data_dir: Path) -> None:
         assert state(services.client) == before
 
 
-# Working.
+# In this test, searches run during writes.
 
 
-def _searches(services: Running, stop: Event) -> int:
-    """Searches until `stop` is set; returns the number of searches.
+def _search_until(services: Running, stop: Event) -> int:
+    """Searches until `stop` is set; returns how many searches it made.
 
-    Fails unless every passage belongs to one version of a document.
+    Fails if a search returns too few passages, or a passage without text of its document.
     """
     done = 0
     with closing(services.new_client()) as client:
@@ -176,7 +176,7 @@ def test_eight_threads_search_during_writes_without_an_error(data_dir: Path) -> 
             services.client.ingest("t", Document(_text(number), f"d{number}"))
         stop = Event()
         with ThreadPoolExecutor(8) as threads:
-            searching = [threads.submit(_searches, services, stop) for _ in range(8)]
+            searching = [threads.submit(_search_until, services, stop) for _ in range(8)]
             end = time.monotonic() + 2.5
             writes = 0
             while time.monotonic() < end:

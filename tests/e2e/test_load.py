@@ -1,4 +1,4 @@
-"""The tools of load tests work against running services: the generator, h2load, ghz's settings."""
+"""The tools for load tests work with running services: generator, h2load and ghz's settings."""
 
 import json
 import os

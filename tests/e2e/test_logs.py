@@ -1,4 +1,4 @@
-"""The logs of running services have every call with its request id, and no secrets."""
+"""The logs of running services contain every call with its request id, and no secrets."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def _settings(endpoint: OpenAIServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Both services with a model, at log level debug, in JSON."""
+    """Both services with an embedding and a chat model. They log JSON at level debug."""
     with (
         OpenAIServer() as endpoint,
         running(tmp_path_factory.mktemp("logs") / "store", _settings(endpoint)) as services,
@@ -46,7 +46,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def _use(services: Running, endpoint: OpenAIServer) -> None:
-    """Makes every kind of call, valid and invalid, with a secret word in every text field."""
+    """Makes many kinds of calls, valid and invalid, with a secret word in every text field."""
     client = services.client
     client.create_collection("t", "default", SettingsRequest(summaries=SummaryUnit.CHUNK))
     document = Document(_TEXT, "a", title=_SECRET, source=_SECRET, metadata={"k": _SECRET})
@@ -58,7 +58,7 @@ def _use(services: Running, endpoint: OpenAIServer) -> None:
     assert any(isinstance(e, AnswerEnd) for e in client.answer(SearchQuery("t", f"{_SECRET}?")))
     client.batch_search([SearchQuery("t", f"{_SECRET}!"), SearchQuery("t", "")])
     for fault in (refuse(400, words=_SECRET), hang_up):
-        # The indexer's background work may take one of the faults.
+        # Background work of the indexer may consume one of the two faults.
         endpoint.inject(fault, times=2)
         with suppress(HragError):
             client.search("t", f"{_SECRET} in trouble")
@@ -111,7 +111,7 @@ def test_every_call_is_logged_with_method_tenant_and_code(services: Running) -> 
 
 
 @pytest.mark.parametrize("service", ["indexer", "retriever"])
-def test_all_calls_have_different_ids(services: Running, service: str) -> None:
+def test_all_calls_have_different_request_ids(services: Running, service: str) -> None:
     calls = [line for line in _lines(getattr(services, service)) if line["event"] == "call"]
     request_ids = [call["request_id"] for call in calls if call["request_id"] != "mine-17"]
     assert len(request_ids) > 3

@@ -1,6 +1,6 @@
 """The programs in the manuals run unchanged, and the tutorial prints the output that it shows.
 
-Programs have a connected `client`, and the tenant `acme` has documents.
+The programs find a connected `client`, and documents of the tenant `acme`.
 """
 
 import ast
@@ -27,10 +27,10 @@ from tests.support.servers.stores import check_store
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TENANT = "acme"
-# Each integration needs the packages of its extra.
+# Modules of this package need optional packages. A program is skipped if its packages are missing.
 _INTEGRATIONS = "hrag.integrations."
 _TUTORIAL_S = 300.0
-# Tests run in the environment that this command has created.
+# The test leaves out these commands of the tutorial: tests run in an environment that is set up.
 _NOT_RUN = ("make setup",)
 _DOCUMENTS = (
     Document("We decided to retry a failed call three times.", "retries", "Retries"),
@@ -45,7 +45,7 @@ _PROGRAMS = [
 
 @pytest.fixture
 def connected(answering: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client of the services. Clients that are created without addresses call them, too."""
+    """A client of the services. Clients that programs create without addresses use them, too."""
     defaults = (answering.indexer.address, answering.retriever.address, TIMEOUT_S)
     for client_class in (Client, AsyncClient):
         monkeypatch.setattr(client_class.__init__, "__defaults__", defaults)
@@ -67,7 +67,7 @@ def _no_paid_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _event_loop() -> Iterator[None]:
-    """Provides an event loop. Otherwise a library would create one and never close it."""
+    """Provides an event loop, because a library would create a loop and never close it."""
     with asyncio.Runner() as runner:
         runner.get_loop()
         yield
@@ -102,7 +102,7 @@ def test_programs_in_the_manuals_run(
 
 
 def _script(preamble: str) -> str:
-    """Returns the tutorial as a shell script. It puts `preamble` before each program."""
+    """Returns the tutorial as a shell script, with `preamble` before each Python program."""
     parts = ["set -e"]
     for block in blocks(TUTORIAL, "sh", "python"):
         if block.language == "python":

@@ -1,4 +1,4 @@
-"""`hrag mcp` as a process, called by the client of the official SDK."""
+"""The client of the official MCP SDK calls `hrag mcp`, which runs as a process."""
 
 import json
 import re
@@ -27,7 +27,7 @@ TOOL = "search_knowledge_base"
 _PAGES = (Page("Cats sleep all day."), Page("Dogs bark at night."))
 _GUIDE = "# Guide\n\n## Keys\n\n" + "Rotate every key once a month. " * 400
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A client may need so long to notice that a service is back.
+# The most seconds that a client may need to notice that a service is back.
 _AGAIN_S = 20.0
 
 Refusal = Callable[..., tuple[int, str]]
@@ -52,7 +52,7 @@ def _passages(result: CallToolResult) -> list[dict[str, Any]]:
 async def test_an_agent_lists_the_tool_calls_it_and_reads_citations(
     services: Running, tenant: str, transport: str, mode: str
 ) -> None:
-    """`legacy` uses the handshake of clients before 2026."""
+    """With the mode `legacy`, the client uses the handshake of clients before 2026."""
     services.client.ingest(tenant, Document(_PAGES, "pets", title="Pets", source="pets.pdf"))
     options = ("--tenant", tenant, "--description", "All about pets.", "--limit", "7")
     async with agent(transport, services, *options, mode=mode) as client:
@@ -99,7 +99,7 @@ async def test_options_control_the_search(services: Running, tenant: str) -> Non
 
 @pytest.fixture(scope="module")
 def url(services: Running) -> Iterator[str]:
-    """A server for the tenant `mcp`, shared because calls are independent."""
+    """The URL of a server for the tenant `mcp`. Tests share it, because calls are independent."""
     services.client.ingest("mcp", Document("Cats sleep.", "cats"))
     services.client.ingest("mcp-other", Document("Secret.", "secret"))
     with http(services, "--tenant", "mcp") as url:
@@ -176,7 +176,7 @@ async def test_tenant_without_documents_is_reported(services: Running, tenant: s
 async def test_bad_http_requests_are_refused(
     url: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    """In a DNS rebinding attack, a web page sends the Host header of its site."""
+    """The wrong Host header is that of a DNS rebinding attack: it names the site of a web page."""
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     response = httpx2.post(url, content=body, headers={**usual, **headers}, trust_env=False)
     assert response.status_code == status
@@ -203,7 +203,7 @@ async def test_unavailable_retriever_is_reported_and_used_again_later(data_dir) 
                     assert time.monotonic() < end
 
 
-def _line(process: subprocess.Popen[str], message: str) -> None:
+def _write_line(process: subprocess.Popen[str], message: str) -> None:
     assert process.stdin is not None
     process.stdin.write(message + "\n")
     process.stdin.flush()
@@ -236,7 +236,7 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
         assert process.stdout is not None
         process.stdin.reconfigure(errors="surrogateescape")  # type: ignore[attr-defined]
         for line in (_HANDSHAKE, *bad, _call(2, query=" ")):
-            _line(process, line)
+            _write_line(process, line)
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
         out, err = process.communicate(timeout=20)
     assert [answer["id"] for answer in answers] == [0, 2]
@@ -247,15 +247,15 @@ def test_standard_output_has_only_the_protocol_and_end_of_input_ends_the_server(
 
 @pytest.mark.slow
 def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Running) -> None:
-    # A call to an address without a server takes a second, during which the host ends.
+    # A call to an address without a server takes a second, in which the host closes its pipes.
     (nobody,) = free_addresses(1)
     with mcp_process(services, "--retriever", nobody) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        _line(process, _HANDSHAKE)
+        _write_line(process, _HANDSHAKE)
         process.stdout.readline()
-        _line(process, _call(1, query="cats"))
+        _write_line(process, _call(1, query="cats"))
         process.stdout.close()
         process.stdin.close()
         assert process.wait(timeout=20) == 0
@@ -270,7 +270,7 @@ def test_signal_ends_the_server_while_its_input_is_open(services: Running, numbe
     with mcp_process(services) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        _line(process, _HANDSHAKE)
+        _write_line(process, _HANDSHAKE)
         process.stdout.readline()
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
@@ -290,7 +290,10 @@ def test_a_signal_ends_an_http_server(services: Running, number: int) -> None:
 
 @pytest.fixture
 def refusal() -> Iterator[Refusal]:
-    """Runs a command that must fail before it serves; returns its exit code and message."""
+    """A function that runs `hrag mcp` and returns its exit code and message.
+
+    The command must fail before it serves.
+    """
 
     def run(*options: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["mcp", *options], env={"NO_COLOR": "1", "COLUMNS": "300"})

@@ -1,4 +1,4 @@
-"""The MCP tools read documents and larger chunks after a search, called by the official client."""
+"""The MCP tools `get_document` and `expand_chunk` return documents and larger chunks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -73,7 +73,7 @@ async def test_a_document_is_read_in_parts(stored: Running) -> None:
         assert len(parts) > 1
 
 
-async def test_the_model_gets_the_document_quoted_and_the_start_of_the_next_part(
+async def test_the_model_gets_a_quoted_document_and_the_start_of_the_next_part(
     stored: Running,
 ) -> None:
     async with agent_of(stored) as agent:
@@ -137,7 +137,7 @@ _REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_unreadable_documents_are_reported_and_hidden_ones_do_not_exist(
+async def test_unreadable_documents_are_reported_and_hidden_documents_seem_missing(
     stored: Running,
 ) -> None:
     """All calls are made in one session, which continues after each error."""

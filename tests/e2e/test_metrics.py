@@ -42,7 +42,7 @@ _ALL_METRICS = pytest.mark.embedded_only("only this engine has all metrics")
 
 @dataclass(frozen=True)
 class Monitored:
-    """Services, and the addresses of their metrics."""
+    """Services, and the addresses of their metrics ports."""
 
     services: Running
     indexer: str
@@ -57,7 +57,7 @@ class Monitored:
         return Scrape(self.retriever)
 
 
-def _monitored(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
+def _monitored_settings(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
     indexer, retriever = free_addresses(2)
     addresses = {
         "HRAG_INDEXER_METRICS_ADDRESS": indexer,
@@ -70,8 +70,8 @@ def _monitored(settings: dict[str, str]) -> tuple[dict[str, str], str, str]:
 def monitored(
     tmp_path_factory: pytest.TempPathFactory, chat_endpoint: OpenAIServer
 ) -> Iterator[Monitored]:
-    """Services with an embedding and chat endpoint that build segments early."""
-    settings, indexer, retriever = _monitored(
+    """Services that build segments early, with an endpoint for embeddings and chat."""
+    settings, indexer, retriever = _monitored_settings(
         {
             "HRAG_EMBEDDER": "openai",
             "OPENAI_BASE_URL": chat_endpoint.base_url,
@@ -111,7 +111,7 @@ def test_calls_are_counted_by_method_and_code(monitored: Monitored, tenant: str)
     assert after.value("hrag_calls_running") == 0
 
 
-def test_a_waiting_search_counts_as_running_and_keeps_no_thread_busy(
+def test_a_waiting_search_counts_as_a_running_call_but_occupies_no_thread(
     monitored: Monitored, tenant: str
 ) -> None:
     client = monitored.services.client
@@ -188,7 +188,7 @@ def test_documents_and_the_store_are_measured(monitored: Monitored, tenant: str)
     until(lambda: monitored.retrieved.value("hrag_reader_lag_seconds") == 0)
 
 
-@pytest.mark.embedded_only("segments, disk and loaded collections are its own")
+@pytest.mark.embedded_only("only this engine has segments, disk limits and loaded collections")
 def test_segments_disk_and_memory_are_measured(monitored: Monitored, tenant: str) -> None:
     text = "".join(f"Sentence {number} tells a story. " for number in range(3000))
     monitored.services.client.ingest(tenant, Document(text, "a"))
@@ -223,24 +223,24 @@ def test_a_metrics_address_in_use_stops_the_service(monitored: Monitored, tmp_pa
     assert f"cannot listen on {monitored.indexer} for metrics" in second.log
 
 
-# Documentation, alerts and dashboard.
+# These tests compare documentation, alerts and dashboard with the served metrics.
 
 
 @pytest.fixture(scope="module")
 def served(monitored: Monitored) -> Mapping[str, Metric]:
-    """All metrics, after calls that set every metric."""
+    """All metrics of services and workers by name, after calls that set every metric."""
     client = monitored.services.client
     client.ingest("served", Document("".join(f"Cat {n} sleeps. " for n in range(3000)), "a"))
     list(client.answer(SearchQuery("served", "cats", filter=Match("document_id", ("a",)))))
     until(lambda: bool(monitored.retrieved["hrag_chat_tokens_total"].samples))
     until(lambda: bool(monitored.indexed["hrag_segment_build_seconds"].samples))
     with serve_metrics("127.0.0.1:0", WorkerMetrics([])) as port:
-        of_workers = Scrape(f"127.0.0.1:{port}")
-    return ChainMap(dict(monitored.indexed), dict(monitored.retrieved), dict(of_workers))
+        metrics_of_workers = Scrape(f"127.0.0.1:{port}")
+    return ChainMap(dict(monitored.indexed), dict(monitored.retrieved), dict(metrics_of_workers))
 
 
 def _series(served: Mapping[str, Metric]) -> set[str]:
-    """Returns the names of all series, including series without samples."""
+    """Returns the names of all time series of these metrics, also of series without samples."""
     suffixes = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
     return {
         f"{name}{suffix}"
@@ -264,7 +264,7 @@ def test_the_documentation_lists_exactly_the_served_metrics(served: Mapping[str,
 
 
 def _expressions() -> dict[str, str]:
-    """Returns the expressions of alerts and panels, by their names."""
+    """Returns the PromQL expressions of alerts and dashboard panels by the name of each."""
     rules = yaml.safe_load((_OPERATIONS / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
     panels = json.loads((_OPERATIONS / "dashboard.json").read_text("utf-8"))["panels"]
     queried = {rule["alert"]: rule["expr"] for rule in rules}
@@ -293,7 +293,7 @@ def test_the_runbook_has_a_section_for_each_alert() -> None:
     assert sections == [name for name in _expressions() if name.startswith("Hrag")]
 
 
-def test_every_critical_condition_has_an_alert() -> None:
+def test_every_critical_condition_is_in_an_alert_or_panel() -> None:
     queried = " ".join(_expressions().values())
     for series in ("up", "code", "lag_seconds", "tail_leaves", "damaged_segments", "disk_free"):
         assert series in queried
@@ -303,7 +303,7 @@ def test_every_critical_condition_has_an_alert() -> None:
 
 @pytest.mark.slow
 def test_the_metrics_of_workers_are_served_at_one_address(data_dir: Path) -> None:
-    settings, _, address = _monitored({"HRAG_WORKERS": "2"})
+    settings, _, address = _monitored_settings({"HRAG_WORKERS": "2"})
     with running(data_dir, settings) as services:
         services.client.ingest("t", Document("Cats sleep.", "a"))
         until(lambda: Scrape(address).value("hrag_workers_serving") == 2)

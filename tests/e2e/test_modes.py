@@ -50,7 +50,10 @@ WITH_SUMMARIES = replace(SETTINGS, summaries=SummaryUnit.CHUNK)
 
 @pytest.fixture
 def search(services, tenant):
-    """Searches with the leaves that match best, as many candidates, and further options."""
+    """A function that searches with a query that the leaves `matched` match best.
+
+    The search has as many candidates as there are such leaves.
+    """
     client = services.client
     client.create_collection(tenant, "c", SETTINGS)
     result = client.ingest(tenant, Document(TEXT, "d", mime_type=MARKDOWN), collection="c")
@@ -121,7 +124,7 @@ def test_passages_apart_are_not_joined(search):
     assert [passage.merged_chunk_ids for passage in passages] == [("d#0.0", "d#0.1"), ()]
 
 
-# Windows of sentences.
+# These tests search for windows of sentences.
 
 _SENTENCES_OF_PAGES = [
     *("Cats sleep all day. ", "Dr. Who has a cat. ", "It wakes at 5 p.m. and eats. "),
@@ -133,7 +136,10 @@ _PAGES = ("".join(_SENTENCES_OF_PAGES[:4]).strip(), "".join(_SENTENCES_OF_PAGES[
 
 @pytest.fixture
 def windows(services, tenant):
-    """Searches for a sentence of a document with two pages, whose leaves have several sentences."""
+    """A function that searches for one sentence of a document.
+
+    The document has two pages, and its leaves have several sentences each.
+    """
     client = services.client
     client.create_collection(tenant, "w", WITH_SUMMARIES)
     pages = tuple(map(Page, _PAGES))
@@ -199,12 +205,12 @@ def test_a_budget_cuts_the_last_passage_at_a_sentence(windows, mode):
     assert cut.chunk.content.strip().endswith((".", "。", "！"))
 
 
-# Filters.
+# These tests search with filters.
 
 
 @pytest.fixture
 def library(services, tenant):
-    """Lists the documents that pass a filter, of five documents with the same text."""
+    """A function that returns which of five documents with the same text pass a filter."""
     metadata = {
         "cats": {"lang": "en", "year": 2024, "tags": ["pets", "small"], "day": "2024-05-06"},
         "dogs": {"lang": "en", "year": 2025, "tags": ["pets"], "author": {"name": "Ann"}},
@@ -279,7 +285,7 @@ def test_a_filter_sees_updates_and_deletions(services, tenant):
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_every_mode_takes_filters(services, tenant, mode):
+def test_every_mode_applies_filters(services, tenant, mode):
     client = services.client
     client.create_collection(tenant, "c", WITH_SUMMARIES)
     for name in ("a", "b"):

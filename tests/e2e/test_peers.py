@@ -1,4 +1,4 @@
-"""hrag takes part in the comparison of peers: called directly, and run by the driver."""
+"""hrag runs in the benchmark that compares it with its peers, both directly and by the driver."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def vectors_of(texts):
     return Vectors(list(map(key_of, texts)), HashEmbedder(DIMENSION).embed(texts))
 
 
-def test_hrag_in_process_and_over_grpc_finds_the_same(tmp_path):
+def test_hrag_finds_the_same_passages_in_process_and_over_grpc(tmp_path):
     (tmp_path / "services").mkdir()
     peers = [InProcess(tmp_path / "store"), OverGrpc(tmp_path / "services")]
     try:
@@ -75,7 +75,7 @@ def test_a_leaf_without_a_vector_stops_the_run(tmp_path):
     peer.close()
 
 
-def test_a_run_measures_installed_peers_and_reports_the_others(tmp_path, capsys, monkeypatch):
+def test_a_run_measures_installed_peers_and_reports_missing_peers(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("benchmarks.peers.registry.PEERS_PYTHON", tmp_path / "nowhere")
     timed = Corpus("timed", False, DOCUMENTS, [Question(line, {}) for line in LINES[:5]])
     gold = {"second": [(0, len(LINES[100]))]}
@@ -101,7 +101,7 @@ def test_a_worker_that_ends_reports_why(tmp_path):
             session.call("versions")
 
 
-def test_evaluation_data_is_read_with_its_gold(tmp_path):
+def test_evaluation_data_is_read_with_the_expected_spans(tmp_path):
     (tmp_path / "corpus.jsonl").write_text('{"doc_id": "d", "lang": "zh", "text": "六七"}\n')
     spans = '[{"doc_id": "d", "start": 0, "end": 1}, {"doc_id": "d", "start": 1, "end": 2}]'
     (tmp_path / "queries.jsonl").write_text(f'{{"query": "几", "gold": {spans}}}\n')

@@ -1,4 +1,4 @@
-"""Running services enforce quotas: from the quota file to a refusal and its details."""
+"""Running services enforce the quotas of settings and quota file; refusals have details."""
 
 import asyncio
 import subprocess
@@ -79,7 +79,7 @@ def exceptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _rewrite(services: Running, path: Path, text: str, event: str = "reloaded") -> None:
     """Rewrites the file and waits until the indexer has logged the event.
 
-    A service checks the file at calls, at most once a second.
+    A service checks the file when it is called, at most once a second.
     """
     logged = services.indexer.log.count(f"] {event} ")
     path.write_text(text, "ascii")
@@ -100,7 +100,7 @@ def metrics_address() -> str:
 def bounded(
     exceptions: Path, metrics_address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    """Services with a quota of 50 documents per tenant, and the quota file."""
+    """Services with a quota of 50 documents per tenant. The quota file has exceptions."""
     settings = {
         "HRAG_TENANT_MAX_DOCUMENTS": "50",
         "HRAG_TENANT_QUOTAS_FILE": str(exceptions),
@@ -149,7 +149,7 @@ def test_a_tenant_above_its_rate_is_refused_and_others_are_not(bounded, tenant):
     assert "reason=RATE_QUOTA_EXCEEDED" in bounded.retriever.log
 
 
-def test_a_batch_counts_by_its_searches(bounded):
+def test_a_batch_counts_as_many_calls_as_it_has_searches(bounded):
     bounded.client.ingest("batches", Document(TEXT, "cats"))
     query = SearchQuery("batches", "cats")
     assert len(bounded.client.batch_search([query] * 4)) == 4
@@ -206,7 +206,7 @@ async def _refused_by_aio(address: str) -> None:
             await client.ingest("full", Document("Dogs bark.", "b"))
 
 
-def test_documents_of_a_stream_fail_one_by_one_above_the_quota(bounded):
+def test_only_documents_above_the_quota_fail_in_a_stream(bounded):
     documents = [Document(TEXT, "a"), Document(TEXT, "b"), Document(TEXT * 9, "large")]
     documents += [Document("Dogs bark.", "c"), Document(TEXT, "a"), Document("Fish swim.", "a")]
     results = list(bounded.client.ingest_many("a.b", documents))
@@ -276,7 +276,7 @@ def test_hrag_status_shows_usage_and_quota(bounded):
 
 
 def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
-    """This also shows that a changed quota file is applied, and an invalid one is not."""
+    """The test also shows that services apply a changed quota file, and ignore an invalid file."""
     client, document = bounded.client, Document(TEXT, "cats", metadata={"a": 1})
     client.ingest(f"{tenant}-trial", document)
     size = client.index_status(f"{tenant}-trial").tenant.stored_bytes
@@ -304,7 +304,7 @@ def test_the_byte_quota_is_exact(bounded, exceptions, tenant):
     assert client.ingest(tenant, longer).outcome is IngestOutcome.UPDATED
 
 
-def test_an_invalid_file_stops_a_service_at_once(data_dir):
+def test_a_missing_quota_file_ends_a_service_at_the_start(data_dir):
     settings = {"HRAG_DATA_DIR": str(data_dir), "HRAG_TENANT_QUOTAS_FILE": "no/such.toml"}
     ended = subprocess.run(
         [sys.executable, "-m", RETRIEVER.module],

@@ -1,4 +1,4 @@
-"""Searches are reranked over gRPC, and clients learn of a reranker that fails."""
+"""Searches over gRPC are reranked, and results report the failure of a reranker."""
 
 from collections.abc import Iterator
 
@@ -18,8 +18,8 @@ from tests.support.servers.openai_server import (
     indexes,
     page,
     refuse,
-    short,
     slow,
+    without_last,
 )
 from tests.support.servers.processes import FAST, Running, running
 from tests.support.servers.rerank_server import RerankServer, last_score
@@ -100,7 +100,7 @@ def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
         (refuse(401), "answered 401: check HRAG_RERANK_API_KEY"),
         (hang_up, "cannot be reached"),
         (slow(30), "did not answer within 0.5 s"),
-        (short, "returned 3 scores for 4 texts"),
+        (without_last, "returned 3 scores for 4 texts"),
         (indexes(0, 1, 2, 2), "whose indexes are not 0 to 3, each once"),
         (last_score(float("nan")), "not a finite number"),
         (body(b"nonsense"), "not JSON"),
@@ -124,7 +124,7 @@ def test_a_failing_reranker_changes_only_the_order(
 
 
 def test_metrics_count_the_calls_of_the_reranker(reranked: Running, metrics_address: str) -> None:
-    # A series begins with its first call.
+    # The metrics of reranker calls exist only after the first of these calls.
     reranked.client.search("t", QUERY)
     before = Scrape(metrics_address)
     reranked.client.search("t", QUERY)

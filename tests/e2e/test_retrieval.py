@@ -1,4 +1,4 @@
-"""Searches by words, by vectors and by both work over gRPC."""
+"""Lexical, dense and hybrid searches work over gRPC."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +36,7 @@ TEXTS = {
     "cats": "Cats sleep all day. Cats wake in the evening.",
     "zh": "错误代码E-4711表示门没有关好。请先关门。",
 }
-# These modes represent all kinds. The tests of the engine cover the others.
+# Tests run in these modes only. The tests of the engine cover the other modes.
 _MODES = (
     SearchMode.SMALL_TO_BIG,
     SearchMode.STANDARD,
@@ -74,7 +74,7 @@ def highlights(passage: Passage) -> list[str]:
     ]
 
 
-# Sources.
+# These tests check which passages each kind of retrieval finds, and their scores.
 
 
 def test_words_find_exactly_the_passages_that_contain_them(client: Client, library: str) -> None:
@@ -120,7 +120,7 @@ def test_hybrid_weighs_both_scores(client: Client, library: str, weight: float |
     assert scores == sorted(scores, reverse=True)
 
 
-def test_reciprocal_ranks_are_an_option(client: Client, library: str) -> None:
+def test_reciprocal_rank_fusion_can_be_chosen(client: Client, library: str) -> None:
     result = client.search(
         library, "sleeping cats", fusion=FusionMethod.RECIPROCAL_RANK, lexical_weight=1.0
     )
@@ -128,9 +128,7 @@ def test_reciprocal_ranks_are_an_option(client: Client, library: str) -> None:
     assert result.passages[0].score == pytest.approx(1 / 61, abs=1e-5)
 
 
-def test_a_vector_with_a_text_is_used_by_the_dense_source_only(
-    client: Client, library: str
-) -> None:
+def test_a_vector_with_a_text_is_used_by_dense_retrieval_only(client: Client, library: str) -> None:
     vector = vector_of(TEXTS["cats"])
     result = client.search(library, "E-4711", vector=vector, limit=50)
     by_name = {passage.chunk.document_id: passage for passage in result.passages}
@@ -143,7 +141,7 @@ def test_a_vector_with_a_text_is_used_by_the_dense_source_only(
     assert dense.retrieval is alone.retrieval is Retrieval.DENSE
 
 
-# Required parts.
+# In these tests, queries have required terms and phrases.
 
 
 @pytest.mark.parametrize("mode", _MODES)
@@ -158,7 +156,7 @@ def test_a_vector_with_a_text_is_used_by_the_dense_source_only(
         ('+cats "no such words"', set()),
     ],
 )
-def test_required_parts_are_in_every_passage(
+def test_required_terms_and_phrases_are_in_every_passage(
     client: Client,
     library: str,
     retrieval: Retrieval,
@@ -175,12 +173,12 @@ def test_required_parts_are_in_every_passage(
     assert set(names(with_vector)) == expected
 
 
-def test_required_parts_are_in_every_window(client: Client, library: str) -> None:
+def test_required_phrases_are_in_every_window(client: Client, library: str) -> None:
     result = client.search(library, '"access denied"', mode=SearchMode.SENTENCE_WINDOW)
     assert names(result) == ["denied"]
 
 
-# Bounds.
+# These tests limit passages by score and per document.
 
 
 @pytest.mark.parametrize("retrieval", Retrieval)
@@ -216,7 +214,7 @@ def test_no_document_has_more_passages_than_allowed(
     ] == expected
 
 
-# Context.
+# These tests check the mode CONTEXT and citations.
 
 
 @pytest.fixture
@@ -275,7 +273,7 @@ def test_a_context_may_also_have_a_limit(client: Client, handbook: str) -> None:
 def test_a_citation_names_section_and_pages_of_the_sentence(
     client: Client, tenant: str, mode: SearchMode
 ) -> None:
-    """This holds in Markdown, in PDFs and in pages, and for passages of every size."""
+    """The documents are Markdown, PDFs and lists of pages. Modes return passages of all sizes."""
     ids = [f"d{number}" for number in range(len(CASES))]
     pairs = zip(ids, CASES, strict=True)
     list(client.ingest_many(tenant, (replace(c.document, document_id=name) for name, c in pairs)))
@@ -302,7 +300,7 @@ def test_a_citation_names_section_and_pages_of_the_sentence(
     }
 
 
-# Collections.
+# These tests use collections with special settings.
 
 
 def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenant: str) -> None:
@@ -373,10 +371,12 @@ def test_a_leaf_is_found_by_its_title_and_section_unless_they_are_not_indexed(
         assert len(client.search(tenant, "pumps", **options).passages) == (headings is None)
 
 
-# Batches.
+# This test sends a batch of searches.
 
 
-def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: str) -> None:
+def test_each_search_of_a_batch_has_a_separate_result_or_error(
+    client: Client, library: str
+) -> None:
     client.create_collection(library, "words", SettingsRequest(embedder="none"))
     queries = [
         SearchQuery(library, "sleeping cats", retrieval=Retrieval.LEXICAL),
@@ -399,7 +399,7 @@ def test_the_searches_of_a_batch_may_end_in_every_way(client: Client, library: s
     assert (nothing.passages, nothing.exhausted) == ((), True)
 
 
-# A service without an embedder.
+# In this test, services have no embedder.
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,8 @@
-"""Backup, restore, check, vacuum and reindex work while services run, if that is allowed."""
+"""The commands backup, restore, check, vacuum and reindex work, or refuse to run with a reason.
+
+Backup and check work while services run. Vacuum requires that both services are stopped, reindex
+that the indexer is stopped, and restore that the target folder has no store.
+"""
 
 import json
 import os
@@ -45,7 +49,7 @@ def succeeds(*arguments: str | Path) -> str:
 def fails(*arguments: str | Path, code: int = 1) -> str:
     """Runs a command that must fail; returns its error, which must be one line.
 
-    Commands that change the store also write a line of the audit log.
+    Commands that change the store also write a line of the audit log to standard error.
     """
     done = hrag(*arguments)
     assert done.returncode == code, done.stdout + done.stderr
@@ -60,8 +64,11 @@ def text(number: int, version: int = 0) -> str:
     return "".join(f"Text {number}.{version} says sentence {sentence}. " for sentence in range(60))
 
 
-class Writing:
-    """A client that writes until the block ends: new documents, updates and deletions."""
+class BackgroundWriter:
+    """Ingests, updates and deletes documents in a thread until its `with` block ends.
+
+    `stored` has the texts of the documents that are never updated or deleted.
+    """
 
     def __init__(self, client: Client) -> None:
         self.stored: dict[str, str] = {}
@@ -80,7 +87,7 @@ class Writing:
             self._failures.append(error)
 
     def _step(self, number: int) -> None:
-        """Ingests a new document, changes another one and sometimes deletes that."""
+        """Ingests a new document, replaces another document and sometimes deletes the latter."""
         new, changed = f"d{number}", f"changing{number % 7}"
         self._client.ingest("t", Document(text(number), new))
         self.stored[new] = text(number)
@@ -88,7 +95,7 @@ class Writing:
         if number % 5 == 0:
             self._client.delete_document("t", changed)
 
-    def __enter__(self) -> "Writing":
+    def __enter__(self) -> "BackgroundWriter":
         self._thread.start()
         return self
 
@@ -100,7 +107,7 @@ class Writing:
 
 @pytest.fixture
 def loaded(data_dir: Path) -> Iterator[Running]:
-    """Services with a segment and a tail, which the test may stop."""
+    """Services with a segment and a tail. The test may stop the services."""
     with running(data_dir, _SEALS) as services:
         for number in range(12):
             services.client.ingest("t", Document(text(number), f"d{number}"))
@@ -119,7 +126,7 @@ def stopped(data_dir: Path) -> Path:
 
 
 def assert_has(data_dir: Path, stored: dict[str, str]) -> None:
-    """Fails unless services on the store return every document exactly and accept new ones."""
+    """Fails unless services on the store return every document exactly and store a new one."""
     with running(data_dir, _SEALS) as services:
         for name, expected in stored.items():
             assert services.client.get_text("t", name) == expected
@@ -129,14 +136,14 @@ def assert_has(data_dir: Path, stored: dict[str, str]) -> None:
         assert services.client.get_text("t", "later") == "And it goes on."
 
 
-# Backup and restore.
+# These tests back up and restore a store.
 
 
 @pytest.mark.slow
 def test_a_backup_during_writes_has_all_writes_acknowledged_before_it(
     loaded: Running, tmp_path: Path
 ) -> None:
-    with closing(loaded.new_client()) as client, Writing(client) as writing:
+    with closing(loaded.new_client()) as client, BackgroundWriter(client) as writing:
         while len(writing.stored) < 20:
             assert loaded.indexer.is_running
         for name in ("first", "second"):
@@ -195,14 +202,14 @@ def test_a_backup_without_a_store_is_an_error_and_creates_no_file(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_backup_has_a_label_with_its_contents(stopped: Path, tmp_path: Path) -> None:
+def test_a_backup_has_a_file_that_describes_its_contents(stopped: Path, tmp_path: Path) -> None:
     succeeds("backup", tmp_path / "b", "--data-dir", stopped)
     label = json.loads((tmp_path / "b" / "backup.json").read_text())
     assert label["documents"] == 10
     assert label["data_bytes"] == (tmp_path / "b" / "data.mdb").stat().st_size
 
 
-# Vacuum and reindex.
+# These tests vacuum and reindex a store.
 
 
 @pytest.mark.slow
@@ -222,7 +229,7 @@ def test_a_vacuum_shrinks_the_file_after_deletions(stopped: Path) -> None:
     output = succeeds("vacuum", "--data-dir", stopped)
     after = (stopped / "data.mdb").stat().st_size
     assert f" to {after:,} bytes)" in output
-    assert after < before / 2, "before, the file had the reserve for deletions too"
+    assert after < before / 2, "before the vacuum, the file also had the reserve for deletions"
     assert_has(stopped, {f"d{number}": text(number) for number in range(10)})
 
 
@@ -257,7 +264,7 @@ def test_without_a_store_commands_create_no_file(tmp_path: Path, command: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-# Check.
+# This test checks sound and damaged stores.
 
 
 def test_the_exit_code_of_check_differs_for_sound_and_damaged_stores(
@@ -273,14 +280,14 @@ def test_the_exit_code_of_check_differs_for_sound_and_damaged_stores(
     assert "data.mdb is damaged" in fails("check", "--data-dir", stopped, code=2)
 
 
-# Other PID namespaces.
+# This test runs a command in another PID namespace.
 
 
 @contextmanager
 def _new_pid_namespace() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Yields a function that runs a command in a new PID namespace.
 
-    Skips the test if the machine allows none.
+    Skips the test if this machine cannot create a PID namespace.
     """
     before = ("unshare", "--pid", "--fork", "--kill-child")
     if shutil.which("unshare") is None:
@@ -289,7 +296,7 @@ def _new_pid_namespace() -> Iterator[Callable[..., subprocess.CompletedProcess[s
     if tried.returncode:
         pytest.skip(f"cannot make a PID namespace: {tried.stderr.strip()}")
 
-    def apart(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def run_in_namespace(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*before, sys.executable, *HRAG, *map(str, arguments)],
             env={**os.environ, **_ENV},
@@ -299,13 +306,13 @@ def _new_pid_namespace() -> Iterator[Callable[..., subprocess.CompletedProcess[s
             timeout=90,
         )
 
-    yield apart
+    yield run_in_namespace
 
 
 @pytest.mark.slow
 def test_a_process_in_another_pid_namespace_is_refused_with_advice(loaded: Running) -> None:
-    with _new_pid_namespace() as apart:
-        done = apart("check", "--data-dir", loaded.data_dir)
+    with _new_pid_namespace() as run_in_namespace:
+        done = run_in_namespace("check", "--data-dir", loaded.data_dir)
         assert done.returncode == 2
         assert "in use from another PID namespace" in done.stderr
         assert "shareProcessNamespace" in done.stderr
@@ -313,5 +320,5 @@ def test_a_process_in_another_pid_namespace_is_refused_with_advice(loaded: Runni
         loaded.client.ingest("t", Document("Still here.", "later"))
         loaded.indexer.stop()
         loaded.retriever.stop()
-        done = apart("check", "--data-dir", loaded.data_dir)
+        done = run_in_namespace("check", "--data-dir", loaded.data_dir)
         assert done.returncode == 0, done.stderr

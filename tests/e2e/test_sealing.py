@@ -81,7 +81,7 @@ def test_a_sealed_collection_answers_as_its_tail_did(data_dir: Path) -> None:
 
 
 def _assert_new_documents_are_found_at_once(services: Running) -> None:
-    """Fails unless new documents are found, also while the next segment is built."""
+    """Fails unless each new document is found at once, also while the next segment is built."""
     client = services.client
     for number in range(40, 60):
         client.ingest("t", Document(_text(number), f"d{number}"))
@@ -120,7 +120,10 @@ def test_a_restart_finds_segments_and_tail_again(data_dir: Path) -> None:
 
 
 def test_equal_texts_are_all_found_in_a_segment(data_dir: Path) -> None:
-    """Thousands of equal vectors would ruin the recall of a graph with a node for each of them."""
+    """Equal vectors share one node of the HNSW graph.
+
+    A graph with thousands of nodes for equal vectors would have a low recall.
+    """
     with running(data_dir, SEALS) as services:
         client = services.client
         same = [Document("The same words.", f"same{number}") for number in range(150)]

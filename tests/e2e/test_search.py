@@ -1,4 +1,4 @@
-"""Searches over gRPC keep their promises."""
+"""Searches over gRPC return the right passages for each mode, limit and option."""
 
 import itertools
 
@@ -13,7 +13,10 @@ SHORT = "Sentence of a short text, number {}."
 
 @pytest.fixture
 def filled(services, tenant):
-    """A tenant with a long document, which may have all first candidates, and twelve short ones."""
+    """A tenant with a long document and twelve short documents.
+
+    The first candidates of a search may all be leaves of the long document.
+    """
     services.client.ingest(tenant, Document(LONG, document_id="long"))
     for number in range(12):
         services.client.ingest(tenant, Document(SHORT.format(number), document_id=f"s{number}"))
@@ -46,7 +49,7 @@ def test_a_result_is_exhausted_if_the_collection_has_fewer_passages(services, te
     assert (len(result.passages), result.exhausted) == (1, True)
 
 
-def test_the_content_is_the_span_of_the_text(services, filled):
+def test_the_content_of_a_passage_is_the_text_of_its_span(services, filled):
     text = services.client.get_text(filled, "long")
     for passage in services.client.search(filled, "few things", limit=20).passages:
         if passage.chunk.document_id == "long":
@@ -55,15 +58,18 @@ def test_the_content_is_the_span_of_the_text(services, filled):
             assert passage.chunk.content.encode() == text.encode()[span.byte_start : span.byte_end]
 
 
-def test_standard_returns_the_leaves(services, filled):
+def test_the_mode_standard_returns_leaves(services, filled):
     result = services.client.search(filled, "things", mode=SearchMode.STANDARD, limit=20)
     assert {passage.chunk.level for passage in result.passages} == {0}
     for passage in result.passages:
         assert [child.chunk_id for child in passage.matched_children] == [passage.chunk.chunk_id]
 
 
-def test_auto_merge_returns_large_chunks_where_most_of_them_matched(services, tenant):
-    """If all leaves are candidates, they all merge. If one leaf is, it stays a leaf."""
+def test_auto_merge_returns_a_large_chunk_if_enough_of_its_leaves_match(services, tenant):
+    """If all leaves are candidates, they merge into the largest chunk.
+
+    If only one leaf is a candidate, the search returns this leaf.
+    """
     client = services.client
     client.ingest(tenant, Document(LONG[:8000], document_id="d"))
     whole = client.search(tenant, "things", mode=SearchMode.AUTO_MERGE, limit=100, return_level=3)

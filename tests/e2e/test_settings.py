@@ -1,4 +1,4 @@
-"""The settings of the environment take effect, and invalid settings stop the service."""
+"""Settings in environment variables take effect. A service with invalid settings ends."""
 
 import itertools
 
@@ -93,14 +93,14 @@ def test_a_wrong_setting_of_answers_stops_a_retriever_that_has_a_model(
     assert all(part in process.log for part in (variable, value, rule))
 
 
-def test_a_return_level_below_the_embedded_one_stops_the_service(data_dir):
+def test_a_return_level_below_the_embedded_level_stops_the_service(data_dir):
     settings = {"HIERARCHICAL_EMBEDDING_LEVEL": "2", "SMALL_TO_BIG_RETURN_LEVEL": "1"}
     process = Process(RETRIEVER, data_dir, settings)
     assert process.wait() == 2
     assert "SMALL_TO_BIG_RETURN_LEVEL is 1" in process.log
 
 
-def test_a_service_with_another_embedder_refuses_the_collection_and_names_both(data_dir):
+def test_a_service_with_another_embedder_refuses_the_collection_and_names_both_embedders(data_dir):
     with running(data_dir) as services:
         services.client.ingest("t", Document("Some text.", document_id="d"))
     with running(data_dir, {"HRAG_EMBEDDER": "hash:32"}) as services:

@@ -1,4 +1,4 @@
-"""Searches by summaries first return the right sections of a document of three sections."""
+"""In the mode SUMMARY_FIRST, searches return passages of the sections whose summaries match."""
 
 import pytest
 
@@ -48,7 +48,10 @@ def client(builtin_services):
 
 @pytest.fixture
 def guide(client, tenant):
-    """Searches by summaries in a document with three summarised sections."""
+    """A function that searches a document of three summarised sections.
+
+    The default mode of its searches is SUMMARY_FIRST.
+    """
     client.create_collection(tenant, "guide", SECTIONS)
     client.ingest(tenant, Document(TEXT, "guide", mime_type=MARKDOWN), collection="guide")
     status = wait_until_summarised(client, tenant, "guide")
@@ -101,7 +104,7 @@ def test_the_limit_is_filled_from_the_sections(guide):
         assert result.exhausted == (limit == len(whole))
 
 
-def test_a_search_of_all_sections_is_a_plain_search(guide):
+def test_a_search_of_all_sections_returns_the_same_as_a_plain_search(guide):
     everything = guide("how do I mend it?", top_sections=1000)
     assert sorted(section.section_path[0] for section in everything.sections) == sorted(_HEADINGS)
     plain = {"mode": SearchMode.STANDARD, "return_level": None, "neighbour_bonus": 0.0}
@@ -171,7 +174,7 @@ def test_chinese_sections_are_summarised_and_found(client, tenant):
     assert {passage.chunk.section_path for passage in result.passages} <= {("咖啡",), ("自行车",)}
 
 
-def test_summaries_change_with_updates_and_end_with_their_document(client, tenant):
+def test_summaries_are_replaced_and_deleted_with_their_document(client, tenant):
     def chosen():
         wait_until_summarised(client, tenant, "c")
         result = client.search(
@@ -190,7 +193,7 @@ def test_summaries_change_with_updates_and_end_with_their_document(client, tenan
     assert chosen() == set()
 
 
-def test_a_search_by_summaries_without_summaries_is_refused(client, tenant):
+def test_a_search_by_summaries_is_refused_if_the_collection_has_none(client, tenant):
     client.ingest(tenant, Document(TEXT, "d"))
     with pytest.raises(NoSummaries, match="no summaries"):
         client.search(tenant, "coffee", mode=SearchMode.SUMMARY_FIRST)

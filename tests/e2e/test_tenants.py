@@ -1,4 +1,4 @@
-"""No call returns or changes data of another tenant, with any id."""
+"""No call returns or changes data of another tenant, whatever ids the call names."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TEXT = "The quick brown fox jumps over the lazy dog. " * 200
 
 @pytest.fixture
 def pair(services, tenant):
-    """Two tenants with one document each, with the same id and nearly the same text."""
+    """The ids of two tenants. Their documents have the same id and nearly the same text."""
     first_tenant, other = tenant, f"{tenant}.other"
     for name in (first_tenant, other):
         services.client.ingest(name, Document(f"{TEXT} secret of {name}", document_id="same"))
@@ -25,7 +25,7 @@ def test_a_search_returns_only_the_document_of_its_tenant(services, pair):
     assert any(f"secret of {first_tenant}" in passage.chunk.content for passage in passages)
 
 
-def test_chunks_and_hierarchies_belong_to_the_tenant(services, pair):
+def test_chunks_and_hierarchies_have_only_text_of_the_tenant(services, pair):
     first_tenant, _ = pair
     last = services.client.get_document(first_tenant, "same").chunks_per_level[0] - 1
     assert services.client.get_chunk(first_tenant, f"same#0.{last}").chunk.content.endswith(

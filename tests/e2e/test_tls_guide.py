@@ -13,18 +13,18 @@ from tests.support.manuals import ROOT, blocks
 from tests.support.servers.processes import FAST, START_S
 
 ACCESS = ROOT / "docs" / "guide" / "access.md"
-_STEPS = 10  # A TLS 1.3 handshake takes three flights.
+_STEPS = 10  # A TLS 1.3 handshake needs three flights of messages, so ten steps are enough.
 
 
 def _commands() -> str:
-    """Returns the block of the guide that makes the authority and the certificate."""
+    """Returns the commands of the guide that make the authority and the certificate."""
     (script,) = (block.text for block in blocks(ACCESS, "sh") if "openssl req" in block.text)
     return script
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Runs the block in a new folder and returns the folder."""
+    """Runs the commands of the guide in a new folder and returns the folder."""
     if shutil.which("openssl") is None:
         pytest.skip("the command openssl is not installed")
     subprocess.run(["bash", "-euo", "pipefail", "-c", _commands()], cwd=tmp_path, check=True)
@@ -45,7 +45,7 @@ def _server(folder: Path) -> ssl.SSLContext:
 
 
 def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
-    """Makes a handshake in memory. Raises SSLError if the client refuses the certificate."""
+    """Makes a TLS handshake in memory. Raises SSLError if the client refuses the certificate."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=name),
@@ -59,7 +59,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> N
 
 
 def _is_done(end: ssl.SSLObject) -> bool:
-    """Takes the next step of a handshake; False while it waits for the other end."""
+    """Continues a handshake. Returns False while `end` waits for data of its peer, else True."""
     try:
         end.do_handshake()
     except ssl.SSLWantReadError:

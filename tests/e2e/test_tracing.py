@@ -26,7 +26,7 @@ _ERROR = 2
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """A collector that stores all received spans, with the names of their services."""
+    """A collector that stores each received span with the name of the service that sent it."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Any]] = []
@@ -121,7 +121,9 @@ def test_tracing_is_off_by_default(variables: dict[str, str], expected: bool) ->
     assert CommonSettings(**variables).is_tracing is expected
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_optional_packages_are_reported_with_the_command_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(SettingsError, match=r"HRAG_TRACING .*pip install 'hrag\[otel\]'"):
         tracing.configure("indexer", CommonSettings(HRAG_TRACING="on"))

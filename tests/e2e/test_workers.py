@@ -39,13 +39,14 @@ from tests.support.until import until
 _COUNT = 3
 _MEMORY_BYTES = 96 << 20
 _WORKERS = {**FAST, "HRAG_WORKERS": str(_COUNT), "HRAG_MEMORY_BYTES": str(_MEMORY_BYTES)}
-# Fewer than one of a million runs distributes them over only two of three workers.
+# The kernel assigns each connection to a random worker. With this many connections, fewer than one
+# run in a million leaves one of the three workers without a connection.
 _CHANNELS = 40
 _ESTABLISHED = "01"
 
 
 def _served(retriever: Process) -> int:
-    """Returns the number of workers that have started to serve, including ended workers."""
+    """Returns how many workers have started to serve, including workers that have ended."""
     return len(re.findall(r"\] serving ", retriever.log))
 
 
@@ -79,7 +80,7 @@ def _search(stub: Any) -> list[str]:
 
 
 def _connections(pid: int, port: int) -> int:
-    """Returns the number of connections that a process has accepted on a port."""
+    """Returns how many open connections a process has accepted on a port."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text("ascii").splitlines()[1:]:
@@ -93,7 +94,7 @@ def _target(link: Path) -> str:
     try:
         return str(link.readlink())
     except FileNotFoundError:
-        # It was closed since the folder was listed.
+        # The file was closed after the folder had been listed.
         return ""
 
 
@@ -101,7 +102,7 @@ def _alive(pids: set[int]) -> bool:
     return any(map(is_alive, pids))
 
 
-# Serving.
+# In these tests, workers serve.
 
 
 def test_searches_are_distributed_over_workers_that_share_port_and_memory(
@@ -159,7 +160,7 @@ def test_a_killed_worker_fails_no_search_and_is_replaced(services: Running) -> N
 
 
 @pytest.mark.slow
-def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -> None:
+def test_workers_wait_for_a_store_and_a_killed_worker_is_replaced(data_dir: Path) -> None:
     with started(RETRIEVER, data_dir, _WORKERS) as retriever:
         until(lambda: retriever.log.count("waiting_for_store") == _COUNT)
         os.kill(min(retriever.children), signal.SIGKILL)
@@ -172,7 +173,7 @@ def test_workers_wait_for_a_store_and_a_killed_one_is_replaced(data_dir: Path) -
                 assert len(client.search("t", "x").passages) == 1
 
 
-# Stopping.
+# These tests stop or kill a service.
 
 
 def test_a_stop_drains_running_searches_and_leaves_no_process(
@@ -262,7 +263,7 @@ def test_no_process_outlives_a_killed_hrag_serve(data_dir: Path) -> None:
         until(lambda: not _alive(services | workers), 10)
 
 
-# Errors at the start.
+# In these tests, a service fails to start.
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,9 @@ def test_an_invalid_setting_ends_all_processes_with_code_2(
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(_COUNT, marks=pytest.mark.slow)])
-def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count: int) -> None:
+def test_the_port_of_workers_cannot_be_bound_by_another_service(
+    services: Running, count: int
+) -> None:
     address = services.retriever.address
     settings = {**FAST, "HRAG_WORKERS": str(count)}
     second = Process(RETRIEVER, services.data_dir, settings, address)
@@ -298,7 +301,7 @@ def test_the_port_of_workers_cannot_be_bound_by_others(services: Running, count:
     finally:
         second.kill()
     assert f"cannot listen on {address}" in second.log
-    # Both services write to one log, and only the first one has started workers.
+    # Both retrievers write to one log file. Only the first retriever has started workers.
     assert second.log.count("worker_started") == _COUNT
 
 

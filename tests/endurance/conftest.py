@@ -11,7 +11,7 @@ from tests.endurance.report import Report
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a store. It is removed afterwards, because these stores are large."""
+    """The folder of a store. It is removed after the test, because these stores are large."""
     yield tmp_path / "store"
     shutil.rmtree(tmp_path / "store", ignore_errors=True)
 

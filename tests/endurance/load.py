@@ -12,7 +12,7 @@ from tests.endurance.processes import number_from
 
 
 def loading_seconds(data_dir: Path) -> float:
-    """Returns the seconds that loading every segment of the store takes, one after the other."""
+    """Returns the seconds that a new process takes to load all segments, one after the other."""
     return number_from(__name__, data_dir)
 
 
@@ -34,4 +34,4 @@ def _seconds(data_dir: Path) -> float:
 
 
 if __name__ == "__main__":
-    print(_seconds(Path(sys.argv[1])))  # noqa: T201 - the parent reads it
+    print(_seconds(Path(sys.argv[1])))  # noqa: T201 - the parent process reads the output

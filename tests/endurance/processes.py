@@ -1,4 +1,4 @@
-"""Measures processes by the kernel's figures: memory, processor time, idleness.
+"""Measures the memory and processor time of processes with figures of the kernel.
 
 Memory is RssAnon, the memory that a process has allocated. Pages of LMDB's map belong to the
 kernel's cache: they count as RssFile, and the kernel evicts them when memory is needed.
@@ -23,13 +23,13 @@ _KIB = 1024
 _SAMPLE_S = 0.2
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE_S = 1.0
-# Threads that only poll for work take less than this share of a core.
+# A process is idle if it uses at most this share of a core. Threads that only poll use less.
 _IDLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident bytes of a process: allocated ones, and ones that are mapped from files."""
+    """The resident memory of a process: allocated memory, and memory that is mapped from files."""
 
     anon_bytes: int
     file_bytes: int
@@ -43,12 +43,12 @@ class Memory:
 
 
 def memory_of(process: Process) -> Memory:
-    """Returns the memory that the process has resident now."""
+    """Returns the current resident memory of the process."""
     return memory_of_pid(process.pid)
 
 
 def memory_of_pid(pid: int) -> Memory:
-    """Returns the memory that the process with this id has resident now."""
+    """Returns the current resident memory of the process with this id."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     anon, file = (int(fields[name].split()[0]) * _KIB for name in ("RssAnon", "RssFile"))
@@ -58,7 +58,7 @@ def memory_of_pid(pid: int) -> Memory:
 def processor_s(process: Process) -> float:
     """Returns the processor time of all threads of the process so far, in seconds."""
     stat = Path(f"/proc/{process.pid}/stat").read_text("ascii")
-    # This list begins with field 3. Fields 14 and 15 are the times.
+    # This list begins with field 3. Fields 14 and 15 are the times in user and kernel mode.
     after_name = stat.rpartition(")")[2].split()
     return sum(map(int, after_name[11:13])) / _TICKS_PER_S
 
@@ -82,7 +82,7 @@ def wait_until_idle(process: Process, timeout_s: float) -> None:
 
 
 class MemorySampler:
-    """Samples the allocated memory of a process inside its `with` block."""
+    """Measures the allocated memory of a process again and again inside its `with` block."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""The raw index: hnswlib alone in a separate process, the baseline of indexing rates."""
+"""Measures the raw index, hnswlib alone in a separate process: the baseline of indexing rates."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ _SEED = 61
 
 
 def raw_seconds(count: int, dimension: int) -> float:
-    """Returns the seconds that `add_items` takes for random unit vectors, on two threads."""
+    """Returns the seconds in which `add_items` adds `count` random unit vectors on two threads."""
     return number_from(__name__, count, dimension)
 
 
@@ -30,4 +30,4 @@ def _seconds(count: int, dimension: int) -> float:
 
 
 if __name__ == "__main__":
-    print(_seconds(*map(int, sys.argv[1:])))  # noqa: T201 - the parent reads it
+    print(_seconds(*map(int, sys.argv[1:])))  # noqa: T201 - the parent process reads the output

@@ -1,6 +1,6 @@
-"""Prints figures and their targets as they are measured; tests assert them at the end.
+"""Prints figures and their targets as they are measured. A test fails at its end if it missed one.
 
-A missed target does not end a test, because the later figures are worth their time.
+A missed target does not end a test at once, so that the test still measures the later figures.
 """
 
 import pytest

@@ -1,8 +1,8 @@
 """A client that repeats searches in a separate process.
 
-It shares no interpreter with the load that runs at the same time, so it measures only the
-service. It records when each search began and how long it took. Tests compare windows of time,
-quiet and busy, of one run of the same client.
+The client shares no interpreter with the load that runs at the same time, so its figures depend
+only on the service. It records when each search began and how long the search took. Tests compare
+a quiet and a busy period of one run of the same client.
 """
 
 import sys
@@ -25,7 +25,8 @@ from tests.support.until import until
 
 # A row has two float64: the time at which a search began, and its duration.
 _ROW_BYTES = 16
-# The first searches load the collection and open connections.
+# This many searches are made before the `with` block begins, because the first searches are slow:
+# they load the collection and open connections.
 _WARM_UP = 50
 _START_S = 30.0
 _STOP_S = 30.0
@@ -33,7 +34,7 @@ _STOP_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The durations of the searches that began in a window of time: `float64[n]` milliseconds."""
+    """The durations of the searches that began in one period: `float64[searches]` milliseconds."""
 
     took_ms: NDArray[np.float64]
 
@@ -46,19 +47,22 @@ class Window:
 
 
 class Searcher:
-    """Reads the figures of the searching process, at any time."""
+    """Reads the durations of searches that the searching process has recorded so far."""
 
     def __init__(self, figures: Path) -> None:
         self._figures = figures
 
     def between(self, start: float, end: float) -> Window:
-        """Returns the searches that began between two readings of `time.monotonic`."""
+        """Returns the durations of the searches that began between two times.
+
+        The times are values of `time.monotonic`.
+        """
         rows = np.frombuffer(self._figures.read_bytes()).reshape(-1, 2)
         chosen = (rows[:, 0] >= start) & (rows[:, 0] < end)
         return Window(rows[chosen, 1] * 1e3)
 
     def during(self, seconds: float) -> Window:
-        """Waits for `seconds` and returns the searches that began meanwhile."""
+        """Waits for `seconds`; returns the durations of the searches that began in this time."""
         start = time.monotonic()
         time.sleep(seconds)
         return self.between(start, time.monotonic())
@@ -68,7 +72,7 @@ class Searcher:
 def searching(folder: Path, retriever: str, tenant_id: str, every_s: float) -> Iterator[Searcher]:
     """Searches a tenant's default collection until the block ends. Fails if a search fails.
 
-    `every_s` is the time between the beginnings of two searches. 0 means a closed loop.
+    A search begins every `every_s` seconds. With 0, it begins as soon as the last one has ended.
     """
     figures, errors = folder / "searches.f64", folder / "searches.log"
     figures.touch()

@@ -1,4 +1,4 @@
-"""Waits for background work, and bounds the segments that a collection may have after it."""
+"""Waits for background work, and computes how many segments a collection may have after it."""
 
 import math
 from contextlib import closing
@@ -13,7 +13,7 @@ from tests.support.until import until
 
 
 def max_segments(leaves: int, segment_min_leaves: int) -> float:
-    """Returns the largest number of segments of a collection with `leaves` leaves at rest."""
+    """Returns how many segments a collection of `leaves` leaves may have when no merge is due."""
     return math.log(max(leaves / segment_min_leaves, 1), 8) + 2
 
 
@@ -30,7 +30,7 @@ def wait_until_sealed(
     timeout_s: float,
     collection: str = DEFAULT_COLLECTION,
 ) -> IndexStatus:
-    """Waits until the tail is too short for a new segment; returns the status then.
+    """Waits until the tail is too short for a new segment; then returns the status.
 
     Fails after `timeout_s`.
     """
@@ -47,7 +47,10 @@ def wait_until_sealed(
 def wait_until_settled(
     services: Running, tenant_id: str, segment_min_leaves: int, timeout_s: float
 ) -> IndexStatus:
-    """Waits until all is sealed, merged and loaded by the retriever; returns the status then."""
+    """Waits until nothing is left to seal or merge and the retriever has loaded all segments.
+
+    Then returns the status. Each of the three waits fails after `timeout_s`.
+    """
     wait_until_sealed(services.client, tenant_id, segment_min_leaves, timeout_s)
     wait_until_idle(services.indexer, timeout_s)
     until(lambda: _has_applied_all(services), timeout_s)

@@ -1,4 +1,4 @@
-"""Large stores in little time: written by the real writer, without an embedder.
+"""Builds large stores in little time, with the real writer and without an embedder.
 
 All documents share one text, because building trees would take longer than the tests. The test
 provides the vectors.
@@ -17,13 +17,14 @@ from indexer_svc.chunker import build_tree
 from tests.endurance import texts
 
 LEAVES_EACH = 20
+"""Each document has this many leaves."""
 
-# This is the number of documents in a commit.
+# Each commit has this many documents.
 _BATCH = 500
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Scales rows to unit length in place; returns them."""
+    """Scales each row to unit length in place; returns the same array."""
     vectors /= (vectors * vectors).sum(axis=1, keepdims=True) ** 0.5
     return vectors
 
@@ -31,7 +32,8 @@ def unit(vectors: Vectors) -> Vectors:
 def fill(store: Store, tenant_id: str, vectors: Vectors) -> CollectionHandle:
     """Commits documents of LEAVES_EACH leaves to the tenant's default collection, in order.
 
-    `vectors` is `float32[leaves, dimension]` with unit rows. The leaves must fill whole documents.
+    `vectors` is `float32[leaves, dimension]` with rows of unit length. Its count of rows must be a
+    multiple of LEAVES_EACH.
     """
     writer = EmbeddedWriter(store)
     dimension = vectors.shape[1]

@@ -1,4 +1,4 @@
-"""Other tenants notice little while a service is attacked in every way at once."""
+"""Health checks and other tenants' searches stay quick during several attacks at once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A stream of 200,000 documents takes bounded memory, at half of hnswlib's rate or more."""
+"""A stream of 200,000 documents needs bounded memory and is as fast as half of hnswlib's rate."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ TENANT = "bulk"
 DOCUMENTS = 200_000
 LEAVES = (1, 3, 3)
 DIMENSION = 64
-# This is the default.
+# This is the default of the setting.
 SEGMENT_MIN_LEAVES = 8192
 SEAL_S = 300.0
 SETTINGS = {

@@ -1,8 +1,8 @@
-"""After months of updates in minutes, disk, segments, memory and latency have not grown.
+"""Months of updates, made within minutes, let disk use, segments, memory and latency not grow.
 
 A tenth of 20,000 documents is replaced in each of 100 rounds, while one client searches at a
-steady rate. Most rounds run at full speed, to measure what must not grow. The last rounds run at
-a steady pace, to measure the latency of searches meanwhile.
+steady rate. Most rounds run at full speed, to measure disk use, segments and memory. The last
+rounds run at a steady pace, to measure the latency of searches during updates.
 """
 
 import random
@@ -51,15 +51,19 @@ SETTINGS = {
 
 
 def _paced(numbers: Iterable[int], pace_s: float) -> Iterator[int]:
-    """Yields the numbers at a steady pace, as a client with a steady stream of documents."""
+    """Yields one of the numbers every `pace_s` seconds, without a pause if `pace_s` is 0."""
     began = time.monotonic()
-    for place, number in enumerate(numbers):
-        time.sleep(max(0.0, began + place * pace_s - time.monotonic()))
+    for position, number in enumerate(numbers):
+        time.sleep(max(0.0, began + position * pace_s - time.monotonic()))
         yield number
 
 
 class Churn:
-    """The stored version of each document, and the segments after each round."""
+    """Loads and replaces documents.
+
+    `versions` has the stored version of each document, `segments` how many segments the collection
+    had after each round.
+    """
 
     def __init__(self, services: Running) -> None:
         self._services = services
@@ -71,7 +75,10 @@ class Churn:
         self._ingest(range(DOCUMENTS), IngestOutcome.CREATED)
 
     def rounds(self, count: int, pace_s: float = 0) -> tuple[float, float]:
-        """Replaces a tenth of the documents `count` times; returns the times of begin and end."""
+        """Replaces a tenth of the documents `count` times.
+
+        Returns when the first round began and the last round ended, as `time.monotonic`.
+        """
         began = time.monotonic()
         for _ in range(count):
             chosen = self._random.sample(range(DOCUMENTS), REPLACED)
@@ -99,7 +106,7 @@ class Churn:
             assert result.outcome is expected
 
 
-def test_updates_for_months_let_nothing_grow(
+def test_months_of_updates_let_disk_segments_memory_and_latency_not_grow(
     tmp_path: Path, data_dir: Path, report: Report
 ) -> None:
     with running(data_dir, SETTINGS, fresh) as services:
@@ -167,7 +174,7 @@ def _report_latency(report: Report, quiet: Window, fast: Window, paced: Window) 
 
 
 def _assert_only_the_latest_versions_are_found(client: Client, churn: Churn) -> None:
-    """Fails unless searches return the latest version of documents and no older one."""
+    """Fails unless searches return the latest version of documents and no older version."""
     embedder = HashEmbedder(DIMENSION)
     for number in random.Random(SEED).sample(range(DOCUMENTS), 200):
         body = churn.body(number)

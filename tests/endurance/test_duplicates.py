@@ -1,4 +1,4 @@
-"""Recall stays high among thousands of equal leaves and elsewhere.
+"""Recall stays high, both among thousands of equal leaves and among other leaves.
 
 One segment has 50,000 leaves, of which 20,000 are exact copies. Recall is measured against an
 exact search.
@@ -30,8 +30,8 @@ BEST = 10
 QUERIES = 500
 LEAST_RECALL = 0.99
 SEED = 91
-# A query is a leaf of length 1 plus noise of this length. In a leaf, the part that differs from
-# its topic is as long.
+# A query is the vector of a leaf, which has length 1, plus noise of this length. The difference
+# between a leaf's vector and its topic has about the same length.
 _NOISE = 0.7
 _TOLERANCE = 1e-5
 
@@ -59,27 +59,31 @@ def test_recall_is_high_among_duplicates(data_dir: Path, report: Report, origina
 
 
 def _vectors(random: np.random.Generator, originals: int) -> Vectors:
-    """Returns unit vectors around topics, `float32[LEAVES, DIMENSION]`, mixed with copies."""
+    """Returns unit vectors around topics: `float32[LEAVES, DIMENSION]`.
+
+    COPIES random rows are copies of the first `originals` of these rows.
+    """
     topics = random.standard_normal((TOPICS, DIMENSION), np.float32)
     offsets = random.standard_normal((LEAVES, DIMENSION), np.float32)
     vectors = stores.unit(topics[random.integers(TOPICS, size=LEAVES)] + offsets)
-    places = random.permutation(LEAVES)[:COPIES]
-    vectors[places] = vectors[places[np.arange(COPIES) % originals]]
+    copied_rows = random.permutation(LEAVES)[:COPIES]
+    vectors[copied_rows] = vectors[copied_rows[np.arange(COPIES) % originals]]
     assert len(np.unique(vectors, axis=0)) == LEAVES - COPIES + originals
     return vectors
 
 
 def _near(random: np.random.Generator, vectors: Vectors, count: int) -> Vectors:
-    """Returns unit vectors near random leaves. Copies are as likely as other leaves."""
+    """Returns `count` unit vectors near random leaves. A copy is as likely as any other leaf."""
     chosen = vectors[random.integers(LEAVES, size=count)]
     noise = random.standard_normal(chosen.shape, np.float32)
     return stores.unit(chosen + np.float32(_NOISE / np.sqrt(DIMENSION)) * noise)
 
 
 def _recall(snapshot: Snapshot, vectors: Vectors, query: Vector) -> float:
-    """Returns the share of the best scores that a search returns.
+    """Returns the share of returned passages that an exact search would return, too.
 
-    Leaves of equal scores are interchangeable.
+    A passage counts if its score reaches the tenth best exact score, because leaves with equal
+    scores are interchangeable.
     """
     exact = vectors @ query
     least = np.partition(exact, LEAVES - BEST)[LEAVES - BEST] - _TOLERANCE

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 LEAVES = 20
 SEED = 71
-# Latencies are compared in groups of this number of tenants.
+# The p99 of latencies is computed for each group of this many consecutive searches.
 SPLIT = 500
 _TOLERANCE = 1e-5
 
@@ -39,7 +39,7 @@ _TOLERANCE = 1e-5
     [
         pytest.param(10_000, 64, 0, 10, marks=pytest.mark.endurance, id="all-fit"),
         pytest.param(10_000, 384, 200 << 20, 10, marks=pytest.mark.endurance, id="they-do-not-fit"),
-        # This run is not alone on the machine, so its target is ten times as high.
+        # Other tests run at the same time as this case, so its target is ten times as high.
         pytest.param(2_000, 384, 40 << 20, 100, marks=pytest.mark.slow, id="fewer-that-do-not-fit"),
     ],
 )
@@ -98,9 +98,9 @@ def _tenant(number: int) -> str:
 
 
 def _usual_p99_ms(window: Window) -> float:
-    """Returns the median of the p99 of consecutive groups of searches.
+    """Returns the median of the p99 of consecutive groups of SPLIT searches.
 
-    A pause of the machine affects only few groups.
+    A pause of the machine affects only few groups, so it hardly changes the median.
     """
     splits = np.split(window.took_ms, len(window.took_ms) // SPLIT)
     return float(np.median([np.percentile(split, 99) for split in splits]))
@@ -111,19 +111,20 @@ def _ask_each(
 ) -> list[Window]:
     """Searches each tenant for one of its leaves, `times` times in a row.
 
-    Fails unless the leaf is found. Returns the durations of the first searches of all tenants, of
-    the second ones, and so on; other work of the machine slows all of them equally.
+    Fails unless the leaf is found. Returns `times` windows: the durations of the first search of
+    every tenant, then of the second search of every tenant, and so on. First and second searches
+    alternate, so other work of the machine slows all windows equally.
     """
     took = np.empty((times, len(leaves)))
-    for place, number in enumerate(order):
+    for position, number in enumerate(order):
         index = number % len(leaves[number])
         query = leaves[number][index].tolist()
-        for time_ in range(times):
+        for repetition in range(times):
             began = time.perf_counter()
             result = client.search(
                 _tenant(number), query, mode=SearchMode.STANDARD, neighbour_bonus=0.0
             )
-            took[time_, place] = time.perf_counter() - began
+            took[repetition, position] = time.perf_counter() - began
             assert {passage.chunk.document_id for passage in result.passages} == {
                 texts.document_id(number)
             }

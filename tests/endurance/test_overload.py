@@ -1,8 +1,8 @@
 """A retriever under five times its capacity keeps serving and recovers at once.
 
-h2load sends the calls, because it needs little of the cores that it shares with the services. It
-does not distinguish refusals from answers. But all calls are the same search, and a refusal has
-no data, so the number of answers follows from the received bytes.
+h2load sends the calls, because it needs little time of the cores that it shares with the services.
+h2load does not distinguish refusals from answers. But all calls are the same search, and a refusal
+has no data, so the received bytes show how many calls were answered.
 """
 
 import os
@@ -31,11 +31,12 @@ OVERLOAD = 5
 CAPACITY_S = 10
 OVERLOAD_S = 60
 CLIENTS = 20
-# Each client has this number of open calls: 2,000 in all, of which the retriever accepts 256.
+# Each client has this many open calls. Together the clients have 2,000 open calls, of which the
+# retriever accepts 256.
 OPEN_CALLS = 100
-# The script sends this deadline.
+# The script sends this deadline with each call.
 DEADLINE_S = 5.0
-# The retriever has recovered when a search takes at most this time.
+# The retriever has recovered when a search takes at most this many seconds.
 RECOVERED_S = 1.0
 
 
@@ -50,7 +51,7 @@ def test_the_retriever_survives_five_times_its_capacity(data_dir: Path, report: 
         more = (f"--clients={CLIENTS}", f"--max-concurrent-streams={OPEN_CALLS}", f"--rps={rate}")
         with MemorySampler(services.retriever) as memory:
             overloaded = _sent(services, OVERLOAD_S, *more)
-        recovery_s = _until_quick(services)
+        recovery_s = _seconds_until_recovered(services)
     answered = overloaded.data_bytes / at_ease.data_bytes * at_ease.calls
     report.record("calls in overload; answered", f"{overloaded.calls:,}; {answered:,.0f}")
     goodput = answered / OVERLOAD_S
@@ -81,8 +82,11 @@ def _sent(services: Running, seconds: int, *options: str) -> h2load.H2loadRun:
     return h2load.parse(ran.stdout)
 
 
-def _until_quick(services: Running) -> float:
-    """Returns the seconds until a search of a new client is answered quickly."""
+def _seconds_until_recovered(services: Running) -> float:
+    """Waits until a search of a new client is answered within RECOVERED_S.
+
+    Returns the seconds that this took.
+    """
     began = time.monotonic()
     with Client(retriever=services.retriever.address) as client:
         until(lambda: _is_answered(client), 60)

@@ -32,12 +32,13 @@ TENANT = "restart"
 LEAVES = 1_000_000
 SMALL_TAIL = 1000
 LARGE_TAIL = 30_000
-# The large tail is shorter, so it is not sealed.
+# This is more than the leaves of the large tail, so that the tail is not sealed.
 SEGMENT_MIN_LEAVES = 65_536
 DIMENSION = 16
 SEED = 81
 SEAL_S = 1200.0
 LEAST_RECALL = 0.99
+# The most seconds that a start may take in addition to loading the segment files.
 BEYOND_LOADING_S = 3.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
@@ -78,7 +79,7 @@ def _filled(data_dir: Path) -> Vectors:
 def _grow(data_dir: Path, tail: int, number: int) -> int:
     """Ingests documents until the tail has `tail` leaves, then kills the indexer.
 
-    The first document has the number `number`. Returns the number after the last one.
+    The documents are numbered from `number`. Returns the next free number.
     """
     with (
         started(INDEXER, data_dir, SETTINGS, start=fresh) as indexer,
@@ -95,7 +96,10 @@ def _grow(data_dir: Path, tail: int, number: int) -> int:
 
 
 def _measure(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: int) -> None:
-    """Measures a start of each service after a kill, and checks what they find then."""
+    """Measures a start of each service after a kill, and checks that searches find the leaves.
+
+    `last` is the number of the last document of the tail.
+    """
     with ExitStack() as stack:
         _serving(stack, RETRIEVER, data_dir)[0].kill()
         indexer, indexer_s = _serving(stack, INDEXER, data_dir)
@@ -115,7 +119,7 @@ def _measure(report: Report, data_dir: Path, tail: int, vectors: Vectors, last: 
 
 
 def _serving(stack: ExitStack, service: Service, data_dir: Path) -> tuple[Process, float]:
-    """Starts a service; returns it and the seconds until it served."""
+    """Starts a service; returns its process and the seconds until it served."""
     began = time.perf_counter()
     process = stack.enter_context(started(service, data_dir, SETTINGS, start=fresh))
     process.wait_until_serving()
@@ -125,13 +129,13 @@ def _serving(stack: ExitStack, service: Service, data_dir: Path) -> tuple[Proces
 def _assert_leaves_are_found(
     indexer: Process, retriever: Process, vectors: Vectors, last: int
 ) -> None:
-    """Fails unless leaves of segments and the end of the tail are found.
+    """Fails unless searches find leaves of segments and the last document of the tail.
 
-    HNSW may miss a few leaves of segments.
+    Of the leaves of segments, HNSW may miss one in a hundred.
     """
     with Client(indexer.address, retriever.address) as client:
         chosen = range(0, LEAVES, LEAVES // 100)
-        are_found = [_is_found(client, vectors[leaf], *_place(leaf)) for leaf in chosen]
+        are_found = [_is_found(client, vectors[leaf], *_number_and_index(leaf)) for leaf in chosen]
         assert np.mean(are_found) >= LEAST_RECALL
         body = texts.text(last, texts.WORDS_OF_LEAVES[stores.LEAVES_EACH])
         assert client.get_text(TENANT, texts.document_id(last)) == body
@@ -139,7 +143,7 @@ def _assert_leaves_are_found(
             assert _is_found(client, vector, last, index)
 
 
-def _place(leaf: int) -> tuple[int, int]:
+def _number_and_index(leaf: int) -> tuple[int, int]:
     return divmod(leaf, stores.LEAVES_EACH)
 
 

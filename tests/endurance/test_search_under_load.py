@@ -1,7 +1,8 @@
 """During bulk loads and sealing, no search fails and few searches wait.
 
-One client searches in a closed loop: first on idle services, then while one stream loads the
-searched collection, another stream loads another collection, and both are sealed.
+One client searches without pauses: first on idle services, then during a load. In the load, one
+stream ingests into the searched collection, another stream into another collection, and both
+collections are sealed.
 """
 
 import os
@@ -30,11 +31,11 @@ OTHER = "other"
 DOCUMENTS = 10_000
 # All documents together have about 20,000 leaves.
 LEAVES = (1, 2, 3)
-# This is the default.
+# This is the default of the setting.
 SEGMENT_MIN_LEAVES = 8192
 SETTLE_S = 240.0
 IDLE_S = 10.0
-# The load lasts at least so long, and until both are sealed and the streams have ended.
+# The load lasts at least this many seconds. It ends when both collections have a new segment.
 BUSY_S = 30.0
 SETTINGS = {
     **texts.SMALL_LEVELS,
@@ -69,9 +70,9 @@ def test_searches_stay_quick_during_bulk_load_and_sealing(
 
 
 def _load_both(services: Running, before: IndexStatus) -> list[int]:
-    """Streams into both collections until both are sealed; returns their numbers of documents.
+    """Streams documents into both collections until both have a new segment.
 
-    `before` is the status of SEARCHED before the streams.
+    Returns how many documents each stream has stored. `before` is the status of SEARCHED before.
     """
     sealed = before.embedded.sealed_sequence
     stopping = threading.Event()
@@ -101,7 +102,7 @@ def _lower_priority() -> None:
 
 
 def _documents_until(stopping: threading.Event, start: int) -> Iterator[Document]:
-    """Yields new documents from the number `start` until the event is set."""
+    """Yields documents that are numbered from `start`, until the event is set."""
     for number in count(start):
         if stopping.is_set():
             return
@@ -109,7 +110,7 @@ def _documents_until(stopping: threading.Event, start: int) -> Iterator[Document
 
 
 def _load(services: Running, tenant: str, documents: Iterator[Document]) -> int:
-    """Streams documents, which must be new; returns their number."""
+    """Streams documents, which must be new; returns how many were stored."""
     loaded = 0
     for result in services.client.ingest_many(tenant, documents):
         assert isinstance(result, IngestResult), result

@@ -1,4 +1,4 @@
-"""Any number of short documents. A document's number and version determine its text.
+"""Generates short documents. A document's number and version determine its text.
 
 All texts differ, so no two leaves have the same vector of the hash embedder.
 """
@@ -18,7 +18,7 @@ SMALL_LEVELS = {
     "HIERARCHICAL_OVERLAP_RATIO": str(TREE.overlap_ratio),
 }
 WORDS_OF_LEAVES = {1: 18, 2: 42, 3: 66, 20: 545}
-"""The number of words for each number of leaves of TREE. A word is about a token."""
+"""How many words a text needs to have 1, 2, 3 or 20 leaves in TREE. A word is about a token."""
 
 _SENTENCE = (
     "the harbour opens before sunrise and ships from every coast unload grain timber salt "
@@ -28,7 +28,7 @@ _WORDS = _SENTENCE.split()
 
 
 def text(number: int, words: int, version: int = 0) -> str:
-    """Returns a sentence of `words` words that begins with number and version."""
+    """Returns a sentence that begins with number and version, followed by `words` words."""
     drawn = random.Random(number << 20 | version).choices(_WORDS, k=words)
     return f"{number} {version} {' '.join(drawn)}."
 
@@ -36,7 +36,7 @@ def text(number: int, words: int, version: int = 0) -> str:
 def documents(
     numbers: Iterable[int], leaves: tuple[int, ...], version: int = 0
 ) -> Iterator[Document]:
-    """Yields a document for each number. The numbers of leaves cycle through `leaves`."""
+    """Yields a document for each number. How many leaves it has cycles through `leaves`."""
     for number in numbers:
         words = WORDS_OF_LEAVES[leaves[number % len(leaves)]]
         yield Document(text(number, words, version), document_id(number))

@@ -1,7 +1,7 @@
-"""Services with documents, shared by the tests of all frameworks, without any other network.
+"""Fixtures for the tests of all frameworks: services with documents, and no other network.
 
-The tests run in an environment with the frameworks. In other environments no test is collected,
-because importing the frameworks would fail.
+The tests run in an environment in which the frameworks are installed. In other environments pytest
+collects no test, because importing the frameworks would fail.
 """
 
 import os
@@ -64,21 +64,24 @@ def client(services: Running) -> Client:
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails frameworks that download or report something. gRPC does not use Python's sockets."""
+    """Makes connections of Python's sockets fail, so no framework downloads or reports anything.
+
+    The clients of hrag still work, because gRPC does not use Python's sockets.
+    """
 
     def refuse(self: socket.socket, address: object) -> None:
         raise AssertionError(f"connects to {address}")
 
-    def local(self: socket.socket, address: object) -> None:
+    def connect_locally(self: socket.socket, address: object) -> None:
         if self.family != socket.AF_UNIX:
             refuse(self, address)
         connect(self, address)
 
     connect = socket.socket.connect
-    monkeypatch.setattr(socket.socket, "connect", local)
+    monkeypatch.setattr(socket.socket, "connect", connect_locally)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _files_in_the_test_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes frameworks store their files in a folder of the test."""
     monkeypatch.setenv("LLAMA_INDEX_CACHE_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The examples of the guide and the example programs run unchanged."""
+"""The examples of the guide run with the address of a test, and the example programs run."""
 
 import re
 from importlib.util import module_from_spec, spec_from_file_location

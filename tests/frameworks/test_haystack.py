@@ -1,4 +1,4 @@
-"""The component of Haystack works alone and in pipelines, and can be saved and loaded."""
+"""The Haystack component works alone and in pipelines, and can be saved and loaded."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ ALLOWED = ["hrag.integrations.haystack"]
 def make(services: Running):
     retrievers = []
 
-    def of(tenant_id: str = TENANT, **arguments: object) -> HragRetriever:
+    def new_retriever(tenant_id: str = TENANT, **arguments: object) -> HragRetriever:
         retrievers.append(HragRetriever(tenant_id, address=services.retriever.address, **arguments))
         return retrievers[-1]
 
-    yield of
+    yield new_retriever
     for retriever in retrievers:
         retriever.close()
 
@@ -60,25 +60,25 @@ def pipeline(retriever: HragRetriever) -> Pipeline:
 
 
 def test_a_pipeline_feeds_its_documents_to_a_prompt_and_closes_it(make):
-    prompting = pipeline(make())
+    prompt_pipeline = pipeline(make())
     arguments = {"query": QUERY, "filters": ZOO, "top_k": 3}
-    prompt = prompting.run({"retriever": arguments})["prompt"]["prompt"]
+    prompt = prompt_pipeline.run({"retriever": arguments})["prompt"]["prompt"]
     assert prompt.startswith("[Pets, pages 1-2] Cats sleep all day.")
-    prompting.close()
-    assert prompting.run({"retriever": arguments})["prompt"]["prompt"] == prompt, (
-        "it warms up again"
+    prompt_pipeline.close()
+    assert prompt_pipeline.run({"retriever": arguments})["prompt"]["prompt"] == prompt, (
+        "a closed pipeline connects again"
     )
 
 
 async def test_the_component_runs_in_an_asynchronous_pipeline(make):
-    fusing = Pipeline()
+    fusion_pipeline = Pipeline()
     for name, options in (("words", {"retrieval": "lexical"}), ("vectors", {"retrieval": "dense"})):
-        fusing.add_component(name, make(mode=SearchMode.STANDARD, search_options=options))
-    fusing.add_component("joiner", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
+        fusion_pipeline.add_component(name, make(mode=SearchMode.STANDARD, search_options=options))
+    fusion_pipeline.add_component("joiner", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
     for name in ("words", "vectors"):
-        fusing.connect(f"{name}.documents", "joiner.documents")
+        fusion_pipeline.connect(f"{name}.documents", "joiner.documents")
     arguments = {name: {"query": QUERY} for name in ("words", "vectors")}
-    result = (await fusing.run_async(arguments))["joiner"]
+    result = (await fusion_pipeline.run_async(arguments))["joiner"]
     assert ids(result) == {"pets", "keys", "bread", "rivers"}
     assert len(result["documents"]) == 4
 
@@ -148,53 +148,56 @@ def test_one_component_serves_threads_and_event_loops_at_the_same_time(make):
         result = asyncio.run(retriever.run_async(QUERY))
         return [document.id for document in result["documents"]]
 
-    def plainly(_: int) -> list[str]:
+    def without_a_loop(_: int) -> list[str]:
         return [document.id for document in retriever.run(QUERY)["documents"]]
 
     with ThreadPoolExecutor(4) as pool:
-        runs = [*pool.map(in_a_loop, range(8)), *pool.map(plainly, range(8))]
+        runs = [*pool.map(in_a_loop, range(8)), *pool.map(without_a_loop, range(8))]
     assert all(run == runs[0] for run in runs)
 
 
-def is_(field: str, operator: str, value: object) -> dict[str, object]:
+def condition(field: str, operator: str, value: object) -> dict[str, object]:
     return {"field": field, "operator": operator, "value": value}
 
 
-def all_of(operator: str, *conditions: object) -> dict[str, object]:
+def compound(operator: str, *conditions: object) -> dict[str, object]:
     return {"operator": operator, "conditions": list(conditions)}
 
 
 @pytest.mark.parametrize(
-    "given",
+    "filters",
     [
-        is_("meta.team", "==", "zoo"),
-        is_("team", "==", "zoo"),
-        is_("meta.team", "!=", "zoo"),
-        is_("meta.team", "==", None),
-        is_("meta.team", "!=", None),
-        is_("meta.team", "in", ["zoo", "kitchen", "none"]),
-        is_("meta.team", "in", ["zoo", None]),
-        is_("meta.team", "not in", ["zoo", "kitchen"]),
-        is_("meta.team", "not in", ["zoo", None]),
-        is_("meta.year", ">", 2025),
-        is_("meta.year", ">=", 2025),
-        is_("meta.year", "<", 2026),
-        is_("meta.year", "<=", 2025.5),
-        is_("meta.date", ">", "2026-01-01"),
-        is_("meta.date", "==", "2026-03-01T00:00:00Z"),
-        is_("meta.date", "<", datetime(2026, 1, 1, tzinfo=UTC)),
-        is_("meta.document_id", "in", ["pets", "rivers"]),
-        is_("meta.title", "==", "Keys"),
-        is_("meta.source", "!=", "pets.pdf"),
-        all_of("AND", is_("meta.year", ">", 2024), is_("meta.team", "!=", "zoo")),
-        all_of("OR", is_("meta.year", ">", 2025), is_("meta.team", "==", "kitchen")),
-        all_of("NOT", is_("meta.year", ">", 2024), is_("meta.team", "==", "zoo")),
-        all_of("NOT", all_of("OR", is_("meta.year", ">", 2025), is_("meta.team", "==", "zoo"))),
+        condition("meta.team", "==", "zoo"),
+        condition("team", "==", "zoo"),
+        condition("meta.team", "!=", "zoo"),
+        condition("meta.team", "==", None),
+        condition("meta.team", "!=", None),
+        condition("meta.team", "in", ["zoo", "kitchen", "none"]),
+        condition("meta.team", "in", ["zoo", None]),
+        condition("meta.team", "not in", ["zoo", "kitchen"]),
+        condition("meta.team", "not in", ["zoo", None]),
+        condition("meta.year", ">", 2025),
+        condition("meta.year", ">=", 2025),
+        condition("meta.year", "<", 2026),
+        condition("meta.year", "<=", 2025.5),
+        condition("meta.date", ">", "2026-01-01"),
+        condition("meta.date", "==", "2026-03-01T00:00:00Z"),
+        condition("meta.date", "<", datetime(2026, 1, 1, tzinfo=UTC)),
+        condition("meta.document_id", "in", ["pets", "rivers"]),
+        condition("meta.title", "==", "Keys"),
+        condition("meta.source", "!=", "pets.pdf"),
+        compound("AND", condition("meta.year", ">", 2024), condition("meta.team", "!=", "zoo")),
+        compound("OR", condition("meta.year", ">", 2025), condition("meta.team", "==", "kitchen")),
+        compound("NOT", condition("meta.year", ">", 2024), condition("meta.team", "==", "zoo")),
+        compound(
+            "NOT",
+            compound("OR", condition("meta.year", ">", 2025), condition("meta.team", "==", "zoo")),
+        ),
     ],
     ids=repr,
 )
 def test_filters_of_haystack_mean_the_same_as_in_haystack(make, filters):
-    """The expected documents are those that Haystack's evaluation of the filter accepts."""
+    """The expected documents are those for which Haystack evaluates the filter to true."""
     expected = {
         document.document_id
         for document in DOCUMENTS
@@ -214,49 +217,59 @@ def test_filters_of_haystack_mean_the_same_as_in_haystack(make, filters):
 
 
 def nested(depth: int) -> dict[str, object]:
-    inner = is_("meta.team", "==", "zoo")
+    inner = condition("meta.team", "==", "zoo")
     for _ in range(depth):
-        inner = all_of("AND", inner)
+        inner = compound("AND", inner)
     return inner
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "says"),
+    ("filters", "error", "message"),
     [
         ({}, errors.InvalidArgument, "filters.field is missing"),
         ({"field": "meta.team"}, errors.InvalidArgument, "filters.operator is missing"),
         ({"conditions": []}, errors.InvalidArgument, "filters.operator is missing"),
-        (all_of("AND"), errors.InvalidArgument, "all_of is empty"),
-        (all_of("and", ZOO), errors.InvalidArgument, r"conditions\[0\] is .Match"),
-        (all_of("XOR", is_("a", "==", 1)), errors.InvalidArgument, "operator is 'XOR'"),
-        (all_of("AND", "x"), errors.InvalidArgument, r"filters.conditions\[0\] is 'x'"),
+        (compound("AND"), errors.InvalidArgument, "all_of is empty"),
+        (compound("and", ZOO), errors.InvalidArgument, r"conditions\[0\] is .Match"),
+        (compound("XOR", condition("a", "==", 1)), errors.InvalidArgument, "operator is 'XOR'"),
+        (compound("AND", "x"), errors.InvalidArgument, r"filters.conditions\[0\] is 'x'"),
         ({"operator": "AND", "conditions": 5}, errors.InvalidArgument, "conditions is '5'"),
-        (is_("meta.team", "~", "z"), errors.InvalidArgument, "operator is '~'"),
-        (is_("meta.team", [], "z"), errors.InvalidArgument, "operator is"),
-        (is_("meta.team", ">", "zoo"), errors.InvalidArgument, "value is 'zoo'"),
-        (is_("meta.team", ">", None), errors.InvalidArgument, "value is 'None'"),
-        (is_("meta.team", "==", ["zoo"]), errors.InvalidArgument, "value is "),
-        (is_("meta.team", "in", "zoo"), errors.InvalidArgument, "a list with at least one value"),
-        (is_("meta.year", "==", float("inf")), errors.InvalidArgument, "finite"),
-        (is_("meta.team", "==", "a\ud800"), errors.InvalidArgument, "Unicode"),
-        (is_("content", "==", "x"), errors.InvalidArgument, "field is 'content'"),
-        (is_("id", "==", "x"), errors.InvalidArgument, "field is 'id'"),
-        (is_(5, "==", "x"), errors.InvalidArgument, "field is '5'"),
-        (is_("meta.score", ">", 0.5), errors.InvalidArgument, "'score', which describes a passage"),
+        (condition("meta.team", "~", "z"), errors.InvalidArgument, "operator is '~'"),
+        (condition("meta.team", [], "z"), errors.InvalidArgument, "operator is"),
+        (condition("meta.team", ">", "zoo"), errors.InvalidArgument, "value is 'zoo'"),
+        (condition("meta.team", ">", None), errors.InvalidArgument, "value is 'None'"),
+        (condition("meta.team", "==", ["zoo"]), errors.InvalidArgument, "value is "),
+        (
+            condition("meta.team", "in", "zoo"),
+            errors.InvalidArgument,
+            "a list with at least one value",
+        ),
+        (condition("meta.year", "==", float("inf")), errors.InvalidArgument, "finite"),
+        (condition("meta.team", "==", "a\ud800"), errors.InvalidArgument, "Unicode"),
+        (condition("content", "==", "x"), errors.InvalidArgument, "field is 'content'"),
+        (condition("id", "==", "x"), errors.InvalidArgument, "field is 'id'"),
+        (condition(5, "==", "x"), errors.InvalidArgument, "field is '5'"),
+        (
+            condition("meta.score", ">", 0.5),
+            errors.InvalidArgument,
+            "'score', which describes a passage",
+        ),
         (nested(200), errors.TooLarge, "over 16 deep"),
         ("team=zoo", errors.InvalidArgument, "filter contains 'team=zoo'"),
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_filters_that_hrag_cannot_express_are_refused_by_name(make, filters, error, says):
-    with pytest.raises(error, match=says):
+def test_filters_that_hrag_cannot_express_are_refused_with_the_reason(
+    make, filters, error, message
+):
+    with pytest.raises(error, match=message):
         make(filters=filters)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         make().run(QUERY, filters=filters)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "says"),
+    ("arguments", "error", "message"),
     [
         ({"mode": "best"}, errors.InvalidArgument, "mode is 'best'; allowed are small_to_big"),
         ({"top_k": "many"}, errors.InvalidArgument, "limit is 'many'"),
@@ -264,8 +277,8 @@ def test_filters_that_hrag_cannot_express_are_refused_by_name(make, filters, err
         ({"search_options": {"nonsense": 1}}, TypeError, "nonsense"),
     ],
 )
-def test_invalid_arguments_are_refused_when_a_component_is_created(make, arguments, error, says):
-    with pytest.raises(error, match=says):
+def test_invalid_arguments_are_refused_when_a_component_is_created(make, arguments, error, message):
+    with pytest.raises(error, match=message):
         make(**arguments)
 
 
@@ -278,7 +291,7 @@ def test_invalid_arguments_are_refused_when_a_component_is_created(make, argumen
         ("x" * 32_769, errors.TooLarge),
     ],
 )
-async def test_errors_of_searches_pass_through(make, query, error):
+async def test_errors_of_searches_are_raised_unchanged(make, query, error):
     retriever = make()
     with pytest.raises(error):
         retriever.run(query)

@@ -1,4 +1,4 @@
-"""The retriever of LangChain passes LangChain's suite of tests and further tests."""
+"""The retriever for LangChain passes the tests of LangChain and further tests."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ class TestStandard(RetrieversIntegrationTests):
     """The tests that LangChain requires of every retriever."""
 
     @pytest.fixture(autouse=True)
-    def _of_services(self, client: Client) -> None:
+    def _set_client(self, client: Client) -> None:
         self.client = client
 
     @property
@@ -81,7 +81,7 @@ def test_a_document_carries_its_citation_and_its_metadata(retriever):
     }
 
 
-def test_no_document_poses_as_another(retriever):
+def test_metadata_cannot_forge_the_document_id_or_the_score(retriever):
     (bread,) = retriever.invoke(QUERY, filter=Match("metadata.team", ("kitchen",)))
     assert bread.metadata["document_id"] == "bread"
     assert isinstance(bread.metadata["score"], float)
@@ -142,18 +142,18 @@ def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(retriever
     def in_a_loop(_: int) -> list[set[str]]:
         return asyncio.run(several())
 
-    def plainly(_: int) -> list[set[str]]:
+    def without_a_loop(_: int) -> list[set[str]]:
         return [ids(documents) for documents in retriever.batch([QUERY] * 5, limit=2)]
 
     with ThreadPoolExecutor(4) as pool:
-        runs = [*pool.map(in_a_loop, range(4)), *pool.map(plainly, range(4))]
+        runs = [*pool.map(in_a_loop, range(4)), *pool.map(without_a_loop, range(4))]
     id_sets = [id_set for run in runs for id_set in run]
     assert len(id_sets) == 40
     assert all(id_set == id_sets[0] for id_set in id_sets)
 
 
 async def test_a_cancelled_task_cancels_only_its_search(retriever):
-    """The search waits for a change that nobody makes."""
+    """The cancelled search waits for a sequence number that is never reached."""
     waiting = retriever.model_copy(update={"search_options": {"min_sequence": 1 << 40}})
     task = asyncio.create_task(waiting.ainvoke(QUERY))
     await asyncio.sleep(0)
@@ -164,7 +164,7 @@ async def test_a_cancelled_task_cancels_only_its_search(retriever):
 
 
 @pytest.mark.parametrize(
-    ("fields", "error", "says"),
+    ("fields", "error", "message"),
     [
         ({"tenant_id": ""}, errors.InvalidArgument, "tenant_id is ''"),
         ({"tenant_id": 5}, ValidationError, "valid string"),
@@ -179,13 +179,13 @@ async def test_a_cancelled_task_cancels_only_its_search(retriever):
         ({"search_options": {"fusion": "best"}}, errors.InvalidArgument, "fusion is 'best'"),
     ],
 )
-def test_invalid_fields_are_refused_when_a_retriever_is_created(client, fields, error, says):
-    with pytest.raises(error, match=says):
+def test_invalid_fields_are_refused_when_a_retriever_is_created(client, fields, error, message):
+    with pytest.raises(error, match=message):
         HragRetriever(**{"client": client, "tenant_id": TENANT, **fields})
 
 
 @pytest.mark.parametrize(
-    ("query", "arguments", "error", "says"),
+    ("query", "arguments", "error", "message"),
     [
         (" ", {}, errors.InvalidArgument, "text is blank"),
         ("a\ud800", {}, errors.InvalidArgument, "valid Unicode"),
@@ -195,10 +195,10 @@ def test_invalid_fields_are_refused_when_a_retriever_is_created(client, fields, 
         (QUERY, {"filter": {}}, errors.InvalidArgument, "filter contains '{}'"),
     ],
 )
-async def test_errors_of_searches_pass_through(retriever, query, arguments, error, says):
-    with pytest.raises(error, match=says):
+async def test_errors_of_searches_are_raised_unchanged(retriever, query, arguments, error, message):
+    with pytest.raises(error, match=message):
         retriever.invoke(query, **arguments)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         await retriever.ainvoke(query, **arguments)
 
 

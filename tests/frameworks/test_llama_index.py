@@ -1,4 +1,4 @@
-"""The retriever of LlamaIndex works alone and in query engines."""
+"""The retriever for LlamaIndex works alone and in query engines."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -29,19 +29,19 @@ pytestmark = pytest.mark.frameworks
 ZOO = Match("metadata.team", ("zoo",))
 
 
-def ids_of(retriever: HragRetriever, query: str = QUERY) -> set[str]:
+def document_ids(retriever: HragRetriever, query: str = QUERY) -> set[str]:
     return {node.metadata["document_id"] for node in retriever.retrieve(query)}
 
 
-def where(*conditions: tuple[object, ...], how: str = "and") -> MetadataFilters:
+def metadata_filters(*conditions: tuple[object, ...], how: str = "and") -> MetadataFilters:
     filters = [MetadataFilter(key=key, operator=op, value=value) for key, op, value in conditions]
     return MetadataFilters(filters=filters, condition=FilterCondition(how))
 
 
 def test_a_node_carries_its_citation(client: Client):
-    (only,) = HragRetriever(client, TENANT, filter=ZOO).retrieve(QUERY)
-    node = only.node
-    assert only.score == node.metadata["score"]
+    (scored_node,) = HragRetriever(client, TENANT, filter=ZOO).retrieve(QUERY)
+    node = scored_node.node
+    assert scored_node.score == node.metadata["score"]
     assert (node.node_id, node.ref_doc_id) == ("pets#0.0", "pets")
     assert (node.start_char_idx, node.end_char_idx) == (0, len(node.text))
     assert (node.metadata["heading"], node.metadata["team"]) == ("[Pets, pages 1-2]", "zoo")
@@ -91,71 +91,101 @@ def test_one_retriever_serves_threads_and_event_loops_at_the_same_time(client: C
     def in_a_loop(_: int) -> list[str]:
         return [node.node_id for node in asyncio.run(retriever.aretrieve(QUERY))]
 
-    def plainly(_: int) -> list[str]:
+    def without_a_loop(_: int) -> list[str]:
         return [node.node_id for node in retriever.retrieve(QUERY)]
 
     with ThreadPoolExecutor(4) as pool:
-        runs = [*pool.map(in_a_loop, range(8)), *pool.map(plainly, range(8))]
+        runs = [*pool.map(in_a_loop, range(8)), *pool.map(without_a_loop, range(8))]
     assert all(run == runs[0] for run in runs)
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("filter", "expected"),
     [
-        (where(("team", "==", "zoo")), {"pets"}),
-        (where(("team", "!=", "zoo")), {"keys", "bread", "rivers"}),
-        (where(("team", "in", ["zoo", "kitchen"])), {"pets", "bread"}),
-        (where(("team", "nin", ["zoo", "kitchen"])), {"keys", "rivers"}),
-        (where(("year", ">", 2025)), {"keys"}),
-        (where(("year", ">=", 2025), ("year", "<", 2026)), {"pets"}),
-        (where(("date", "<=", "2026-01-01")), {"rivers"}),
-        (where(("tags", "contains", "a")), {"keys"}),
-        (where(("tags", "any", ["b", "c"])), {"keys"}),
-        (where(("tags", "all", ["a", "b"])), {"keys"}),
-        (where(("tags", "all", ["a", "c"])), set()),
-        (where(("year", "is_empty", None)), {"bread", "rivers"}),
-        (where(("title", "==", "Pets"), ("team", "==", "kitchen"), how="or"), {"pets", "bread"}),
-        (where(("team", "==", "zoo"), ("year", ">", 0), how="not"), {"bread", "rivers"}),
+        (metadata_filters(("team", "==", "zoo")), {"pets"}),
+        (metadata_filters(("team", "!=", "zoo")), {"keys", "bread", "rivers"}),
+        (metadata_filters(("team", "in", ["zoo", "kitchen"])), {"pets", "bread"}),
+        (metadata_filters(("team", "nin", ["zoo", "kitchen"])), {"keys", "rivers"}),
+        (metadata_filters(("year", ">", 2025)), {"keys"}),
+        (metadata_filters(("year", ">=", 2025), ("year", "<", 2026)), {"pets"}),
+        (metadata_filters(("date", "<=", "2026-01-01")), {"rivers"}),
+        (metadata_filters(("tags", "contains", "a")), {"keys"}),
+        (metadata_filters(("tags", "any", ["b", "c"])), {"keys"}),
+        (metadata_filters(("tags", "all", ["a", "b"])), {"keys"}),
+        (metadata_filters(("tags", "all", ["a", "c"])), set()),
+        (metadata_filters(("year", "is_empty", None)), {"bread", "rivers"}),
         (
-            MetadataFilters(filters=[where(("team", "==", "zoo")), where(("year", ">", 0))]),
+            metadata_filters(("title", "==", "Pets"), ("team", "==", "kitchen"), how="or"),
+            {"pets", "bread"},
+        ),
+        (metadata_filters(("team", "==", "zoo"), ("year", ">", 0), how="not"), {"bread", "rivers"}),
+        (
+            MetadataFilters(
+                filters=[
+                    metadata_filters(("team", "==", "zoo")),
+                    metadata_filters(("year", ">", 0)),
+                ]
+            ),
             {"pets"},
         ),
-        (where(("document_id", "==", "bread")), {"bread"}),
+        (metadata_filters(("document_id", "==", "bread")), {"bread"}),
     ],
 )
 def test_filters_of_llama_index_mean_the_same_as_in_llama_index(client: Client, filter, expected):
-    assert ids_of(HragRetriever(client, TENANT, filter=filter)) == expected
+    assert document_ids(HragRetriever(client, TENANT, filter=filter)) == expected
 
 
 def nested(depth: int) -> MetadataFilters:
-    inner = where(("team", "==", "zoo"))
+    inner = metadata_filters(("team", "==", "zoo"))
     for _ in range(depth):
         inner = MetadataFilters(filters=[inner])
     return inner
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "says"),
+    ("filter", "error", "message"),
     [
-        (where(("team", "text_match", "z")), errors.InvalidArgument, "operator is 'text_match'"),
-        (where(("team", ">", "zoo")), errors.InvalidArgument, r"filters\[0\].value is 'zoo'"),
-        (where(("team", "in", [])), errors.InvalidArgument, "a list with at least one value"),
-        (where(("team", "in", "zoo")), errors.InvalidArgument, "a list with at least one value"),
-        (where(("year", "==", float("nan"))), errors.InvalidArgument, "finite"),
-        (where(("score", ">", 1)), errors.InvalidArgument, "'score', which describes a passage"),
-        (where(("title", ">", 1)), errors.InvalidArgument, "only metadata has numbers"),
+        (
+            metadata_filters(("team", "text_match", "z")),
+            errors.InvalidArgument,
+            "operator is 'text_match'",
+        ),
+        (
+            metadata_filters(("team", ">", "zoo")),
+            errors.InvalidArgument,
+            r"filters\[0\].value is 'zoo'",
+        ),
+        (
+            metadata_filters(("team", "in", [])),
+            errors.InvalidArgument,
+            "a list with at least one value",
+        ),
+        (
+            metadata_filters(("team", "in", "zoo")),
+            errors.InvalidArgument,
+            "a list with at least one value",
+        ),
+        (metadata_filters(("year", "==", float("nan"))), errors.InvalidArgument, "finite"),
+        (
+            metadata_filters(("score", ">", 1)),
+            errors.InvalidArgument,
+            "'score', which describes a passage",
+        ),
+        (metadata_filters(("title", ">", 1)), errors.InvalidArgument, "only metadata has numbers"),
         (MetadataFilters(filters=[]), errors.InvalidArgument, "all_of is empty"),
         (nested(100), errors.TooLarge, "over 16 deep"),
         ({"team": "zoo"}, errors.InvalidArgument, "filter contains"),
     ],
 )
-def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, filter, error, says):
-    with pytest.raises(error, match=says):
+def test_filters_that_hrag_cannot_express_are_refused_with_the_reason(
+    client: Client, filter, error, message
+):
+    with pytest.raises(error, match=message):
         HragRetriever(client, TENANT, filter=filter)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "says"),
+    ("arguments", "error", "message"),
     [
         ({"mode": "best"}, errors.InvalidArgument, "mode is 'best'; allowed are small_to_big"),
         ({"limit": "many"}, errors.InvalidArgument, "limit is 'many'"),
@@ -164,9 +194,9 @@ def test_filters_that_hrag_cannot_express_are_refused_by_name(client: Client, fi
     ],
 )
 def test_invalid_arguments_are_refused_when_a_retriever_is_created(
-    client: Client, arguments, error, says
+    client: Client, arguments, error, message
 ):
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         HragRetriever(client, TENANT, **arguments)
     with pytest.raises(errors.InvalidArgument, match="tenant_id is"):
         HragRetriever(client, 5)
@@ -180,7 +210,7 @@ def test_invalid_arguments_are_refused_when_a_retriever_is_created(
         ("x" * 32_769, errors.TooLarge),
     ],
 )
-async def test_errors_of_searches_pass_through(client: Client, query, error):
+async def test_errors_of_searches_are_raised_unchanged(client: Client, query, error):
     retriever = HragRetriever(client, TENANT)
     with pytest.raises(error):
         retriever.retrieve(query)

@@ -21,7 +21,7 @@ from tests.fuzz.world import OTHER, OWN, SECRET
 from tests.support.methods import METHODS
 
 DEADLINE_S = 10.0
-# This is the deadline of calls that wait for a sequence that is never reached.
+# This is the deadline of searches that wait for a sequence number that is never reached.
 SHORT_S = 0.05
 # This is the time limit for minimising a failing call.
 SHRINKING_S = 30.0
@@ -31,14 +31,15 @@ _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
 _PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+)(?: with the reason \w+)?:")
 _AS_ANOTHER = re.compile(r"those of `(\w+)`")
-# `Caller.problem` checks DEADLINE_EXCEEDED further: only a waiting search may have it.
+# Any call may end with these codes. `Caller.problem` accepts DEADLINE_EXCEEDED only for searches
+# that wait for a sequence number.
 _ANY_CALL = frozenset(
     {_CODE.OK, _CODE.INVALID_ARGUMENT, _CODE.PERMISSION_DENIED, _CODE.DEADLINE_EXCEEDED}
 )
 # The protos document these codes, but no content of a message may cause them.
 _NEVER = frozenset({_CODE.INTERNAL, _CODE.UNAVAILABLE, _CODE.UNAUTHENTICATED})
 _WITH_SEARCHES = ("SearchRequest", "BatchSearchRequest", "AnswerRequest")
-# Only these tenants have changes for which a search can wait.
+# Only these tenants have commits, so that a search for sequence number 1 does not wait.
 _TENANTS = (OWN, OTHER)
 _SURELY_COMMITTED = 1
 _FAULTS = (b"internal error", b"Traceback")
@@ -54,7 +55,7 @@ CALLS: dict[str, MethodDescriptor] = METHODS | {
 def promised(method: MethodDescriptor) -> frozenset[grpc.StatusCode]:
     """Returns the status codes that the proto documents for a method."""
     if method.containing_service is _HEALTH:
-        # The caller of Watch cancels it.
+        # Watch does not end by itself, so `Caller` cancels calls of Watch.
         return _ANY_CALL | {_CODE.NOT_FOUND, _CODE.CANCELLED}
     return (_ANY_CALL | _written().get(method.name, frozenset())) - _NEVER
 
@@ -73,7 +74,7 @@ def _written() -> dict[str, frozenset[grpc.StatusCode]]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a call: its messages, status, responses and duration."""
+    """The outcome of a call: its messages, status code, responses, trailers and duration."""
 
     sent: tuple[bytes, ...]
     code: grpc.StatusCode
@@ -111,9 +112,9 @@ class Caller:
         self._start = call if self.method.server_streaming else call.future
 
     def feed(self, messages: Sequence[bytes]) -> Iterator[Outcome]:
-        """Sends each message; yields the outcomes.
+        """Sends each message; yields the outcomes of the calls.
 
-        A stream that a message has ended is continued with a new stream.
+        If a message ends a stream, a new stream sends the messages that follow.
         """
         if not self.method.client_streaming:
             yield from (self.send((message,)) for message in messages)
@@ -125,7 +126,7 @@ class Caller:
             remaining = remaining[self._answered(outcome) + 1 :]
 
     def send(self, messages: tuple[bytes, ...]) -> Outcome:
-        """Makes one call."""
+        """Makes one call with the messages; returns its outcome."""
         request = iter(messages) if self.method.client_streaming else messages[0]
         timeout_s = SHORT_S if self._waits(messages) else self._deadline_s
         began = time.perf_counter()
@@ -146,7 +147,7 @@ class Caller:
         )
 
     def problem(self, outcome: Outcome) -> str:
-        """Returns a description of the violated promise; empty if the outcome is right."""
+        """Returns a description of the promise that the outcome violates, or an empty string."""
         if outcome.code not in self._promised:
             return f"ended with {outcome.code.name}: {outcome.details}"
         if outcome.code is _CODE.DEADLINE_EXCEEDED and not self._waits(outcome.sent):
@@ -160,7 +161,7 @@ class Caller:
         return ""
 
     def smallest(self, outcome: Outcome) -> Outcome:
-        """Minimises the messages of a failing call; returns the smallest failing outcome."""
+        """Minimises the messages of a failing call; returns the outcome of the smallest failure."""
         end = time.monotonic() + self._shrinking_s
         if len(outcome.sent) > 1:
             alone = (self.send((message,)) for message in outcome.sent)
@@ -185,7 +186,7 @@ class Caller:
             yield from call
 
     def _waits(self, messages: Sequence[bytes]) -> bool:
-        """True if a message is a search that waits for a sequence."""
+        """Returns True if a message has a search that waits for a sequence number."""
         if self.method.input_type.name not in _WITH_SEARCHES:
             return False
         known = (readable(self.method.input_type, message) for message in messages)
@@ -198,7 +199,7 @@ class Caller:
         )
 
     def _answered(self, outcome: Outcome) -> int:
-        """Returns the number of messages of a stream that had a response."""
+        """Returns how many messages of a stream were answered before the stream ended."""
         read = (readable(self.method.output_type, reply) for reply in outcome.replies)
         return sum(len(getattr(reply, "outcomes", "1")) for reply in read)
 

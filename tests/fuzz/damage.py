@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 _INSERTED = (
-    # These are the longest varint of protobuf, and varints that are too long.
+    # These are varints of protobuf: two that are too long, and the largest of 32 and 64 bits.
     b"\xff" * 10 + b"\x01",
     b"\x80" * 20,
     b"\xff\xff\xff\xff\x0f",
@@ -13,7 +13,7 @@ _INSERTED = (
     # These bytes are not UTF-8.
     b"\xed\xa0\x80",
     b"\xc0\x80",
-    # These are groups of protobuf.
+    # These tags begin and end a group of protobuf.
     b"\x0b",
     b"\x0c",
     b"\0",
@@ -22,7 +22,7 @@ _INSERTED = (
 
 
 def damaged(raw: bytes, draw: random.Random, others: Sequence[bytes]) -> bytes:
-    """Returns `raw` with one to four damages, for which parts of `others` may be inserted."""
+    """Returns `raw` after one to four random changes. A change may insert bytes of `others`."""
     for _ in range(draw.choice((1, 1, 2, 4))):
         raw = draw.choice(_DAMAGES)(raw, draw, others)
     return raw

@@ -1,9 +1,9 @@
-"""Unusual and invalid messages, generated from descriptors and from valid messages.
+"""Generates unusual and invalid messages from descriptors and from valid messages.
 
 There are four kinds: messages built field by field; valid messages with some fields changed;
-messages of both kinds with damaged bytes; random bytes. Everything is drawn from one
-`random.Random`, so a seed determines the messages. A message takes a tenth of a millisecond;
-hypothesis would need most of the time of a run.
+messages of both kinds with damaged bytes; random bytes. All random choices come from one
+`random.Random`, so a seed determines the messages. Generating a message takes a tenth of a
+millisecond. hypothesis is not used, because it would need most of the time of a run.
 """
 
 import random
@@ -27,7 +27,7 @@ _TEXTS = (
     "../../etc/passwd",
     "'; DROP TABLE chunks; --",
     "%s%n{0}$question",
-    "ａｃｍｅ",  # This looks like a tenant's name, and is none.
+    "ａｃｍｅ",  # This looks like the tenant id acme, but consists of full-width letters.
     "e\u0301👩‍👩‍👧‍👦🏳️‍🌈\U0010ffff",
     "\ud7ff\ue000\ufffe\uffff",
     "a. b? c! 猫睡觉。它们喜欢鱼。",
@@ -57,13 +57,14 @@ _DOUBLES = (*_FLOATS, 5e-324, 1e308, -1e308)
 _BYTES = (b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbftext", b"%PDF-1.7\n", b"\xed\xa0\x80")
 
 _MAX_DEPTH = 8
-# Metadata may be nested 30 levels deep, which is 90 messages. Filters may be 16 levels deep.
+# Generated fields are nested up to this many messages deep, which is more than services accept:
+# metadata may be nested 30 levels deep, which is 90 messages, and filters 16 levels deep.
 _DEEPEST = 96
-# Protobuf accepts 100 levels.
+# This is more than the 100 levels of nested messages that protobuf accepts.
 _FAR_TOO_DEEP = 200
-# A field with many elements has up to so many.
+# A repeated field with many elements has up to this many.
 _MANY = 300
-# A long text has so many pieces.
+# A long text repeats its pieces this many times.
 _LONG = 20_000
 
 
@@ -98,7 +99,10 @@ class Messages:
         return message
 
     def _dig(self, message: Message, draw: random.Random, depth: int) -> None:
-        """Nests a field in itself `depth` levels deep, so metadata and filters may be too deep."""
+        """Sets a chain of nested fields `depth` levels deep, at random at each level.
+
+        So metadata and filters may be nested more deeply than services accept.
+        """
         fields = [field for field in message.DESCRIPTOR.fields if field.message_type]
         if not depth or not fields:
             self._fill(message, draw, 0)
@@ -131,7 +135,7 @@ class Messages:
             if draw.random() < 0.15:
                 part.ClearField(field.name)
             elif draw.random() < 0.1:
-                # A message that is nested too deep to be parsed cannot be copied either.
+                # `deepcopy` cannot copy a message that is nested too deeply for the parser.
                 with suppress(DecodeError):
                     part.MergeFrom(deepcopy(part))
             elif draw.random() < 0.1:
@@ -205,9 +209,9 @@ class Messages:
 
     def _damaged(self, raw: bytes, draw: random.Random) -> bytes:
         others = [seed.SerializeToString() for seed in self.seeds]
-        for spoil in (self._with_unknown, self._too_deep):
+        for change in (self._with_unknown, self._too_deep):
             if draw.random() < 0.1:
-                raw = spoil(raw, draw)
+                raw = change(raw, draw)
         return damaged(raw, draw, others)
 
     def _with_unknown(self, raw: bytes, draw: random.Random) -> bytes:
@@ -263,7 +267,7 @@ def readable(kind: Descriptor, raw: bytes) -> Message | None:
 
 
 def shortened(kind: Descriptor, raw: bytes) -> Iterator[bytes]:
-    """Yields shorter versions of a message: without one of its fields, then without some bytes."""
+    """Yields shorter versions of a message: first without one field, then without some bytes."""
     message = readable(kind, raw)
     for number, part in enumerate(parts(message) if message else ()):
         for field, _ in part.ListFields():

@@ -1,4 +1,4 @@
-"""Runs services under fuzzing and checks their invariants meanwhile."""
+"""Runs services, sends them generated messages and checks their invariants."""
 
 import random
 from collections import Counter
@@ -17,19 +17,20 @@ from hrag.server.auth import Role
 from tests.endurance.processes import MB, memory_of
 from tests.fuzz.calls import CALLS, Caller, Outcome
 from tests.fuzz.messages import Messages, readable
-from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, plant, seeds, stored_of
+from tests.fuzz.world import NAMES, OTHER, OWN, SETTINGS, restore_collections, seeds, stored_of
 from tests.support.servers.credentials import new_key
 from tests.support.servers.openai_server import OpenAIServer
 from tests.support.servers.processes import FAST, Process, Running, running
 
-# The memory that the allocator keeps after large documents or replies varies by 20 MB. An
-# endurance run has 5,000 messages between the middles of its halves, so a leak of 5 KB per message
-# is detected.
+# The memory of a service may grow by this much in a run. The memory that the allocator keeps after
+# large documents or replies varies by 20 MB. An endurance run has 5,000 messages between the
+# middles of its halves, so a leak of 5 KB per message is detected.
 MAX_GROWN_BYTES = 24 * MB
 
-# The retriever runs as many answers concurrently.
+# So many threads send messages, because the retriever runs this many answers concurrently.
 _AT_ONCE = 8
-# After each batch the collections are restored, so later deletions have documents to delete.
+# Collections are restored before each batch of this many messages, so that deletions in a later
+# batch find documents.
 _BATCH = 500
 _STREAM = 20
 _SHOWN = 4000
@@ -37,7 +38,7 @@ _SHOWN = 4000
 
 @dataclass
 class Figures:
-    """The results of a run."""
+    """The status codes, the longest duration and the memory of a run of messages to one method."""
 
     codes: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
@@ -45,7 +46,7 @@ class Figures:
 
     @property
     def grown_bytes(self) -> float:
-        """The median of the memory in the second half of a run minus that in the first half."""
+        """The median memory in the second half of a run minus the median in the first half."""
         half = len(self.memory_bytes) // 2
         if not half:
             return 0.0
@@ -59,7 +60,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """Both services, and the key of the sending tenant; empty if the services require no key."""
+    """Both services under test.
+
+    `key` is the API key of the sending tenant. It is empty if the services require no key.
+    """
 
     services: Running
     operator: Client
@@ -85,7 +89,7 @@ class Target:
         return self.services.indexer if "Indexer" in path else self.services.retriever
 
     def _batch(self, caller: Caller, sent: list[bytes], figures: Figures, context: str) -> None:
-        plant(self.operator)
+        restore_collections(self.operator)
         others = stored_of(self.operator, OTHER)
         for outcome in _outcomes(caller, sent):
             figures.codes[outcome.code.name] += 1
@@ -107,7 +111,10 @@ class Target:
 
 @contextmanager
 def under_fire(folder: Path, *, keyed: bool) -> Iterator[Target]:
-    """Runs services with a chat model, and with keys if `keyed`. Checks the store at the end."""
+    """Runs services with a chat model; with `keyed` they require API keys.
+
+    Checks the store at the end.
+    """
     keys = folder / "keys.json"
     own_key, operator_key = (new_key(keys, tenant, role=Role.ADMIN) for tenant in (OWN, "*"))
     with OpenAIServer() as chat:

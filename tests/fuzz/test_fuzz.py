@@ -1,7 +1,7 @@
-"""No bytes that are sent cause an internal error, a crash, a leak, or reveal other tenants' data.
+"""No message causes an internal error, a crash or a leak, or reveals data of another tenant.
 
-`FUZZ_SEED=2 make test-endurance` sends other messages than the default seed. A failure reports
-the seed and the smallest failing message.
+`FUZZ_SEED=2 make test-endurance` generates other messages than the default seed 1. A failure
+reports the seed and the smallest failing message.
 """
 
 import os
@@ -42,7 +42,7 @@ def test_more_messages_violate_no_invariant(target: Target, path: str) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_no_settings_from_outside")
 def test_services_without_credentials_violate_no_invariant(tmp_path: Path) -> None:
-    """Without keys, no authenticator rejects invalid tenant ids."""
+    """Without API keys, no authentication refuses invalid tenant ids, so they reach the methods."""
     with under_fire(tmp_path, keyed=False) as services:
         for path in CALLS:
             services.fire(path, MORE // 5, SEED)

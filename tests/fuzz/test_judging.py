@@ -21,7 +21,7 @@ _CODE = grpc.StatusCode
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
-    """A retriever that fails as the text of a search demands."""
+    """A retriever that fails in the way that the text of a search names."""
 
     def Search(self, request: pb.SearchRequest, context: Any) -> pb.SearchResponse:
         if "fault" in request.text:
@@ -29,7 +29,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
         if "changed" in request.text:
             raise DocumentChanged("it is another version")
         if "slow" in request.text:
-            # The call lasts until its caller gives up.
+            # The call lasts until its caller leaves.
             ended = threading.Event()
             context.add_callback(ended.set)
             ended.wait(10)
@@ -61,7 +61,7 @@ def test_failures_are_detected_and_minimised(text: str, problem: str) -> None:
         assert readable(caller.method.input_type, smallest.sent[0]) == pb.SearchRequest(text=text)
 
 
-def test_protos_list_the_codes_of_each_method() -> None:
+def test_the_promised_codes_of_each_method_are_read_from_the_protos() -> None:
     assert _CODE.NOT_FOUND in promised(CALLS[_SEARCH])
     assert _CODE.NOT_FOUND in promised(CALLS["/hrag.v1.RetrieverService/Answer"])
     assert _CODE.NOT_FOUND not in promised(CALLS["/hrag.v1.IndexerService/CreateCollection"])

@@ -1,4 +1,4 @@
-"""Parsers of files, credentials and conditions of the command line reject invalid input quickly.
+"""Parsers of files, credentials and command-line filters refuse invalid input quickly.
 
 They raise the documented error.
 """
@@ -40,7 +40,7 @@ from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_wi
 from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 
 FEWEST, FEW, MORE, MANY = 10, 150, 1_000, 10_000
-# This is the limit for some kilobytes on a busy machine. A quiet machine needs a hundredth.
+# The most seconds for parsing some kilobytes on a busy machine. A quiet machine needs a hundredth.
 _SOON_S = 5.0
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
@@ -80,7 +80,7 @@ _HTML = (
     html_page(),
     b"<meta charset=gbk>\xc3\xa8<table><tr><td rowspan=3 colspan=9>a<ol><li>b<pre>c<h1>d</table>",
 )
-# Hundreds of unused styles would take most of the time.
+# The DOCX file has one style, because hundreds of unused styles would take most of a test's time.
 _STYLES = (
     b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
     b'<w:style w:type="paragraph" w:styleId="Heading1"><w:name w:val="heading 1"/></w:style>'
@@ -128,7 +128,7 @@ def test_a_damaged_file_is_parsed_or_refused(
 @_times(FEWEST, MORE)
 @pytest.mark.parametrize("mime_type", _ARCHIVES)
 def test_a_damaged_archive_is_parsed_or_refused(mime_type: str, count: int) -> None:
-    """The archive is damaged as a whole, and in parts with valid checksums."""
+    """Either bytes of the archive are damaged, or a file in it, whose checksum is valid."""
     whole = _ARCHIVES[mime_type]
     extract(Document(whole, mime_type=mime_type), 1 << 20, parse)
     _check(mime_type, _damaged([whole], count), 0)
@@ -151,7 +151,10 @@ def _check_damaged(mime_type: str, whole: Sequence[bytes], count: int) -> None:
 
 
 def _check(mime_type: str, contents: Iterator[bytes], at_least: float) -> None:
-    """Fails unless each content is parsed or refused soon, and `at_least` contents are either."""
+    """Fails unless each content is parsed or refused within `_SOON_S`.
+
+    At least `at_least` contents must be parsed, and as many must be refused.
+    """
     read = Counter[bool]()
     for content in contents:
         began = time.perf_counter()
@@ -190,7 +193,7 @@ def test_a_damaged_credential_is_refused(
     refused = 0
     with capture_logs():
         for raw in _damaged([right.encode(), b"..", b"hrag__"], count):
-            # The server refuses credentials with other characters before they reach these classes.
+            # The server refuses credentials that are not ASCII before they reach these classes.
             credential = raw.decode("ascii", "ignore")
             if credential != right:
                 with pytest.raises(Unauthenticated):
@@ -200,7 +203,7 @@ def test_a_damaged_credential_is_refused(
 
 
 @_times(FEW)
-def test_a_damaged_condition_is_parsed_or_refused(count: int) -> None:
+def test_a_damaged_filter_is_parsed_or_refused(count: int) -> None:
     whole = (
         b'team=["a","b"]', b"year>=2026", b"date<2026-11-21T10:00:00Z", b"!title", b"a.b!=true",
         b"a=" + b"[" * 5000, b"a=" + b"9" * 5000, b"a>1e999",

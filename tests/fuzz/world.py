@@ -1,8 +1,8 @@
-"""Two tenants: a tenant whose key the fuzzer has, and a tenant with secrets.
+"""Provides two tenants, one whose API key the fuzzer has and one with secrets, and valid messages.
 
-All titles, sources, sections, pages and metadata of the other tenant contain SECRET, and so do
-the names of one of its documents and of one of its collections. Its tenant id and its other ids
-are not secret: messages are generated from them. No message contains SECRET.
+All titles, sources, sections, pages and metadata of the tenant OTHER contain SECRET, and so do the
+id of one of its documents and the name of one of its collections. The tenant id OTHER and all other
+ids are not secret: messages are generated from them. No message contains SECRET.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ OWN, OTHER = "acme", "globex"
 SUMMARISED = "summarised"
 DIMENSION = 64
 SETTINGS = {"HRAG_EMBEDDER": f"hash:{DIMENSION}", "HIERARCHICAL_CHUNK_LEVELS": "32,64,128,256"}
-"""Settings with small chunks, so a few hundred words have a tree with every level."""
+"""Settings with small chunks, so that a document of some hundred words has chunks at all levels."""
 
 _SENTENCES = "Dogs bark at night. They dig holes in gardens! 猫睡觉。它们喜欢鱼。 Fish swim?\n"
 _GUIDE = "".join(
@@ -38,7 +38,7 @@ _DATED = {
 }
 
 
-def plant(client: Client) -> None:
+def restore_collections(client: Client) -> None:
     """Restores the collections of both tenants and deletes all their other collections."""
     for tenant, mark in ((OWN, "plain"), (OTHER, SECRET)):
         for alias in client.list_aliases(tenant):
@@ -63,7 +63,7 @@ def _documents(mark: str) -> Iterator[Document]:
 
 
 def stored_of(client: Client, tenant: str) -> list[tuple[str, DocumentInfo, str]]:
-    """Returns every document of a tenant, with its collection and text."""
+    """Returns every document of a tenant: the collection's name, the document and its text."""
     return [
         (place.name, info, client.get_text(tenant, info.document_id, collection=place.name))
         for place in client.list_collections(tenant).items
@@ -89,7 +89,7 @@ NAMES = (
     "application/pdf", "Dogs bark at night.", "猫睡觉。", "hrag.v1.IndexerService",
     "hrag/v1/types.proto", "google.protobuf.Struct", "grpc.health.v1.Health",
 )  # fmt: skip
-"""Names and words that exist, for any text field."""
+"""Values for any text field: names and ids, most of which exist, and words."""
 
 
 def _for_indexer() -> Iterator[Message]:

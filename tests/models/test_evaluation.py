@@ -1,4 +1,7 @@
-"""`hrag eval` runs with a real model. It is too small to judge well, so verdicts are not tested."""
+"""`hrag eval` runs with a real model.
+
+The model is too small to judge answers well, so the tests ignore its verdicts.
+"""
 
 import json
 import subprocess
@@ -18,7 +21,7 @@ MINIATURE = Path(__file__).parent.parent / "data" / "quality" / "miniature"
 
 
 def run_eval(services: Running, llama: Llama, *arguments: object) -> str:
-    """Runs the command; returns its errors. Its exit code may say that calls failed."""
+    """Runs `hrag eval`; returns its standard error. Exit code 1 is accepted: some calls failed."""
     done = subprocess.run(
         [*HRAG, "eval", *map(str, arguments), "--tenant", "t", "--concurrency", "1"],
         env={

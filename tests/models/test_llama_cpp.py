@@ -1,4 +1,4 @@
-"""Chat and answers work with llama.cpp's server, an independent implementation."""
+"""Chat and answers work with llama.cpp's server, which implements OpenAI's protocol."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def model(llama: Llama) -> OpenAIChat:
     return OpenAIChat(model="smollm2", access=EndpointAccess(llama.base_url, "none"))
 
 
-def test_a_text_comes_in_pieces_up_to_its_bound(model: OpenAIChat) -> None:
+def test_a_text_is_streamed_in_pieces_up_to_its_token_limit(model: OpenAIChat) -> None:
     *pieces, end = model.stream("Count from one to one hundred.", 8, NEVER)
     assert isinstance(end, ChatEnd)
     assert end.finish_reason is FinishReason.LENGTH
@@ -46,13 +46,13 @@ def test_a_complete_text_has_the_finish_reason_stop(model: OpenAIChat) -> None:
     assert completion.text.strip()
 
 
-def test_a_prompt_past_the_context_is_refused(model: OpenAIChat) -> None:
+def test_a_prompt_longer_than_the_context_is_refused(model: OpenAIChat) -> None:
     with pytest.raises(ChatRejected, match="answered 400: check the limits"):
         model.complete("word " * 3000, 8, NEVER)
 
 
 def test_an_abandoned_text_does_not_block_the_next_one(model: OpenAIChat) -> None:
-    """The server writes one text at a time, so it must notice that nobody reads the first."""
+    """The server writes one text at a time, so it must stop the first when nobody reads it."""
     writing = model.stream("Count from one to one thousand.", 900, NEVER)
     assert next(writing)
     writing.close()
@@ -71,7 +71,7 @@ def test_a_killed_server_ends_the_text_with_an_error(model: OpenAIChat, llama: L
         model.complete("Say hello.", 2, NEVER)
 
 
-def test_an_answer_by_a_real_model(llama: Llama, tmp_path: Path) -> None:
+def test_a_real_model_answers_with_citations(llama: Llama, tmp_path: Path) -> None:
     settings = {
         **FAST,
         "HRAG_CHAT_MODEL": "smollm2",

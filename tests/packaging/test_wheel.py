@@ -1,4 +1,4 @@
-"""The wheel of a clean build is complete and runs without a source tree."""
+"""A wheel that is built from tracked files only is complete and runs without a source tree."""
 
 import os
 import shutil
@@ -39,8 +39,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
     built = tmp_path_factory.mktemp("source")
-    make = f"from setuptools.build_meta import build_sdist; build_sdist({str(built)!r})"
-    subprocess.run([sys.executable, "-c", make], cwd=copy, check=True, capture_output=True)
+    build_program = f"from setuptools.build_meta import build_sdist; build_sdist({str(built)!r})"
+    subprocess.run([sys.executable, "-c", build_program], cwd=copy, check=True, capture_output=True)
     (archive,) = built.glob("hrag-*.tar.gz")
     return archive
 

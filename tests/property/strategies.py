@@ -1,7 +1,7 @@
 """Strategies of hypothesis for documents and tree settings.
 
 A document has a few blocks. Each block has a kind, and its text is computed from a seed. So
-hypothesis shrinks the number of blocks and their sizes, on which a failing tree depends.
+hypothesis shrinks the count of blocks and their sizes, which decide how a tree fails.
 """
 
 import random
@@ -75,16 +75,19 @@ KINDS: dict[str, Callable[[random.Random, int], str]] = {
 
 
 def text_of(kind: str, words: int, seed: int = 0) -> str:
-    """Returns a text of a kind; the same arguments give the same text."""
+    """Returns a random text of a kind of KINDS. The arguments determine the text.
+
+    `words` is about the count of its words.
+    """
     return KINDS[kind](random.Random(f"{kind} {seed}"), words)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a document.
+    """A part of a document: documents are made of consecutive blocks.
 
-    `depth` is the depth of the heading at its beginning; 0 if there is none. `page` is true if the
-    block begins a page.
+    `depth` is the depth of the heading at the beginning of the block; 0 if there is none. `page` is
+    True if a page begins with the block.
     """
 
     text: str
@@ -103,19 +106,19 @@ _BLOCKS = st.builds(
 def _parsed(blocks: list[_Block]) -> ParsedText:
     text = "".join(block.text for block in blocks)
     starts = [0, *accumulate(len(block.text) for block in blocks)]
-    placed = list(zip(blocks, starts, strict=False))
-    breaks = [start for block, start in placed if block.page]
+    blocks_with_starts = list(zip(blocks, starts, strict=False))
+    page_starts = [start for block, start in blocks_with_starts if block.page]
     return ParsedText(
         text,
         tuple(
             Section(f"heading {start}", block.depth, start)
-            for block, start in placed
+            for block, start in blocks_with_starts
             if block.depth
         ),
         tuple(
             PageSpan(number, start, end)
             for number, (start, end) in enumerate(
-                zip(breaks, [*breaks[1:], len(text)], strict=False), start=1
+                zip(page_starts, [*page_starts[1:], len(text)], strict=False), start=1
             )
         ),
     )
@@ -136,7 +139,7 @@ _CLOSE_SIZES = st.tuples(st.integers(MIN_CHUNK_TOKENS, 70), st.integers(1, MAX_L
 
 @st.composite
 def tree_settings(draw: st.DrawFn) -> TreeSettings:
-    """Any settings of a collection, with chunks so small that a document has many."""
+    """Draws any tree settings whose chunks are so small that a document has many chunks."""
     sizes = sorted(draw(_DOUBLINGS | _ANY_SIZES | _CLOSE_SIZES))
     overlap = draw(st.sampled_from([0.0, 0.1, 0.5]) | st.floats(0.0, 0.5))
     return TreeSettings(tuple(sizes), overlap, draw(st.integers(0, len(sizes) - 1)))

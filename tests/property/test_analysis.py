@@ -1,4 +1,7 @@
-"""The compiled term extractor equals its twin in Python, for any Unicode text."""
+"""The compiled term extractor returns the same as its twin in Python, for any Unicode text.
+
+A twin is a plain implementation in Python of a compiled kernel; see `tests.twins`.
+"""
 
 import unicodedata
 
@@ -48,7 +51,7 @@ EXAMPLES = (
 
 
 def halved(word):
-    """A stemmer that shortens words, sometimes to an empty one."""
+    """Returns the stem of a word, by a simple rule that sometimes returns an empty stem."""
     return word[: len(word) // 2] if word[0] in "abcexж" else word.rstrip("s")
 
 
@@ -60,13 +63,13 @@ PAIRS = [
 
 
 def visible(text):
-    """Returns a text without the invisible characters that folding drops."""
-    drops = {*INVISIBLE, *map(chr, range(0xFE00, 0xFE10)), *map(chr, range(0xE0100, 0xE01F0))}
-    return "".join(character for character in text if character not in drops)
+    """Returns a text without the invisible characters that `fold` deletes."""
+    deleted = {*INVISIBLE, *map(chr, range(0xFE00, 0xFE10)), *map(chr, range(0xE0100, 0xE01F0))}
+    return "".join(character for character in text if character not in deleted)
 
 
 def examples(test):
-    """A decorator that adds all EXAMPLES to a test."""
+    """Decorates a property test: all EXAMPLES are tested, in addition to the drawn texts."""
     for text in EXAMPLES:
         test = example(text)(test)
     return test
@@ -80,7 +83,7 @@ def assert_same(arrays, expected):
 
 @examples
 @given(TEXTS)
-def test_the_kernel_equals_its_twin(text):
+def test_the_term_extractor_equals_its_twin(text):
     for kernel, twin in PAIRS:
         assert_same_terms(kernel, twin, text)
 
@@ -88,7 +91,7 @@ def test_the_kernel_equals_its_twin(text):
 @pytest.mark.slow
 @settings(max_examples=1000)
 @given(TEXTS)
-def test_the_kernel_equals_its_twin_on_many_texts(text):
+def test_the_term_extractor_equals_its_twin_on_many_texts(text):
     for kernel, twin in PAIRS:
         assert_same_terms(kernel, twin, text)
 
@@ -107,7 +110,7 @@ def assert_same_terms(kernel, twin, text):
 
 @examples
 @given(TEXTS)
-def test_folding_equals_its_twin_and_unicode(text):
+def test_folding_equals_its_twin_and_case_folding_of_unicode(text):
     folded = twins.fold(text)
     assert hrag_fast.fold(text) == folded
     assert hrag_fast.fold(text, single_spaces=True) == " ".join(folded.split())
@@ -117,7 +120,7 @@ def test_folding_equals_its_twin_and_unicode(text):
 
 
 @given(TEXTS)
-def test_invisible_characters_change_no_term_and_are_inside_matches(text):
+def test_invisible_characters_change_no_term_and_no_matched_word(text):
     plain = visible(text)
     if all(end - start < MAX_CLUSTER for start, end in clusters(text)):
         english = analyzer("english/1")
@@ -149,7 +152,7 @@ def test_every_occurrence_of_a_term_is_a_match(text):
 
 @given(TEXTS, st.data())
 def test_a_text_with_a_phrase_has_all_words_of_the_phrase(text, data):
-    """An index of words can therefore find the texts that may contain the phrase."""
+    """So an index of words can find all texts that may contain the phrase."""
     start = data.draw(st.integers(0, len(text)))
     phrase = text[start : data.draw(st.integers(start, len(text)))]
     english = analyzer("english/1")

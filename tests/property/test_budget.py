@@ -1,4 +1,4 @@
-"""Filling a token budget, for any documents, tree settings and rankings."""
+"""A token budget is filled correctly, for any documents, tree settings and rankings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from tests.property.strategies import documents, tree_settings
 fifty_examples = hypothesis_settings(max_examples=50)
 
 Interval = tuple[str, int, int]
-"""A part of a document: the document, its first token, and the end of its tokens."""
+"""A range of tokens of a document: the document id, the first token, and the end."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Leaves of some documents, best first; each has its document and index."""
+    """A ranking of leaves, best first. `ranked` has the document id and the index of each leaf."""
 
     texts: dict[str, TreeText]
     level: int
@@ -71,9 +71,10 @@ two_limits = st.tuples(st.integers(1, 8), st.integers(1, 8)).map(sorted)
 def model(
     ranking: Ranking, budget: int, max_per_document: int
 ) -> tuple[list[Interval], Interval | None]:
-    """Returns the passages of the leaves that fit completely, in order, and the first other leaf.
+    """Returns the passages that must result from joining leaves, and the first leaf without space.
 
-    The first other leaf is None if all leaves fit.
+    The passages are in order of their best leaves, and have at most `budget` tokens. The second
+    value is None if all leaves fit.
     """
     passages: list[Interval] = []
     for new in map(interval, ranking.drafts()):
@@ -82,8 +83,8 @@ def model(
         count = sum(passage[0] == name for passage in passages)
         if not touching and 0 < max_per_document <= count:
             continue
-        parts = [new, *touching]
-        whole = (name, min(part[1] for part in parts), max(part[2] for part in parts))
+        pieces = [new, *touching]
+        whole = (name, min(piece[1] for piece in pieces), max(piece[2] for piece in pieces))
         position = passages.index(touching[0]) if touching else len(passages)
         joined = [passage for passage in passages if passage not in touching]
         joined.insert(position, whole)
@@ -94,7 +95,7 @@ def model(
 
 
 def inside(part: Interval, whole: Interval) -> bool:
-    """True if `part` lies inside `whole`."""
+    """Returns True if the range `part` lies inside the range `whole`."""
     return part[0] == whole[0] and whole[1] <= part[1] and part[2] <= whole[2]
 
 
@@ -125,7 +126,7 @@ def test_leaves_fill_the_budget_in_order_and_the_last_leaf_is_cut(
 
 
 def _assert_measured(drafts: list[PassageDraft], ranking: Ranking) -> None:
-    """Fails unless spans agree in characters, bytes and tokens, and do not touch."""
+    """Fails unless each span is the same in characters, bytes and tokens, and no two touch."""
     for name, document in ranking.texts.items():
         text = str(document.text, "utf-8")
         ends = tokens.byte_ends(tokens.encode(text)).astype(np.int64)
@@ -140,7 +141,10 @@ def _assert_measured(drafts: list[PassageDraft], ranking: Ranking) -> None:
 
 
 def _assert_more(less: list[PassageDraft], more: list[PassageDraft]) -> None:
-    """Fails unless `more` begins with the leaves of `less`, and its passages contain their text."""
+    """Fails unless `more` has all leaves and all text of `less`.
+
+    The leaves of `less` must also be the best leaves of `more`.
+    """
     groups, more_groups = (
         sorted(chain(*(draft.groups for draft in drafts))) for drafts in (less, more)
     )
@@ -157,7 +161,7 @@ def _assert_more(less: list[PassageDraft], more: list[PassageDraft]) -> None:
 
 @fifty_examples
 @given(rankings(), st.tuples(budgets, budgets).map(sorted), per_document)
-def test_a_larger_budget_gives_the_same_text_and_more(ranking, budgets, max_per_document):
+def test_a_larger_budget_returns_the_same_text_and_more(ranking, budgets, max_per_document):
     less, more = (
         fill_budget(ranking.drafts(), budget, ranking, max_per_document=max_per_document).drafts
         for budget in budgets
@@ -167,7 +171,7 @@ def test_a_larger_budget_gives_the_same_text_and_more(ranking, budgets, max_per_
 
 @fifty_examples
 @given(rankings(), two_limits, per_document)
-def test_a_larger_limit_gives_the_same_text_and_more(ranking, limits, max_per_document):
+def test_a_larger_limit_returns_the_same_text_and_more(ranking, limits, max_per_document):
     less, more = (
         choose_drafts_within_limits(
             ranking.drafts(),
@@ -182,7 +186,7 @@ def test_a_larger_limit_gives_the_same_text_and_more(ranking, limits, max_per_do
 
 @dataclass(frozen=True)
 class Parents:
-    """The leaves of a ranking, grouped by their parents; by themselves if they have no parents."""
+    """The leaves of a ranking, grouped by their parents. A leaf without a parent is a group."""
 
     ranking: Ranking
 
@@ -202,16 +206,16 @@ class Parents:
 
     def _groups(self) -> dict[tuple[str, tuple[int, int]], list[int]]:
         groups: dict[tuple[str, tuple[int, int]], list[int]] = {}
-        for number, (name, leaf) in enumerate(self.ranking.ranked):
+        for rank, (name, leaf) in enumerate(self.ranking.ranked):
             above = self.ranking.texts[name].tree.ancestors(self.level)[:2]
             position = (self.level + len(above) - 1, int(above[-1][leaf]))
-            groups.setdefault((name, position), []).append(number)
+            groups.setdefault((name, position), []).append(rank)
         return groups
 
 
 @fifty_examples
 @given(rankings().map(Parents), st.integers(1, 8), st.just(0) | budgets, st.booleans())
-def test_separate_passages_repeat_and_lose_no_text(climbed, limit, budget, cut_last):
+def test_passages_that_are_not_joined_repeat_and_lose_no_text(climbed, limit, budget, cut_last):
     limits = PassageLimits(limit, budget, cut_last=cut_last and budget > 0)
     drafts = choose_drafts_within_limits(climbed.drafts(), limits, climbed).drafts
     assert len(drafts) <= limit
@@ -235,7 +239,7 @@ def test_separate_passages_repeat_and_lose_no_text(climbed, limit, budget, cut_l
 
 @fifty_examples
 @given(rankings().map(Parents), two_limits)
-def test_a_larger_limit_gives_the_same_passages_first(climbed, limits):
+def test_a_larger_limit_returns_the_same_passages_first(climbed, limits):
     less, more = (
         choose_drafts_within_limits(climbed.drafts(), PassageLimits(limit), climbed).drafts
         for limit in limits

@@ -1,4 +1,7 @@
-"""A cited sentence is a part of its document, touches its leaf, and equals that of the twin."""
+"""A cited sentence is a part of its document and touches its leaf.
+
+The compiled kernels return the same as their twins, which are plain implementations in Python.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from tests.property.strategies import documents, tree_settings
 
 
 def matches_of(terms: list[tuple[int, int, int]]) -> Matches:
-    """Matches from the start, end and number of each term, in order."""
+    """Returns Matches of terms. A term has the first character, the end, and the term's index."""
     return Matches(*np.array(sorted(terms), np.uint32).reshape(-1, 3).T.copy())
 
 
@@ -49,24 +52,26 @@ def test_a_cited_sentence_touches_its_leaf_and_equals_the_twins(parsed, settings
     assert not any(char_start < part.char_start < char_end for part in parsed.sections)
 
 
-numbers = st.integers(0, 30)
-ranges = st.tuples(numbers, numbers).map(lambda pair: (*sorted(pair), 0))
-parts = st.lists(st.tuples(numbers, st.lists(ranges, max_size=8).map(matches_of)), max_size=4)
+offsets = st.integers(0, 30)
+ranges = st.tuples(offsets, offsets).map(lambda pair: (*sorted(pair), 0))
+parts = st.lists(st.tuples(offsets, st.lists(ranges, max_size=8).map(matches_of)), max_size=4)
 
 
-@given(parts, numbers, st.integers(30, 70))
+@given(parts, offsets, st.integers(30, 70))
 def test_merged_spans_equal_their_twin(parts, first, end):
     spans = merged_spans(parts, first, end)
     assert spans == twins.merged_spans(parts, first, end)
     assert spans == sorted(spans)
 
 
-crowd = st.sampled_from([0, 1, 15, 16, 17, 30])
+section_counts = st.sampled_from([0, 1, 15, 16, 17, 30])
 
 
-@given(crowd, crowd, st.integers(0, 39), st.sampled_from([7, 12]))
-def test_only_the_first_16_sections_at_one_place_may_have_a_heading(first, second, titled, end):
-    """Thousands of bookmarks may point to the same page."""
+@given(section_counts, section_counts, st.integers(0, 39), st.sampled_from([7, 12]))
+def test_only_the_first_16_sections_at_one_offset_are_asked_for_a_heading(
+    first, second, titled, end
+):
+    """Thousands of bookmarks may point to the same page, so the kernel must not ask for all."""
     starts = [0] * first + [7] * second
     text = b"Heading Title. A sentence. Another one."
     leaf = ChunkRecord(0, len(text), 0, len(text), 0, 9, 0, 0, 0, 0xFFFF_FFFF)

@@ -47,7 +47,7 @@ def test_a_filter_selects_the_same_documents_as_a_plain_loop(metadata_of_all, fi
         reader = EmbeddedReader(store)
         query = query_vector(1)
         with reader.snapshot("t", "c") as snapshot:
-            # Each filter runs twice; the second time, its result is in the cache.
+            # Each filter is evaluated twice. The second time, its result is in the cache.
             for filter in [*filters, *filters]:
                 result = find(snapshot, query, 100, filter=filter)
                 expected = model.filtered(filter)
@@ -61,19 +61,36 @@ def test_a_filter_selects_the_same_documents_as_a_plain_loop(metadata_of_all, fi
 
 # Tests of the digests of filters.
 
-ALIKE = [0, 1, 0.0, -0.0, 1.0, True, False, "0", "1", "1.0", "True", "", "a", "b", "ab", "0x1.0p+0"]
-ALIKE += [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00"]
-alike = st.builds(
+SIMILAR_VALUES = [
+    0,
+    1,
+    0.0,
+    -0.0,
+    1.0,
+    True,
+    False,
+    "0",
+    "1",
+    "1.0",
+    "True",
+    "",
+    "a",
+    "b",
+    "ab",
+    "0x1.0p+0",
+]
+SIMILAR_VALUES += [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00"]
+similar_filters = st.builds(
     Match,
     st.sampled_from(["metadata.a", "metadata.ab", "metadata."]),
-    st.lists(st.sampled_from(ALIKE), min_size=1, max_size=4).map(tuple),
+    st.lists(st.sampled_from(SIMILAR_VALUES), min_size=1, max_size=4).map(tuple),
 ) | st.builds(
     lambda name, value: Range("metadata.a", **{name: value}),
     st.sampled_from(["at_least", "above", "at_most", "below"]),
     st.sampled_from([0, 1, 0.0, -0.0, 1.0, datetime(2026, 1, 1)]),
 )
-nested = st.recursive(
-    alike | st.just(Exists("metadata.a")),
+nested_filters = st.recursive(
+    similar_filters | st.just(Exists("metadata.a")),
     lambda inner: st.builds(
         lambda kind, filters: kind(tuple(filters)),
         st.sampled_from([AllOf, AnyOf, NoneOf]),
@@ -83,13 +100,13 @@ nested = st.recursive(
 )
 
 
-@given(*[filter_model.FILTERS | nested] * 2)
+@given(*[filter_model.FILTERS | nested_filters] * 2)
 def test_two_filters_have_the_same_digest_only_if_they_are_equal(first, second):
     assert (filter_digest(first) == filter_digest(second)) == (repr(first) == repr(second))
 
 
 def test_similar_filters_have_different_digests():
-    filters = [Match("metadata.a", (value,)) for value in ALIKE]
+    filters = [Match("metadata.a", (value,)) for value in SIMILAR_VALUES]
     filters += [Match("metadata.a", ("ab", "")), Match("metadata.a", ("a", "b"))]
     filters += [kind((filter,)) for kind in (AllOf, AnyOf) for filter in filters]
     filters += [AllOf((filters[0], AllOf((filters[1],)))), AllOf((AllOf(tuple(filters[:2])),))]
@@ -104,7 +121,7 @@ DOCUMENTS = 10_000
 MIN_RECALL = 0.99
 QUERIES = 10
 
-# Filters of each kind by the number of documents that they select: 1, 1 %, half, and all.
+# Filters of each kind, by the count of documents that they select: one, 1 %, half, and all of them.
 SELECTIONS: dict[str, dict[int, Filter]] = {
     "a number's range": {
         1: Range("metadata.number", at_least=70, at_most=70),
@@ -167,9 +184,10 @@ def _document(number: int) -> PreparedDocument:
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
-    """A store with nine tenths of the documents in a segment and the rest in the tail.
+    """A reader of a store with DOCUMENTS documents, and the model of its collection.
 
-    Some documents have been replaced.
+    Nine tenths of the documents are in a segment, and the others are in the tail. One document of
+    twenty has been replaced.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_for_writing(Path(folder))
@@ -181,8 +199,8 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
             model.put(document)
         sealed = DOCUMENTS * 9 // 10
         replaced = [prepared(f"d{number}", "old") for number in range(0, DOCUMENTS, 20)]
-        for part in (replaced, documents[:sealed]):
-            writer.put_many([(collection, document) for document in part])
+        for batch in (replaced, documents[:sealed]):
+            writer.put_many([(collection, document) for document in batch])
         seal(store, collection.collection_id)
         writer.put_many([(collection, document) for document in documents[sealed:]])
         reader = EmbeddedReader(store)
@@ -194,7 +212,7 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SELECTIONS)
-def test_filters_of_every_selectivity_find_the_nearest_that_pass(large, kind):
+def test_searches_with_filters_of_any_selectivity_find_the_nearest_leaves_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]
     with reader.snapshot("t", "c") as snapshot:

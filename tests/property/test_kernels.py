@@ -1,4 +1,4 @@
-"""The compiled kernels equal their twins in Python to the bit, for any arguments."""
+"""The compiled kernels return the same bits as their twins in Python, for any arguments."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,17 @@ from hrag_fast import COUNT, CUT_FORBIDDEN, CUT_PARAGRAPH, MAX, MEAN, SUM
 from tests import twins
 
 AGGREGATIONS = (MAX, SUM, MEAN, COUNT)
-# There are ties, and zeros of both signs.
+# With these few scores, there are many ties, and zeros of both signs.
 FEW_SCORES = st.sampled_from([-0.5, -0.0, 0.0, 0.25, 0.5])
 ANY_SCORE = st.floats(-1000, 1000, width=32)
 
 
 @st.composite
 def climbs(draw):
-    """Arguments of climb with few documents and ancestors, so that groups have several leaves."""
+    """Draws arguments of `climb`.
+
+    They have few documents and few ancestors, so that groups have several leaves.
+    """
     leaf = st.tuples(st.integers(0, 4), st.integers(0, 30))
     leaves = draw(st.lists(leaf, unique=True, max_size=60))
     n = len(leaves)
@@ -50,7 +53,9 @@ def test_climb_equals_its_twin(arguments):
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("candidate_count", [8, 9, 100, 1000, 1001, 5000])
 def test_climb_equals_its_twin_on_long_lists(candidate_count, aggregation):
-    """The lengths are near the shortest run of the sort and near the one that releases the GIL."""
+    """Some lengths are near the shortest run of the sort. Others are near the shortest list for
+    which the kernel releases the GIL.
+    """
     random = np.random.default_rng(candidate_count + aggregation)
     n = 2 * candidate_count
     arguments = (
@@ -82,7 +87,7 @@ def test_climb_returns_each_live_candidate_once_below_its_ancestor(arguments):
 
 @st.composite
 def selections(draw):
-    """Labels of documents in any order, and some of these or other documents."""
+    """Draws arguments of `rows_of_documents`: labels in any order, and ordinals of documents."""
     size = draw(st.sampled_from([8, 64, 1 << 44]))
     documents = st.integers(0, size - 1)
     leaves = st.tuples(documents, st.integers(0, (1 << 20) - 1))
@@ -125,11 +130,11 @@ def test_boundary_ranks_equal_their_twin_at_every_byte(text):
 
 
 @given(TEXTS, st.data())
-def test_a_rank_does_not_depend_on_the_other_ends(text, data):
+def test_a_boundary_rank_does_not_depend_on_the_other_ends(text, data):
     encoded = text.encode()
     everywhere = hrag_fast.boundary_ranks(encoded, every_end(encoded))
-    places = st.lists(st.integers(1, len(encoded))) if encoded else st.just([])
-    chosen = np.array(data.draw(places), dtype=np.uint32)
+    offsets = st.lists(st.integers(1, len(encoded))) if encoded else st.just([])
+    chosen = np.array(data.draw(offsets), dtype=np.uint32)
     ranks = hrag_fast.boundary_ranks(encoded, chosen)
     assert ranks.tolist() == [everywhere[end - 1] for end in chosen.tolist()]
 

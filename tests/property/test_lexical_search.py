@@ -1,4 +1,4 @@
-"""Lexical searches equal the memory engine after any sequence of writes, seals and merges."""
+"""Lexical searches return the same as the memory engine after any writes, seals and merges."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,12 +23,13 @@ from tests.support.documents.vocabulary import question, wordy
 from tests.support.engines.filter_model import FILTERS, METADATA
 from tests.support.engines.memory_engine import MemoryEngine
 
-PLACES = [("t", "c"), ("t", "c2"), ("t2", "c")]
+# Collections are pairs of a tenant and a name.
+COLLECTIONS = [("t", "c"), ("t", "c2"), ("t2", "c")]
 SETTINGS = collection_settings()
 EVERYTHING = 1000
-FOREVER = 10**9
+NEVER_SEALED = 10**9
 
-places = st.sampled_from(PLACES)
+collections = st.sampled_from(COLLECTIONS)
 document_ids = st.sampled_from([f"d{number}" for number in range(4)])
 seeds = st.integers(0, 99)
 documents = st.builds(
@@ -42,9 +43,10 @@ documents = st.builds(
 
 
 class LexicalMachine(RuleBasedStateMachine):
-    """Collections of two tenants, with the same document ids.
+    """Changes collections of two tenants, with the same document ids, and searches them.
 
-    Each collection has a separate memory engine, so other collections must not change its scores.
+    Each collection is compared with a separate memory engine, which has no other collection. So
+    other collections must not change its scores.
     """
 
     def __init__(self) -> None:
@@ -52,61 +54,64 @@ class LexicalMachine(RuleBasedStateMachine):
         self.exits = ExitStack()
         folder = Path(self.exits.enter_context(TemporaryDirectory()))
         self.engine = self.exits.enter_context(engine_at(folder / "store"))
-        self.plain = {place: MemoryEngine() for place in PLACES}
-        for place in PLACES:
-            for writer in (self.engine.writer, self.plain[place].writer()):
-                writer.create_collection(*place, SETTINGS)
+        self.plain = {collection: MemoryEngine() for collection in COLLECTIONS}
+        for collection in COLLECTIONS:
+            for writer in (self.engine.writer, self.plain[collection].writer()):
+                writer.create_collection(*collection, SETTINGS)
 
     def teardown(self) -> None:
         self.exits.close()
 
-    def change(self, place: tuple[str, str], name: str, *arguments: Any) -> None:
-        """Calls a method of both writers of the collection."""
-        for writer in (self.engine.writer, self.plain[place].writer()):
-            outcome_of(getattr(writer, name), writer.open(*place), *arguments)
+    def change(self, collection: tuple[str, str], name: str, *arguments: Any) -> None:
+        """Calls a method of the writers of both engines with the collection and `arguments`."""
+        for writer in (self.engine.writer, self.plain[collection].writer()):
+            outcome_of(getattr(writer, name), writer.open(*collection), *arguments)
 
-    @rule(place=places, batch=st.lists(documents, min_size=1, max_size=4))
-    def put(self, place: tuple[str, str], batch: list[PreparedDocument]) -> None:
+    @rule(collection=collections, batch=st.lists(documents, min_size=1, max_size=4))
+    def put(self, collection: tuple[str, str], batch: list[PreparedDocument]) -> None:
         for document in batch:
-            self.change(place, "put", document)
+            self.change(collection, "put", document)
 
-    @rule(place=places, document_id=document_ids)
-    def delete(self, place: tuple[str, str], document_id: str) -> None:
-        self.change(place, "delete", document_id)
+    @rule(collection=collections, document_id=document_ids)
+    def delete(self, collection: tuple[str, str], document_id: str) -> None:
+        self.change(collection, "delete", document_id)
 
     @rule(threshold=st.integers(1, 20), merges=st.booleans(), loads=st.booleans())
     def index(self, threshold: int, merges: bool, loads: bool) -> None:
-        for place in PLACES:
-            number = self.engine.open(*place).collection_id
+        for collection in COLLECTIONS:
+            collection_id = self.engine.open(*collection).collection_id
             if merges:
-                run_maintenance(self.engine.store, number, threshold)
+                run_maintenance(self.engine.store, collection_id, threshold)
             else:
-                seal(self.engine.store, number)
+                seal(self.engine.store, collection_id)
         if loads:
             self.engine.restart_reader()
 
-    @rule(place=places, seed=seeds, loads=st.booleans())
-    def lose_a_segment(self, place: tuple[str, str], seed: int, loads: bool) -> None:
-        """Deletes the files of a segment. Until it is rebuilt, its leaves are in the tail."""
-        opened = self.engine.open(*place)
+    @rule(collection=collections, seed=seeds, loads=st.booleans())
+    def lose_a_segment(self, collection: tuple[str, str], seed: int, loads: bool) -> None:
+        """Deletes the files of a segment. Until they are rebuilt, its leaves are in the tail."""
+        opened = self.engine.open(*collection)
         for segment in self.engine.writer.status(opened).embedded.segments[:1]:
             segment_files.remove(self.engine.store.segments, segment.segment_id)
             if loads:
                 self.engine.restart_reader()
             self.search(seed, EVERYTHING, None)
             damaged = frozenset([segment.segment_id])
-            run_maintenance(self.engine.store, opened.collection_id, FOREVER, damaged)
+            run_maintenance(self.engine.store, opened.collection_id, NEVER_SEALED, damaged)
 
-    @rule(place=places, loads=st.booleans())
-    def reindex(self, place: tuple[str, str], loads: bool) -> None:
-        number = self.engine.open(*place).collection_id
-        segment_build.reindex(self.engine.store, number, 1)
+    @rule(collection=collections, loads=st.booleans())
+    def reindex(self, collection: tuple[str, str], loads: bool) -> None:
+        collection_id = self.engine.open(*collection).collection_id
+        segment_build.reindex(self.engine.store, collection_id, 1)
         if loads:
             self.engine.restart_reader()
 
     @rule(seed=seeds, limit=st.sampled_from([1, 3, EVERYTHING]), filter=st.none() | FILTERS)
     def search(self, seed: int, limit: int, filter: Filter | None) -> None:
-        """Lexical searches find the same passages; hybrid searches find the same lexical scores."""
+        """Fails unless both engines return the same passages for lexical searches.
+
+        Hybrid searches must return the same lexical scores.
+        """
         words = FindRequest(
             vector=None,
             mode=SearchMode.STANDARD,
@@ -118,10 +123,10 @@ class LexicalMachine(RuleBasedStateMachine):
             filter=filter,
         )
         both = replace(words, vector=query_vector(0), limit=EVERYTHING, retrieval=Retrieval.HYBRID)
-        for place in PLACES:
+        for collection in COLLECTIONS:
             with (
-                self.engine.reader.snapshot(*place) as snapshot,
-                self.plain[place].reader().snapshot(*place) as plain,
+                self.engine.reader.snapshot(*collection) as snapshot,
+                self.plain[collection].reader().snapshot(*collection) as plain,
             ):
                 assert snapshot.find(words, VALUES).passages == plain.find(words, VALUES).passages
                 result, expected = snapshot.find(both, VALUES), plain.find(both, VALUES)

@@ -38,7 +38,10 @@ randoms = st.integers(0, 10**6).map(random.Random)
 
 @contextmanager
 def collection(sizes: Sequence[int], draw: random.Random) -> Iterator[Engine]:
-    """A collection of documents with `sizes` sentences. Some are sealed, and some are deleted."""
+    """Yields an engine with a collection; `sizes` has the count of sentences of each document.
+
+    Some of the documents are sealed, and a quarter of them are deleted.
+    """
     with TemporaryDirectory() as folder, engine_at(Path(folder) / "store") as engine:
         engine.writer.create_collection("t", "c", SETTINGS)
         for number, size in enumerate(sizes):
@@ -54,9 +57,9 @@ def collection(sizes: Sequence[int], draw: random.Random) -> Iterator[Engine]:
 
 
 def containers(less: Sequence[Passage], more: Sequence[Passage]) -> list[int]:
-    """Returns, for each passage of `less`, the number of the passage of `more` that contains it."""
+    """Returns, for each passage of `less`, the index of the passage of `more` that contains it."""
     return [
-        next(number for number, other in enumerate(more) if _contains(other, passage))
+        next(index for index, other in enumerate(more) if _contains(other, passage))
         for passage in less
     ]
 
@@ -72,8 +75,8 @@ def _contains(passage: Passage, other: Passage) -> bool:
 
 @five_examples
 @given(sizes, randoms)
-def test_a_smaller_limit_gives_the_first_passages(sizes, draw):
-    """With joined passages, a larger limit keeps their order and only adds text."""
+def test_a_smaller_limit_returns_the_first_passages(sizes, draw):
+    """If passages are joined, a larger limit keeps their order and only adds text to them."""
     with (
         collection(sizes, draw) as engine,
         engine.reader.snapshot("t", "c", summaries=True) as snapshot,
@@ -91,8 +94,8 @@ def test_a_smaller_limit_gives_the_first_passages(sizes, draw):
             leaves = matched_leaves(less.passages)
             assert leaves.items() <= matched_leaves(more.passages).items(), (smaller, larger)
             if request.merge_adjacent:
-                numbers = dict.fromkeys(containers(less.passages, more.passages))
-                assert [*numbers] == [*range(len(numbers))], (smaller, larger)
+                indexes = dict.fromkeys(containers(less.passages, more.passages))
+                assert [*indexes] == [*range(len(indexes))], (smaller, larger)
             else:
                 first = more.passages[: len(less.passages)]
                 assert less.passages == first, (smaller, larger)
@@ -101,8 +104,8 @@ def test_a_smaller_limit_gives_the_first_passages(sizes, draw):
 
 @five_examples
 @given(sizes, randoms)
-def test_a_smaller_limit_gives_a_part_of_the_windows(sizes, draw):
-    """The windows have the same order, which is that of their best leaves."""
+def test_a_smaller_limit_returns_parts_of_the_sentence_windows(sizes, draw):
+    """The windows are in the same order, which is the order of their best leaves."""
     nothing = PlainSnapshot(())
     embedder = Embedder(nothing, DIMENSION, "fake")
     with collection(sizes, draw) as engine:
@@ -121,5 +124,5 @@ def test_a_smaller_limit_gives_a_part_of_the_windows(sizes, draw):
             )
             low, high = sorted(draw.choices(range(1, MAX_LIMIT), k=2))
             less, more = (search(replace(query, limit=n), NEVER).passages for n in (low, high))
-            numbers = dict.fromkeys(containers(less, more))
-            assert [*numbers] == [*range(len(numbers))], query
+            indexes = dict.fromkeys(containers(less, more))
+            assert [*indexes] == [*range(len(indexes))], query

@@ -1,4 +1,4 @@
-"""The passage encoder encodes any passage as protobuf encodes it."""
+"""The compiled passage encoder encodes any passage as protobuf encodes it."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def ranges(highest: int) -> st.SearchStrategy[tuple[int, int]]:
 
 @st.composite
 def records(draw: Callable[..., Any], text: str) -> ChunkRecord:
-    """Records whose bytes are whole characters of the text; other numbers are arbitrary."""
+    """Draws a record whose bytes are whole characters of the text. Its other fields are random."""
     start, end = (len(text[:char].encode()) for char in draw(ranges(len(text))))
     chars = sorted(draw(st.tuples(NUMBER, NUMBER)))
     section = draw(st.sampled_from([0, 1, NONE]))
@@ -39,7 +39,7 @@ def paths() -> st.SearchStrategy[tuple[str, ...]]:
 
 @st.composite
 def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
-    """Everything that a passage is encoded from."""
+    """Draws everything that the encoder needs to encode a passage."""
     text = draw(st.text(max_size=300))
     leaves = draw(st.lists(records(text), min_size=1, max_size=8))
     chunks = draw(st.lists(records(text), min_size=1, max_size=4))
@@ -70,7 +70,7 @@ def tree_of(*levels: list[ChunkRecord]) -> bytes:
 
 
 def encode(source: SimpleNamespace) -> bytes:
-    """Returns the encoded passage. Row r of the leaves is leaf r of a document."""
+    """Returns the encoded passage. Row r of the leaves is the leaf r of the only document."""
     scores = np.zeros(len(source.starts) - 1, np.float32)
     scores[source.group : source.group + 1] = source.score
     groups = Groups(
@@ -103,12 +103,12 @@ def encode(source: SimpleNamespace) -> bytes:
         )
 
     encoded = passage()
-    assert encoded == passage()  # The second time, the document has cached values.
+    assert encoded == passage()  # The second time, values of the document are cached.
     return encoded
 
 
 def expected(source: SimpleNamespace) -> retriever_pb2.Passage:
-    """Returns the message of the passage, as it is computed without the encoder."""
+    """Returns the expected message of the passage, computed without the encoder."""
     record = source.record or source.chunks[source.index]
     touched = [page for page in source.pages if record.char_start < page[1] < record.char_end]
     before = [number for number, start in source.pages if start <= record.char_start]
@@ -167,7 +167,7 @@ def test_the_encoded_passage_equals_that_of_protobuf(source):
     encoded = encode(source)
     message = retriever_pb2.SearchResponse.FromString(encoded)
     assert message == retriever_pb2.SearchResponse(passages=[expected(source)])
-    assert len(encoded) == message.ByteSize()  # No field is encoded twice or with spare bytes.
+    assert len(encoded) == message.ByteSize()  # So no field is encoded twice, or with spare bytes.
 
 
 RECORD = ChunkRecord(0, 4, 0, 4, 0, 1, 0, 0, 0, NONE)
@@ -208,14 +208,14 @@ SOURCE = SimpleNamespace(
         ({"chunks": [RECORD._replace(section=1)]}, "tuple index out of range"),
     ],
 )
-def test_a_reference_to_something_that_does_not_exist_is_refused(change, error):
+def test_an_index_of_something_that_does_not_exist_is_refused(change, error):
     assert encode(SOURCE)
     with pytest.raises((IndexError, ValueError), match=error):
         encode(SimpleNamespace(**vars(SOURCE) | change))
 
 
 def groups_of(rows: list[int], scores: list[float]) -> Groups:
-    """One group with all rows."""
+    """Returns Groups with one group, which has all rows."""
     return Groups(
         np.zeros(1, np.uint64),
         np.zeros(1, np.float32),
@@ -252,7 +252,7 @@ def test_a_tree_of_another_length_is_refused(change):
 
 
 @pytest.mark.parametrize("tree", [b"", b"\3\0\0", b"\3\0\0\0" * 3, b"\xff" * 40])
-def test_bytes_that_are_no_tree_are_refused(tree):
+def test_bytes_that_are_not_a_tree_are_refused(tree):
     with pytest.raises((ValueError, IndexError), match=r"too few for its|level is 2; it must be"):
         encode_in(tree)
 

@@ -1,4 +1,4 @@
-"""Filters as SQL select the same documents as a plain loop over all documents."""
+"""Filters in SQL select the same documents as a plain loop over all documents."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -52,7 +52,7 @@ _names = map("c{}".format, count())
 
 
 def _filled(writer: PostgresWriter, model: ModelCollection) -> CollectionHandle:
-    """A new collection with the documents of the model."""
+    """Creates a collection with the documents of the model; returns its handle."""
     name = next(_names)
     writer.create_collection("t", name, model.settings)
     handle = writer.open("t", name)
@@ -61,7 +61,7 @@ def _filled(writer: PostgresWriter, model: ModelCollection) -> CollectionHandle:
 
 
 def _listed(writer: PostgresWriter, handle: CollectionHandle, filter: Filter) -> set[str]:
-    """The ids of the documents that the writer lists."""
+    """Returns the ids of the documents that the writer lists for a filter."""
     infos = writer.documents(handle, 1000, "", filter=filter).items
     return {info.document_id for info in infos}
 
@@ -69,11 +69,14 @@ def _listed(writer: PostgresWriter, handle: CollectionHandle, filter: Filter) ->
 def _ordinals_of(
     database: PostgresDatabase, handle: CollectionHandle, filter: Filter, max_selects: int
 ) -> tuple[list[int], set[int]]:
-    """Returns the ordinals of `matching_ordinals` and those of the query of `filter_query`."""
-    place = "t", handle.collection_id
+    """Returns the ordinals that `matching_ordinals` returns, and those that `filter_query` selects.
+
+    `max_selects` is the largest count of SELECTs in one statement.
+    """
+    key = "t", handle.collection_id
     with database.read() as connection:
-        ordinals = matching_ordinals(connection, *place, filter, max_selects=max_selects)
-        query = filter_query(connection, *place, filter, max_selects=max_selects)
+        ordinals = matching_ordinals(connection, *key, filter, max_selects=max_selects)
+        query = filter_query(connection, *key, filter, max_selects=max_selects)
         rows = connection.execute(query.statement, query.parameters).fetchall()
     return ordinals.tolist(), {ordinal for (ordinal,) in rows}
 
@@ -84,7 +87,7 @@ def _ordinals_of(
 def test_a_filter_selects_the_same_documents_as_a_plain_loop(
     database, writer, max_selects, metadata_of_all, filters
 ):
-    """This holds for a filter that needs many statements too."""
+    """With a small `max_selects`, a filter needs several statements."""
     model = ModelCollection()
     for number, metadata in enumerate(metadata_of_all):
         model.put(prepared(f"d{number}", "text", seed=number, metadata=metadata))
@@ -134,7 +137,7 @@ LARGE = {
 
 @pytest.fixture(scope="module")
 def hundred(writer: PostgresWriter) -> tuple[CollectionHandle, ModelCollection]:
-    """A collection with a hundred documents, and its model."""
+    """The handle of a collection with a hundred documents, and the model of it."""
     model = ModelCollection()
     for number in range(100):
         metadata = {"number": number, "even": number % 2 == 0 or None}
@@ -149,7 +152,7 @@ def test_the_largest_filters_are_evaluated(writer, hundred, kind):
     assert _listed(writer, handle, LARGE[kind]) == set(model.filtered(LARGE[kind]).documents)
 
 
-def test_texts_that_cannot_be_ids_select_nothing(writer, hundred):
+def test_a_filter_may_name_texts_that_cannot_be_document_ids(writer, hundred):
     handle, _ = hundred
     assert _listed(writer, handle, Match("document_id", ("d1\0", "", "x" * 5000, "d2"))) == {"d2"}
 

@@ -1,7 +1,7 @@
-"""The PostgreSQL engine equals the memory engine after any changes and steps of maintenance.
+"""The PostgreSQL engine returns the same as the memory engine after any changes and maintenance.
 
-Two tenants have two collections with the same names. If a part of one collection reached another
-one, it would be found there or would change its scores.
+Each of two tenants has two collections, with the same names. If data of one collection came into
+another collection, a search there would find it, or it would change the scores there.
 """
 
 from typing import Any
@@ -34,17 +34,21 @@ from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
-PLACES = (("t", "c"), ("t", "d"), ("u", "c"), ("u", "d"))
+# Collections are pairs of a tenant and a name.
+COLLECTIONS = (("t", "c"), ("t", "d"), ("u", "c"), ("u", "d"))
 ALIASES = ("x", "y", "d")
 LIMITS = MaintenanceLimits(min_part_leaves=8, fan_in=3, home_retention=NO_RETENTION)
 
-places = st.sampled_from(PLACES)
+collections = st.sampled_from(COLLECTIONS)
 document_ids = st.sampled_from([f"d{number}" for number in range(5)])
 seeds = st.integers(0, 5)
 
 
 def settings_of(name: str) -> CollectionSettings:
-    """One collection of each tenant has summaries, and the other one has no vectors."""
+    """Returns the settings of a collection.
+
+    Collections named `c` have summaries, and collections named `d` have no vectors.
+    """
     if name == "c":
         return collection_settings(summaries=SummaryUnit.CHUNK)
     return collection_settings(dimension=0)
@@ -60,7 +64,7 @@ def outcome(call: Any, *arguments: Any) -> Any:
 
 
 class PostgresMachine(RuleBasedStateMachine):
-    """Changes both stores in the same way."""
+    """Changes the stores of both engines in the same way, and compares them."""
 
     def __init__(self, server: PostgresServer) -> None:
         super().__init__()
@@ -77,7 +81,10 @@ class PostgresMachine(RuleBasedStateMachine):
             self._server.drop(self._name)
 
     def both(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of both writers; fails unless they raise the same error."""
+        """Calls a method of both writers; fails unless both raise the same error, or none.
+
+        Returns the type of the error, or None.
+        """
         outcomes = [
             outcome(getattr(writer, method), *arguments)
             for writer in (self.twins.writer, self.twins.memory)
@@ -85,62 +92,64 @@ class PostgresMachine(RuleBasedStateMachine):
         assert outcomes[0] == outcomes[1], (method, arguments, outcomes)
         return outcomes[0]
 
-    def on_both(self, method: str, place: tuple[str, str], *arguments: Any) -> Any:
-        """Calls a method of both writers as `both`, on the opened collection."""
+    def on_both(self, method: str, tenant_and_name: tuple[str, str], *arguments: Any) -> Any:
+        """Does the same as `both`, for a method whose first argument is an opened collection."""
         outcomes = [
-            outcome(getattr(writer, method), writer.open(*place), *arguments)
+            outcome(getattr(writer, method), writer.open(*tenant_and_name), *arguments)
             for writer in (self.twins.writer, self.twins.memory)
         ]
-        assert outcomes[0] == outcomes[1], (method, place, arguments, outcomes)
+        assert outcomes[0] == outcomes[1], (method, tenant_and_name, arguments, outcomes)
         return outcomes[0]
 
     @initialize()
     def create_all(self) -> None:
-        for tenant_id, name in PLACES:
+        for tenant_id, name in COLLECTIONS:
             self.twins.create(tenant_id, name, settings_of(name))
 
     @rule(
-        place=places,
+        tenant_and_name=collections,
         names=st.lists(document_ids, min_size=1, max_size=3, unique=True),
         seed=seeds,
         size=st.integers(1, 20),
         metadata=filter_model.METADATA,
     )
     def put(
-        self, place: Any, names: list[str], seed: int, size: int, metadata: dict[str, Any]
+        self, tenant_and_name: Any, names: list[str], seed: int, size: int, metadata: dict[str, Any]
     ) -> None:
-        settings = settings_of(place[1])
+        settings = settings_of(tenant_and_name[1])
         documents = [wordy(name, seed, settings, size, metadata=metadata) for name in names]
-        self.twins.put(*documents, tenant_id=place[0], name=place[1])
+        self.twins.put(*documents, tenant_id=tenant_and_name[0], name=tenant_and_name[1])
 
-    @rule(place=places, document_id=document_ids)
-    def delete(self, place: Any, document_id: str) -> None:
-        self.on_both("delete", place, document_id)
+    @rule(tenant_and_name=collections, document_id=document_ids)
+    def delete(self, tenant_and_name: Any, document_id: str) -> None:
+        self.on_both("delete", tenant_and_name, document_id)
 
-    @rule(place=places, filter=filter_model.FILTERS)
-    def delete_matching(self, place: Any, filter: Filter) -> None:
+    @rule(tenant_and_name=collections, filter=filter_model.FILTERS)
+    def delete_matching(self, tenant_and_name: Any, filter: Filter) -> None:
         for writer in (self.twins.writer, self.twins.memory):
-            list(writer.delete_matching(writer.open(*place), filter))
+            list(writer.delete_matching(writer.open(*tenant_and_name), filter))
 
-    @rule(place=places, document_id=document_ids, metadata=filter_model.METADATA)
-    def change_metadata(self, place: Any, document_id: str, metadata: dict[str, Any]) -> None:
+    @rule(tenant_and_name=collections, document_id=document_ids, metadata=filter_model.METADATA)
+    def change_metadata(
+        self, tenant_and_name: Any, document_id: str, metadata: dict[str, Any]
+    ) -> None:
         for writer in (self.twins.writer, self.twins.memory):
-            handle = writer.open(*place)
+            handle = writer.open(*tenant_and_name)
             infos = {info.document_id: info for info in writer.documents(handle, 100, "").items}
             if document_id in infos:
                 sequence = infos[document_id].sequence
                 writer.put_metadata(handle, document_id, sequence, metadata, "elsewhere")
 
-    @rule(place=places, seed=seeds, empty=st.booleans())
-    def summarise(self, place: Any, seed: int, empty: bool) -> None:
-        """Summarises the waiting document with the lowest id."""
+    @rule(tenant_and_name=collections, seed=seeds, empty=st.booleans())
+    def summarise(self, tenant_and_name: Any, seed: int, empty: bool) -> None:
+        """Summarises the waiting document of a collection that has the lowest id."""
         waiting = []
         for writer in (self.twins.writer, self.twins.memory):
             documents: dict[str, Any] = {}
             excluded: set[int] = set()
             while (document := writer.next_unsummarised("fake", None, excluded)) is not None:
                 excluded.add(document.version)
-                if (document.collection.tenant_id, document.collection.name) == place:
+                if (document.collection.tenant_id, document.collection.name) == tenant_and_name:
                     documents[document.document_id] = document
             waiting.append(documents)
         assert waiting[0].keys() == waiting[1].keys()
@@ -158,70 +167,82 @@ class PostgresMachine(RuleBasedStateMachine):
         for writer, documents in zip(writers, waiting, strict=True):
             assert writer.put_summaries(documents[document_id], summaries)
 
-    @rule(place=places, alias=st.sampled_from(ALIASES))
-    def set_alias(self, place: Any, alias: str) -> None:
-        self.both("set_alias", place[0], alias, place[1])
+    @rule(tenant_and_name=collections, alias=st.sampled_from(ALIASES))
+    def set_alias(self, tenant_and_name: Any, alias: str) -> None:
+        self.both("set_alias", tenant_and_name[0], alias, tenant_and_name[1])
 
-    @rule(place=places, alias=st.sampled_from(ALIASES))
-    def delete_alias(self, place: Any, alias: str) -> None:
-        self.both("delete_alias", place[0], alias)
+    @rule(tenant_and_name=collections, alias=st.sampled_from(ALIASES))
+    def delete_alias(self, tenant_and_name: Any, alias: str) -> None:
+        self.both("delete_alias", tenant_and_name[0], alias)
 
-    @rule(place=places)
-    def replace_collection(self, place: Any) -> None:
-        if self.both("delete_collection", *place) is not CollectionHasAliases:
-            self.twins.create(*place, settings_of(place[1]))
+    @rule(tenant_and_name=collections)
+    def replace_collection(self, tenant_and_name: Any) -> None:
+        if self.both("delete_collection", *tenant_and_name) is not CollectionHasAliases:
+            self.twins.create(*tenant_and_name, settings_of(tenant_and_name[1]))
 
-    @rule(place=places, summaries=st.booleans(), min_leaves=st.sampled_from([1, 20]))
-    def build_part(self, place: Any, summaries: bool, min_leaves: int) -> None:
+    @rule(tenant_and_name=collections, summaries=st.booleans(), min_leaves=st.sampled_from([1, 20]))
+    def build_part(self, tenant_and_name: Any, summaries: bool, min_leaves: int) -> None:
         with self.twins.database.write() as connection:
-            build_part(connection, self._key(place, summaries), min_leaves)
+            build_part(connection, self._key(tenant_and_name, summaries), min_leaves)
 
-    @rule(place=places, summaries=st.booleans())
-    def merge_parts(self, place: Any, summaries: bool) -> None:
+    @rule(tenant_and_name=collections, summaries=st.booleans())
+    def merge_parts(self, tenant_and_name: Any, summaries: bool) -> None:
         with self.twins.database.write() as connection:
-            merge_parts(connection, self._key(place, summaries), LIMITS.fan_in)
+            merge_parts(connection, self._key(tenant_and_name, summaries), LIMITS.fan_in)
 
-    @rule(place=places, summaries=st.booleans())
-    def move(self, place: Any, summaries: bool) -> None:
-        if settings_of(place[1]).dimension:
-            key = self._key(place, summaries)
-            move_collection(self.twins.database, place[0], key["collection_id"], NO_RETENTION)
+    @rule(tenant_and_name=collections, summaries=st.booleans())
+    def move(self, tenant_and_name: Any, summaries: bool) -> None:
+        if settings_of(tenant_and_name[1]).dimension:
+            key = self._key(tenant_and_name, summaries)
+            move_collection(
+                self.twins.database, tenant_and_name[0], key["collection_id"], NO_RETENTION
+            )
 
-    @rule(place=places, summaries=st.booleans(), max_leaves=st.sampled_from([1, 3, 100]))
-    def drain(self, place: Any, summaries: bool, max_leaves: int) -> None:
-        key = self._key(place, summaries)
+    @rule(
+        tenant_and_name=collections,
+        summaries=st.booleans(),
+        max_leaves=st.sampled_from([1, 3, 100]),
+    )
+    def drain(self, tenant_and_name: Any, summaries: bool, max_leaves: int) -> None:
+        key = self._key(tenant_and_name, summaries)
         with self.twins.database.write() as connection:
             collection = open_by_id(connection, key["tenant_id"], key["collection_id"])
             if collection is not None and collection.home is not None:
                 drain_tail(connection, collection, max_leaves)
 
-    @rule(place=places, every_leaf=st.booleans())
-    def maintain(self, place: Any, every_leaf: bool) -> None:
-        self.twins.maintain(*place, every_leaf=every_leaf)
+    @rule(tenant_and_name=collections, every_leaf=st.booleans())
+    def maintain(self, tenant_and_name: Any, every_leaf: bool) -> None:
+        self.twins.maintain(*tenant_and_name, every_leaf=every_leaf)
 
     @rule()
     def reclaim(self) -> None:
         self.twins.reclaim()
 
-    def _key(self, place: Any, summaries: bool) -> Any:
-        """The key of a collection, or of its summary collection if it has one."""
-        key = self.twins.key(*place)
-        has_summaries = place[1] == "c"
+    def _key(self, tenant_and_name: Any, summaries: bool) -> Any:
+        """Returns the key of a collection, or of its summary collection.
+
+        It is the key of the summary collection if `summaries` is true and there is one.
+        """
+        key = self.twins.key(*tenant_and_name)
+        has_summaries = tenant_and_name[1] == "c"
         return {**key, "collection_id": key["collection_id"] + (summaries and has_summaries)}
 
-    @rule(place=places, seed=st.integers(0, 1 << 20))
-    def search(self, place: Any, seed: int) -> None:
-        self.twins.assert_found(*place, seed, searches=3)
+    @rule(tenant_and_name=collections, seed=st.integers(0, 1 << 20))
+    def search(self, tenant_and_name: Any, seed: int) -> None:
+        self.twins.assert_same_results(*tenant_and_name, seed, searches=3)
 
-    @rule(place=places, filter=filter_model.FILTERS)
-    def list_filtered(self, place: Any, filter: Filter) -> None:
+    @rule(tenant_and_name=collections, filter=filter_model.FILTERS)
+    def list_filtered(self, tenant_and_name: Any, filter: Filter) -> None:
         writers = (self.twins.writer, self.twins.memory)
         pages = [
-            writer.documents(writer.open(*place), 100, "", filter=filter) for writer in writers
+            writer.documents(writer.open(*tenant_and_name), 100, "", filter=filter)
+            for writer in writers
         ]
         ids, expected = ([info.document_id for info in page.items] for page in pages)
         assert ids == expected
-        counts = [writer.count(writer.open(*place), filter).documents for writer in writers]
+        counts = [
+            writer.count(writer.open(*tenant_and_name), filter).documents for writer in writers
+        ]
         assert counts == [len(ids)] * 2
 
     @invariant()
@@ -239,7 +260,7 @@ class PostgresMachine(RuleBasedStateMachine):
         ),
     ],
 )
-def test_the_store_equals_the_one_in_memory_after_any_changes(
+def test_the_postgresql_engine_equals_the_memory_engine_after_any_changes(
     postgres: PostgresServer, examples: int
 ) -> None:
     run_state_machine_as_test(
@@ -247,7 +268,10 @@ def test_the_store_equals_the_one_in_memory_after_any_changes(
         settings=hypothesis_settings(
             max_examples=examples,
             stateful_step_count=30,
-            phases=[Phase.reuse, Phase.generate],  # Shrinking would take minutes: a step is slow.
+            phases=[
+                Phase.reuse,
+                Phase.generate,
+            ],  # Steps are slow, so shrinking would take minutes.
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )

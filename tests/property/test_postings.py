@@ -1,4 +1,4 @@
-"""The compiled lexical kernels equal their twins in Python to the bit, for any arguments."""
+"""The compiled lexical kernels return the same bits as their twins in Python, for any arguments."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +12,11 @@ from hrag.text.bm25 import LengthNorm, leaf_scores
 from tests import twins
 from tests.support.documents.lexical import DROPPED, forward, query
 
-# Rows near the borders of windows, so that short posting lists have several blocks.
+# Rows near the borders of the kernels' windows of 8192 rows. So even a short posting list has
+# several blocks.
 ROWS = st.sampled_from([0, 1, 2, 31, 32, 100, 8190, 8191, 8192, 8193, 16383, 16384, 20000])
 TERMS = st.sampled_from([0, 1, 2, 3, 1 << 20, (1 << 56) - 2, (1 << 56) - 1])
-TERMS_OF_EQUALS = (1, 2, 3)
+TERMS_OF_TIES = (1, 2, 3)
 FREQUENCIES = st.sampled_from([1, 1, 1, 2, 6, 7, 8, 15, 254, 255, 300])
 ROW_TERMS = st.dictionaries(TERMS, FREQUENCIES, max_size=7)
 RANDOM = st.integers(0, 999).map(np.random.default_rng)
@@ -23,14 +24,17 @@ RANDOM = st.integers(0, 999).map(np.random.default_rng)
 
 @st.composite
 def sparse_rows(draw):
-    """The frequencies by term of some rows, and the number of all rows. Most rows have no term."""
+    """Draws the term frequencies of some rows, and the count of all rows.
+
+    Most rows have no term.
+    """
     rows = draw(st.dictionaries(ROWS, ROW_TERMS, max_size=13))
     return rows, max(rows, default=-1) + 1 + draw(st.sampled_from([0, 0, 1, 9000]))
 
 
 @st.composite
 def masks(draw, count):
-    """None, or `uint8[count]`, which excludes or includes a few rows."""
+    """Draws None, or a mask `uint8[count]` that excludes or includes a few rows."""
     kind = draw(st.sampled_from(["none", "out", "in"]))
     if kind == "none":
         return None
@@ -42,7 +46,7 @@ def masks(draw, count):
 
 @st.composite
 def queries(draw, count):
-    """The arguments of `best` up to `lengths`."""
+    """Draws the arguments of `Postings.best` from `ids` to `lengths`."""
     ids = sorted(draw(st.sets(TERMS, max_size=7)))
     weight = st.one_of(st.sampled_from([0.0, 0.25, 1.0]), st.floats(0, 1, width=32))
     weights = draw(st.lists(weight, min_size=len(ids), max_size=len(ids)))
@@ -92,18 +96,18 @@ def test_postings_equal_their_twin(rows_and_count, data):
 
 
 @given(RANDOM, st.sampled_from([1, 2, 3, 5, 20]), st.sampled_from([1, 2]))
-def test_the_lowest_of_equally_good_rows_are_the_best(random, count, terms_per_row):
-    """All rows have the same length, and all terms have the same weight and frequency."""
-    rows = random.choice(TERMS_OF_EQUALS, (60, terms_per_row))
+def test_in_ties_the_lowest_rows_are_the_best(random, count, terms_per_row):
+    """All rows have equal lengths, and all terms have equal weights and frequencies."""
+    rows = random.choice(TERMS_OF_TIES, (60, terms_per_row))
     terms = {row: dict.fromkeys(row_terms, 1) for row, row_terms in enumerate(rows.tolist())}
     buffer = hrag_fast.postings_of(*forward(terms, len(rows)))
-    arguments = query(dict.fromkeys(TERMS_OF_EQUALS, 0.25), rows=len(rows))
+    arguments = query(dict.fromkeys(TERMS_OF_TIES, 0.25), rows=len(rows))
     best = hrag_fast.Postings(buffer).best(*arguments, None, count)
     assert_same(best, twins.Postings(buffer).best(*arguments, None, count))
 
 
 @given(sparse_rows(), st.data())
-def test_matches_of_rows_without_postings_equal_the_twin_and_score_like_postings(
+def test_matches_of_forward_rows_equal_the_twin_and_have_the_scores_of_postings(
     rows_and_count, data
 ):
     starts, entries, count = forward(*rows_and_count)
@@ -122,22 +126,22 @@ def test_matches_of_rows_without_postings_equal_the_twin_and_score_like_postings
 
 @given(st.lists(sparse_rows(), max_size=3), RANDOM, st.booleans(), st.sampled_from([0, 0.3, 1]))
 def test_merged_postings_equal_those_built_from_scratch(parts, random, shuffled, dropped):
-    """Any rows may be dropped, and the rows of the sources may interleave in any way."""
+    """Rows may be dropped, and the rows of the merged postings may be interleaved in any way."""
     ends = np.cumsum([count for _, count in parts], dtype=np.int64)
     total = int(ends[-1]) if parts else 0
     remaining = np.flatnonzero(random.random(total) >= dropped)
     remap = np.full(total, DROPPED, np.uint32)
     remap[remaining] = random.permutation(len(remaining)) if shuffled else np.arange(len(remaining))
-    pieces = np.split(remap, ends[:-1])
+    remaps = np.split(remap, ends[:-1])
     merged = {
-        int(piece[row]): terms
-        for (rows, _), piece in zip(parts, pieces, strict=False)
+        int(new_rows[row]): terms
+        for (rows, _), new_rows in zip(parts, remaps, strict=False)
         for row, terms in rows.items()
-        if piece[row] != DROPPED
+        if new_rows[row] != DROPPED
     }
     sources = [
-        (hrag_fast.Postings(hrag_fast.postings_of(*forward(*part))), piece)
-        for part, piece in zip(parts, pieces, strict=False)
+        (hrag_fast.Postings(hrag_fast.postings_of(*forward(*part))), new_rows)
+        for part, new_rows in zip(parts, remaps, strict=False)
     ]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "postings"
@@ -146,8 +150,8 @@ def test_merged_postings_equal_those_built_from_scratch(parts, random, shuffled,
 
 
 @given(sparse_rows(), st.data())
-def test_damaged_postings_are_refused_or_are_other_postings(rows_and_count, data):
-    """The kernel accepts the same buffers as its twin, and both return the same results."""
+def test_damaged_postings_are_refused_or_read_as_other_postings(rows_and_count, data):
+    """The kernel accepts the same damaged buffers as its twin, and returns the same results."""
     buffer = bytearray(hrag_fast.postings_of(*forward(*rows_and_count)))
     for _ in range(data.draw(st.integers(1, 3))):
         buffer[data.draw(st.integers(0, len(buffer) - 1))] ^= data.draw(st.integers(1, 255))

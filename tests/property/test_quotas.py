@@ -1,4 +1,4 @@
-"""The usage and quotas of a tenant equal a dictionary of sizes after any sequence of writes."""
+"""The usage and quotas of a tenant agree with a dictionary of sizes after any writes."""
 
 import shutil
 import tempfile
@@ -47,15 +47,15 @@ def _document(document_id: str, length: int, seed: int) -> PreparedDocument:
 
 
 class Store(Protocol):
-    """A new store of an engine."""
+    """A new store of one of the engines."""
 
     writer: Writer
 
     def usage(self, tenant_id: str) -> tuple[int, ...]:
-        """Collections, documents and bytes of a tenant, as they are stored."""
+        """Returns the stored usage of a tenant: counts of collections and documents, and bytes."""
 
     def reclaim(self) -> None:
-        """Deletes some rows of deleted collections."""
+        """Deletes some of the rows that deleted collections have left."""
 
     def close(self) -> None:
         """Checks the store and removes it."""
@@ -133,7 +133,10 @@ def _size(open_store: OpenStore, document_id: str, length: int, seed: int) -> in
 
 
 class QuotaMachine(RuleBasedStateMachine):
-    """A tenant whose quota changes, and another one, which has no quota and never changes."""
+    """Writes documents of the tenant `t`, whose quota changes.
+
+    The tenant `other` has no quota, and its usage must never change.
+    """
 
     def __init__(self, open_store: OpenStore) -> None:
         super().__init__()
@@ -153,7 +156,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @property
     def stored(self) -> int:
-        """The bytes that the tenant stores."""
+        """The bytes that the tenant `t` must have stored."""
         sizes = (size for documents in self.model.values() for size, _ in documents.values())
         return sum(sizes) + sum(self.summaries.values())
 
@@ -163,7 +166,7 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), spare=st.integers(-3000, 6000))
     def bound(self, data: st.DataObject, spare: int) -> None:
-        """Changes the quota of the tenant."""
+        """Changes the quota of the tenant `t`."""
         counts = st.none() | st.integers(1, 6)
         self.quota = Quota(
             max_bytes=data.draw(st.sampled_from([None, max(1, self.stored + spare)])),
@@ -228,7 +231,7 @@ class QuotaMachine(RuleBasedStateMachine):
             return
         self.writer.delete_collection("t", name)
         del self.model[name]
-        self.summaries = {place: size for place, size in self.summaries.items() if place[0] != name}
+        self.summaries = {key: size for key, size in self.summaries.items() if key[0] != name}
 
     @rule()
     def reclaim(self) -> None:
@@ -236,15 +239,15 @@ class QuotaMachine(RuleBasedStateMachine):
 
     @rule()
     def summarise_one(self) -> None:
-        """Summaries are stored even if the tenant has reached its quota."""
+        """Summarises a document. Summaries are stored even if the tenant has reached its quota."""
         document = self.writer.next_unsummarised(EMBEDDER)
         if document is None:
             return
         before = self.store.usage("t")[2]
         summarise(self.writer, ModelSummaries(ModelCollection(SETTINGS)), 1)
-        place = (document.collection.name, document.document_id)
-        self.summaries[place] = self.store.usage("t")[2] - before
-        assert self.summaries[place] > 0
+        key = (document.collection.name, document.document_id)
+        self.summaries[key] = self.store.usage("t")[2] - before
+        assert self.summaries[key] > 0
 
     @invariant()
     def counters_are_the_sums(self) -> None:
@@ -258,12 +261,12 @@ class QuotaMachine(RuleBasedStateMachine):
 SETTINGS_OF_RUN = hypothesis_settings(max_examples=20, stateful_step_count=40)
 
 
-def test_quotas_are_kept_in_the_embedded_engine():
+def test_the_embedded_engine_enforces_quotas():
     run_state_machine_as_test(lambda: QuotaMachine(EmbeddedStore), settings=SETTINGS_OF_RUN)
 
 
 @pytest.mark.postgres
-def test_quotas_are_kept_in_postgresql(postgres):
+def test_the_postgresql_engine_enforces_quotas(postgres):
     def open_store(quota_of: QuotaOf) -> Store:
         return PostgresStore(postgres, quota_of)
 

@@ -1,4 +1,4 @@
-"""The compiled `sentence_ends` equals its twin in Python for any text."""
+"""The compiled `sentence_ends` returns the same as its twin in Python, for any text."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""The embedded engine equals a dictionary after any sequence of writes, seals and restarts."""
+"""The embedded engine agrees with a plain model after any writes, seals and restarts."""
 
 import shutil
 import tempfile
@@ -54,12 +54,16 @@ tenants = st.sampled_from(TENANTS)
 document_ids = st.sampled_from([f"d{number}" for number in range(6)])
 # There are few seeds, so that documents share vectors.
 seeds = st.integers(0, 5)
-# Low counts are searched by HNSW, and high counts by an exact scan.
+# A search for few leaves uses HNSW, and a search for many leaves is an exact scan.
 counts = st.sampled_from([1, 2, 3, 8, 50, 1000])
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Two tenants have a collection with the same name. Documents are small, so a run has many."""
+    """Changes and searches the collections of two tenants, which have the same name.
+
+    `models` and `summaries` have the models of the collections and of their summaries. `sealed` has
+    the tenants whose collections may have segments, so that their recall may be below 1.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.summaries[tenant_id] = ModelSummaries(self.models[tenant_id])
 
     def _advance(self, tenant_id: str, sequence: int) -> None:
-        """Fails unless a change has the next sequence of the tenant."""
+        """Fails unless `sequence` is the next sequence number of the tenant; records it."""
         assert sequence == self.sequences[tenant_id] + 1
         self.sequences[tenant_id] = sequence
 
@@ -190,9 +194,9 @@ class StoreMachine(RuleBasedStateMachine):
     def seal(self, tenant_id: str, load: bool) -> None:
         opened = self.writer.open(tenant_id, "c")
         seal(self.store, summary_collection(self.store, opened).collection_id)
-        number = self.writer.open(tenant_id, "c").collection_id
-        leaves = segment_build.tail_leaves(self.store, number)
-        record = seal(self.store, number)
+        collection_id = self.writer.open(tenant_id, "c").collection_id
+        leaves = segment_build.tail_leaves(self.store, collection_id)
+        record = seal(self.store, collection_id)
         assert (record is None) == (leaves == 0)
         assert record is None or record.rows == leaves
         self._sealed(tenant_id, load)
@@ -226,21 +230,22 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(tenant_id=tenants, threshold=st.integers(1, 20), load=st.booleans())
     def merge(self, tenant_id: str, threshold: int, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").collection_id
-        run_maintenance(self.store, number, threshold)
-        assert segment_build.tail_leaves(self.store, number) < threshold
+        collection_id = self.writer.open(tenant_id, "c").collection_id
+        run_maintenance(self.store, collection_id, threshold)
+        assert segment_build.tail_leaves(self.store, collection_id) < threshold
         with self.store.read() as txn:
-            segments = [segment_stats(record) for record in manifest.read_manifest(txn, number)]
-        for place, segment in enumerate(segments):
-            newer_leaves = sum(newer.living for newer in segments[place + 1 :])
+            records = manifest.read_manifest(txn, collection_id)
+            segments = [segment_stats(record) for record in records]
+        for index, segment in enumerate(segments):
+            newer_leaves = sum(newer.living for newer in segments[index + 1 :])
             assert segment.living >= FACTOR * newer_leaves
             assert segment.deleted <= MAX_DELETED_SHARE * segment.rows
         self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, seed=st.integers(0, 9), load=st.booleans())
     def lose_a_segment(self, tenant_id: str, seed: int, load: bool) -> None:
-        """Deletes the files of a segment. Until it is rebuilt, LMDB serves its leaves."""
-        number = self.writer.open(tenant_id, "c").collection_id
+        """Deletes the files of a segment. Until they are rebuilt, its leaves are read from LMDB."""
+        collection_id = self.writer.open(tenant_id, "c").collection_id
         segments = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
         if segments:
             lost = segments[seed % len(segments)].segment_id
@@ -248,14 +253,14 @@ class StoreMachine(RuleBasedStateMachine):
             if load:
                 self.restart_the_reader()
             self.search(tenant_id, seed=seed, count=3)
-            run_maintenance(self.store, number, 10**9, frozenset([lost]))
+            run_maintenance(self.store, collection_id, 10**9, frozenset([lost]))
             self._sealed(tenant_id, load)
 
     @rule(tenant_id=tenants, load=st.booleans())
     def rebuild(self, tenant_id: str, load: bool) -> None:
-        number = self.writer.open(tenant_id, "c").collection_id
+        collection_id = self.writer.open(tenant_id, "c").collection_id
         old_segments = self.writer.status(self.writer.open(tenant_id, "c")).embedded.segments
-        leaves = segment_build.reindex(self.store, number, 30, lambda: None)
+        leaves = segment_build.reindex(self.store, collection_id, 30, lambda: None)
         if leaves:
             assert leaves == self.models[tenant_id].leaf_count
             status = self.writer.status(self.writer.open(tenant_id, "c"))
@@ -344,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert passage.chunk.source == document.source
 
     @invariant()
-    def only_changes_of_a_tenant_have_its_sequences(self) -> None:
+    def the_sequence_number_of_a_tenant_is_that_of_its_last_change(self) -> None:
         sequences = {tenant_id: self.reader.sequence(tenant_id) for tenant_id in TENANTS}
         assert sequences == self.sequences
 

@@ -1,4 +1,4 @@
-"""Invariants of the chunk tree, for any document and settings."""
+"""The chunk tree keeps its invariants, for any document and any settings."""
 
 import hashlib
 from dataclasses import dataclass
@@ -22,10 +22,11 @@ from tests.conftest import Engine
 from tests.property.strategies import documents, text_of, tree_settings
 from tests.support.documents.fakes import collection_settings, prepared
 
-# The digest changes only if documents are cut differently. The version in the content hash must
-# change then too.
+# The digest of a tree. It changes only if the chunker cuts documents differently. The version in
+# the content hash must then change, too.
 GOLDEN = "c133b300ec24678209085906c1bb3bc4ed63ccbccfdb8b115a515924c024e5ec"
-# This many consecutive boundaries may lie inside one code point.
+# A code point of several tokens may have this many consecutive boundaries inside it. No cut is
+# allowed there.
 INSIDE_CODE_POINT = 3
 
 fifty_examples = hypothesis_settings(max_examples=50)
@@ -36,7 +37,7 @@ few_examples = hypothesis_settings(
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of the chunks of a level, in tokens of the document."""
+    """The first token and the end of each chunk of a level, counted in tokens of the document."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -48,12 +49,12 @@ class Spans:
 
     @property
     def shared(self) -> NDArray[np.int64]:
-        """The number of tokens that each chunk shares with the next one."""
+        """The count of tokens that each chunk shares with the next chunk."""
         return self.ends[:-1] - self.starts[1:]
 
 
 def boundaries_of(text: str) -> NDArray[np.int64]:
-    """Returns the byte offset of the boundary before each token, and of the end."""
+    """Returns the byte offset of the boundary before each token, and of the end of the text."""
     encoding = tokens.encoding()
     ids = encoding.encode(text, disallowed_special=())
     lengths = [len(encoding.decode_single_token_bytes(token)) for token in ids]
@@ -61,13 +62,16 @@ def boundaries_of(text: str) -> NDArray[np.int64]:
 
 
 def bounds_of(parsed: ParsedText, settings: TreeSettings) -> Boundaries:
-    """Returns the ranks and blocks that the chunker uses; test_boundaries.py tests them."""
+    """Returns the ranks of boundaries and the ends of blocks by which the chunker cuts.
+
+    `test_boundaries.py` tests that they are right.
+    """
     offsets = boundaries_of(parsed.text).astype(np.uint32)
     return section_boundaries(parsed, parsed.text.encode(), offsets, settings.leaf_tokens)
 
 
 def section_borders(parsed: ParsedText) -> list[int]:
-    """Returns the boundaries at which sections begin, with 0 and the end of the text."""
+    """Returns the boundaries at which sections begin, with those at both ends of the text."""
     boundaries = boundaries_of(parsed.text)
     starts = [len(parsed.text[: part.char_start].encode()) for part in parsed.sections]
     inner = np.flatnonzero(np.isin(boundaries, starts)).tolist()
@@ -92,19 +96,20 @@ def test_every_level_covers_the_document_in_order_with_chunks_of_its_size(parsed
 
 @fifty_examples
 @given(documents, tree_settings())
-def test_neighbours_share_the_overlap_within_the_slack(parsed, settings):
+def test_neighbouring_chunks_share_the_overlap_within_its_slack(parsed, settings):
     tree, bounds = build_tree(parsed, settings), bounds_of(parsed, settings)
     ranks = np.frombuffer(bounds.ranks, np.uint8)
-    for number, size in enumerate(settings.level_sizes):
+    for level_index, size in enumerate(settings.level_sizes):
         level = Level.of(size, settings.overlap_ratio)
         assert level.overlap == round(size * settings.overlap_ratio)
         assert level.slack <= max(2, level.overlap / 4)
-        spans = Spans.of(tree, number)
+        spans = Spans.of(tree, level_index)
         if level.overlap == 0:
             assert (spans.shared == 0).all()
             continue
         assert (spans.shared <= level.overlap + level.slack).all()
-        # The last chunk has no overlap, and no chunk begins before a heading that it overlaps.
+        # The last chunk of a block may have less overlap. A chunk whose overlap would contain a
+        # heading begins at the heading.
         ends_block = np.isin(spans.ends[1:], bounds.block_ends)
         at_heading = ranks[spans.starts[1:]] == CUT_SECTION
         usual = spans.shared[~ends_block & ~at_heading]
@@ -121,11 +126,15 @@ def test_a_chunk_has_one_parent_and_lies_inside_it(parsed, settings):
         for index, parent in enumerate(parents):
             first, count = int(parent["first_child"]), int(parent["child_count"])
             assert count > 0
-            family = children[first : first + count]
-            assert (family["parent"] == index).all()
+            children_of_parent = children[first : first + count]
+            assert (children_of_parent["parent"] == index).all()
             for unit in ("byte", "char"):
-                assert (family[f"{unit}_start"] >= parent[f"{unit}_start"]).all()
-                assert (family[f"{unit}_end"] <= parent[f"{unit}_end"]).all()
+                starts, ends = (
+                    children_of_parent[f"{unit}_start"],
+                    children_of_parent[f"{unit}_end"],
+                )
+                assert (starts >= parent[f"{unit}_start"]).all()
+                assert (ends <= parent[f"{unit}_end"]).all()
             visited += range(first, first + count)
         assert visited == list(range(len(children)))
     assert (tree.level(0)["child_count"] == 0).all()
@@ -160,7 +169,7 @@ def test_level_0_is_cut_at_the_best_boundary_near_its_limit(parsed, settings):
         if block_end - start <= level.size:
             assert end == block_end
         else:
-            # At least a quarter of a chunk remains for the last chunk, including its overlap.
+            # At least a quarter of a chunk is left for the block's last chunk, with its overlap.
             limit = min(start + level.size, block_end - max(0, quarter - level.overlap))
             low = max(limit - quarter, previous + 1)
             window = bounds.ranks[low : limit + 1]
@@ -185,7 +194,7 @@ def test_level_0_starts_at_a_heading_or_the_best_boundary_near_the_overlap(parse
 
 @fifty_examples
 @given(documents, tree_settings())
-def test_a_leaf_spans_two_sections_only_where_one_is_tiny(parsed, settings):
+def test_a_leaf_spans_two_sections_only_if_one_of_them_is_tiny(parsed, settings):
     tiny = settings.leaf_tokens // 8
     borders = section_borders(parsed)
     spans = Spans.of(build_tree(parsed, settings), settings.embedding_level)
@@ -200,12 +209,12 @@ _OUTLINES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), min_size=
 
 @fifty_examples
 @given(_OUTLINES, tree_settings())
-@example(  # With nearly equal sizes of two levels, a chunk grows by at most three tokens.
+@example(  # Two levels have nearly equal sizes, so a chunk can grow by three tokens only.
     [(1, 1)] * 5 + [(1, 6), (2, 2)],
     TreeSettings((32, 33, 34, 43, 44, 47, 296), overlap_ratio=0.5, embedding_level=6),
 )
 def test_no_leaf_ends_between_a_heading_and_its_text(outline, settings):
-    """Each section has a heading and some short sentences."""
+    """The drawn documents have sections with a heading and some short sentences each."""
     text, sections, heading_ends = "", [], set[int]()
     for number, (depth, count) in enumerate(outline):
         sections.append(Section(f"Heading {number}", depth, len(text)))
@@ -245,7 +254,7 @@ def test_the_same_document_and_settings_give_the_same_tree(parsed, settings):
 
 @fifty_examples
 @given(documents, tree_settings())
-def test_ancestors_follow_parents_from_every_leaf(parsed, settings):
+def test_the_ancestors_of_every_leaf_are_found_by_following_parents(parsed, settings):
     tree, leaf_level = build_tree(parsed, settings), settings.embedding_level
     rows = tree.ancestors(leaf_level)
     assert rows.shape == (tree.top_level - leaf_level + 1, tree.counts[leaf_level])
@@ -283,14 +292,14 @@ def test_a_short_document_has_one_chunk_at_every_level(settings):
 def test_the_stored_tree_equals_the_tree_that_was_built(engine: Engine, parsed, settings):
     if engine.writer.collections("t", 1, "").items:
         engine.writer.delete_collection("t", "c")
-    of_collection = collection_settings(settings)
-    document = prepared("d", parsed, of_collection)
-    engine.writer.create_collection("t", "c", of_collection)
+    whole_settings = collection_settings(settings)
+    document = prepared("d", parsed, whole_settings)
+    engine.writer.create_collection("t", "c", whole_settings)
     engine.writer.put(engine.writer.open("t", "c"), document)
     with engine.store.read() as txn:
-        number = find_collection(txn, "t", "c")
-        ordinal, _ = find_document(txn, number, "d")
-        address = address_of(txn, number, ordinal)
+        collection_id = find_collection(txn, "t", "c")
+        ordinal, _ = find_document(txn, collection_id, "d")
+        address = address_of(txn, collection_id, ordinal)
         stored = Tree(bytes(txn.contents.tree(address)))
     assert stored.to_bytes() == document.tree.to_bytes()
     with engine.reader.snapshot("t", "c") as snapshot:

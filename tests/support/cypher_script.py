@@ -1,8 +1,8 @@
 """A strict reader of the few kinds of Cypher statements that an export contains; it runs them.
 
-It accepts no other statement, so it rejects a script in which a text ends its literal too early.
-It can read `\\uXXXX` in both ways in which databases read it: as part of a literal, or as a
-character that is decoded before the statements are read.
+The reader accepts no other statement. So it rejects a script in which a text ends its string
+literal too early, which would be an injection. Databases read `\\uXXXX` in two ways, and the reader
+can do both: decode it inside a literal, or decode it before the statements are read.
 """
 
 import re
@@ -27,14 +27,18 @@ _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 @dataclass
 class Graph:
-    """Nodes by label and key, each with its properties; edges between keys."""
+    """The nodes and edges that a script creates.
+
+    `nodes` maps a label and a key to the properties of the node. An edge is a triple: the label and
+    key of its source, its kind, and the label and key of its target.
+    """
 
     nodes: dict[tuple[str, frozenset[Any]], dict[str, Any]] = field(default_factory=dict)
     edges: set[tuple[Any, str, Any]] = field(default_factory=set)
 
 
 def executed(script: str, *, decode_first: bool = False) -> Graph:
-    """Returns the graph that a script creates. Fails on a line that is no statement of an export.
+    """Returns the graph that a script creates. Fails on a line that an export cannot contain.
 
     With `decode_first`, `\\uXXXX` is decoded before the statements are read.
     """
@@ -50,7 +54,7 @@ def executed(script: str, *, decode_first: bool = False) -> Graph:
             graph.nodes.setdefault(name, dict(key)).update(_properties(statement["values"], " = "))
         else:
             statement = _EDGE.fullmatch(line)
-            assert statement, f"no statement: {line}"
+            assert statement, f"not a statement of an export: {line}"
             ends = [
                 (statement[f"{end}_label"], frozenset(_properties(statement[end], ": ").items()))
                 for end in ("source", "target")

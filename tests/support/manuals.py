@@ -25,11 +25,11 @@ class Block(NamedTuple):
 
 
 def page_id(page: Path) -> str:
-    """Returns the path of a page, as the name of its test."""
+    """Returns the path of a page below the repository; it is the id of the page's test case."""
     return str(page.relative_to(ROOT))
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    """Returns the blocks of a page in these languages, in order."""
+    """Returns the code blocks of a page that are in one of these languages, in page order."""
     code_blocks = [Block(*match) for match in FENCE.findall(page.read_text("utf-8"))]
     return [block for block in code_blocks if block.language in languages]

@@ -21,12 +21,12 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in SERVICES.values()
     for method in service.methods
 }
-# Filters and metadata contain themselves, so messages could be nested without end.
+# Messages of filters and metadata may contain themselves. So `_fill` stops at this depth.
 _MAX_DEPTH = 4
 
 
 def servicer_of(service: str) -> Any:
-    """Returns a servicer that answers every message with an empty one."""
+    """Returns a servicer of a service; it answers every request with an empty response."""
     handlers = {method.name: _handler(method) for method in SERVICES[service].methods}
     return type("Servicer", (), handlers)()
 
@@ -45,7 +45,7 @@ def _handler(method: MethodDescriptor) -> Any:
 
 
 def request_of(method: MethodDescriptor, *tenants: str) -> Message:
-    """Returns a request with the tenants, in turn, in its fields `tenant_id`."""
+    """Returns a request of the method. Its fields `tenant_id` get the tenants in this order."""
     names = iter(tenants)
     message = message_factory.GetMessageClass(method.input_type)()
     if method.name == "BatchSearch":
@@ -57,14 +57,14 @@ def request_of(method: MethodDescriptor, *tenants: str) -> Message:
 
 
 def marked(method: MethodDescriptor) -> tuple[Message, set[str]]:
-    """Returns a request with distinct values in all fields `tenant_id`, and these values."""
+    """Returns a request whose fields `tenant_id` all have distinct values, and the set of these."""
     message = message_factory.GetMessageClass(method.input_type)()
     names_used: set[str] = set()
 
     def names() -> Iterator[str]:
-        for number in count():
-            names_used.add(f"t{number}")
-            yield f"t{number}"
+        for index in count():
+            names_used.add(f"t{index}")
+            yield f"t{index}"
 
     _fill(message, names(), _MAX_DEPTH)
     return message, names_used
@@ -98,7 +98,7 @@ def _names_tenants(field: FieldDescriptor, depth: int) -> bool:
 def code_of(
     channel: grpc.Channel, path: str, requests: list[Message], *headers: tuple[str, str]
 ) -> grpc.StatusCode:
-    """Makes a call and returns its status code."""
+    """Calls the method with this path; returns the status code of the call."""
     method = METHODS[path]
     response = message_factory.GetMessageClass(method.output_type)
     kind = f"{_kind(method.client_streaming)}_{_kind(method.server_streaming)}"

@@ -1,8 +1,9 @@
 """Generates the synchronous client from the asyncio one: `make sync-client`, then commit it.
 
-It makes a few substitutions, as httpcore's script `unasync.py` does, and runs ruff's formatter.
-The package `unasync` would replace one of the functions below at the price of three packages. It
-translates only names, so the docstrings that differ and the formatting would remain here.
+The script makes a few substitutions, as httpcore's script `unasync.py` does, and runs ruff's
+formatter. The package `unasync` could replace only one of the functions below, and it needs three
+packages. `unasync` translates only names, so this script would still have to change docstrings and
+format the code.
 """
 
 import re
@@ -38,10 +39,10 @@ def synchronous(source: Path) -> str:
     Raises ValueError if a sentence that must be replaced is missing.
     """
     _, _, code = source.read_text("utf-8").partition('"""\n')
-    for sentence, other in _SENTENCES.items() if source.name == SOURCE.name else ():
+    for sentence, replacement in _SENTENCES.items() if source.name == SOURCE.name else ():
         if sentence not in code:
             raise ValueError(f"{source} does not say {sentence!r} any more")
-        code = code.replace(sentence, other)
+        code = code.replace(sentence, replacement)
     for pattern, word in _WORDS.items():
         code = re.sub(pattern, word, code)
     return _formatted(_DOCSTRING.format(source.name) + code)

@@ -7,13 +7,15 @@ _POLL_S = 0.005
 
 
 def until(
-    true: Callable[[], object], timeout_s: float = 20.0, description: str = "the condition is true"
+    condition: Callable[[], object],
+    timeout_s: float = 20.0,
+    description: str = "the condition is true",
 ) -> None:
-    """Waits until `true` returns a true value. Fails after `timeout_s` seconds.
+    """Waits until `condition` returns a true value. Fails after `timeout_s` seconds.
 
-    `description` completes the message of the failure.
+    `description` says what did not become true, in the message of the failure.
     """
     end = time.monotonic() + timeout_s
-    while not true():
+    while not condition():
         assert time.monotonic() < end, f"after {timeout_s} s still not: {description}"
         time.sleep(_POLL_S)

@@ -91,7 +91,7 @@ class Hrag:
     def ranked_leaves(self, query: Query) -> RankedLeaves:
         """Returns the leaves with BM25 scores.
 
-        hrag divides scores by the largest possible one. Here they are multiplied by it again.
+        hrag divides scores by the largest possible score. This method multiplies them by it again.
         """
         candidates = self.search(self.prepared(query))
         scores = candidates.scores.astype(np.float64) * query.idf

@@ -27,9 +27,9 @@ class PostgresEngine:
 
     @property
     def location(self) -> str:
-        """The DSN of the primary and, if the settings name any, of the replicas.
+        """The DSN of the primary and, if the settings have one, the DSN of the replicas.
 
-        Secrets are removed.
+        Both are shown without secrets.
         """
         primary, replicas = self._settings.postgres_dsn, self._settings.postgres_read_dsn
         shown_primary = without_secrets(primary)
@@ -43,7 +43,7 @@ class PostgresEngine:
         Raises RuntimeError if the method is called twice.
         """
         if self._worker is not None:
-            raise RuntimeError("an engine opens its writer once")
+            raise RuntimeError("the engine has already opened its writer")
         database = self._primary_database()
         create_or_check(database)
         self._worker = MaintenanceWorker(database, self._settings.postgres_home_leaves)
@@ -55,7 +55,7 @@ class PostgresEngine:
         Raises RuntimeError if `writer` was not called before.
         """
         if self._worker is None:
-            raise RuntimeError("maintenance needs the engine's writer; open that first")
+            raise RuntimeError("maintenance needs the engine's writer; open the writer first")
         return self._worker
 
     def reader(self) -> PostgresReader:
@@ -66,14 +66,18 @@ class PostgresEngine:
         return PostgresReader(database)
 
     def administration(self) -> PostgresAdministration:
-        """Returns the administration of the store.
+        """Returns the object with which operators check and migrate the store.
 
         Implements `hrag.engine.protocols.Engine.administration`.
         """
         return PostgresAdministration(self._primary_database())
 
     def require_store(self) -> None:
-        """Raises StoreUnavailable if the primary or the replica, where in use, does not answer.
+        """Raises StoreUnavailable if the primary or a replica does not answer.
+
+        Checks only the servers that the engine uses. It uses the primary after `writer` or
+        `administration` was called. After `reader` was called, it uses the replicas, or the primary
+        if the settings name no replicas.
 
         Implements `hrag.engine.protocols.Engine.require_store`.
         """

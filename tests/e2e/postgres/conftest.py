@@ -1,4 +1,4 @@
-"""Fixtures of tests that run only with `--engine=postgres`, on services with databases."""
+"""Fixtures of the tests that run only with `--engine=postgres`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +17,6 @@ def _with_postgres(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def own_server(_engine: None) -> Iterator[PostgresServer]:
-    """A server with the stores of the test. The test may stop and kill it."""
+    """A PostgreSQL server for the stores of one test. The test may stop and kill the server."""
     with closing(PostgresServer()) as server, stores.in_postgres(server):
         yield server

@@ -1,4 +1,4 @@
-"""If a caller leaves or its deadline passes, its statement in the server ends."""
+"""If a caller leaves or its deadline passes, PostgreSQL ends the statement of its call."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,9 +35,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[
 
 @contextmanager
 def _locked(services: Running) -> Iterator[Callable[[], int]]:
-    """Blocks every statement on documents inside the block.
+    """Blocks every statement on the table of documents inside the `with` block.
 
-    Yields a function that returns the number of blocked statements.
+    Yields a function that returns how many statements are blocked.
     """
     dsn = dsn_of(services.data_dir)
     with (

@@ -1,4 +1,4 @@
-"""Operators see PostgreSQL in the logs, metrics, status and commands of services."""
+"""Logs, metrics, status and commands show operators that the store is in PostgreSQL."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ _OF_THE_EMBEDDED_ENGINE = ("segment", "tail", "disk", "file_bytes", "applied", "
 
 
 class Operated(NamedTuple):
-    """Services, and their metrics after they had stored a document."""
+    """Services, and the metrics of indexer and retriever after a document has been stored."""
 
     services: Running
     indexed: Scrape
@@ -33,7 +33,7 @@ class Operated(NamedTuple):
 
 @pytest.fixture(scope="module")
 def operated(tmp_path_factory: pytest.TempPathFactory, _engine: None) -> Iterator[Operated]:
-    """Services with a document of the tenant `default`, and metrics."""
+    """Services with metrics, and with a document of the tenant `default`."""
     addresses = dict(zip(_METRICS, free_addresses(2), strict=True))
     folder = tmp_path_factory.mktemp("operated")
     with running(folder / "store", {**FAST, **addresses}) as both:
@@ -96,7 +96,7 @@ def test_check_reads_the_database_while_services_run(operated: Operated) -> None
         (("check", "--repair"), "backup"),
     ],
 )
-def test_commands_for_which_the_database_has_programs_are_refused(
+def test_commands_that_the_database_replaces_are_refused_with_its_tool(
     operated: Operated, arguments: tuple[str, ...], means: str
 ) -> None:
     done = _hrag(operated.services, *arguments)
@@ -104,7 +104,7 @@ def test_commands_for_which_the_database_has_programs_are_refused(
     audited, error = done.stderr.splitlines()
     assert "dbname=" in audited
     assert str(operated.services.data_dir) not in audited
-    assert error.startswith("error: a store in PostgreSQL uses the tools of its database: ")
+    assert error.startswith("error: hrag cannot do this for a store in PostgreSQL: ")
     assert means in error
 
 

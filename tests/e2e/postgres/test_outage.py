@@ -28,7 +28,7 @@ _AT_ONCE_S = 1.0
 
 
 def _refused(call: Callable[..., Any], request: Any) -> grpc.RpcError:
-    """Makes a call that must be refused at once; returns its error."""
+    """Makes a call that must be refused within `_AT_ONCE_S`; returns its error."""
     began = time.monotonic()
     with pytest.raises(grpc.RpcError) as caught:
         call(request, timeout=20)
@@ -96,7 +96,7 @@ def test_services_recover_without_a_restart_when_the_database_is_back(
 
 
 @pytest.mark.parametrize("service", [INDEXER, RETRIEVER], ids=lambda service: service.name)
-def test_a_database_that_is_down_at_the_start_ends_the_service_and_is_named(
+def test_a_service_whose_database_is_down_at_the_start_ends_with_the_reason(
     data_dir: Path, service: Service
 ) -> None:
     (nowhere,) = free_addresses(1)

@@ -1,4 +1,4 @@
-"""Several indexers and retrievers on one database: no update is lost, no read is stale."""
+"""With several indexers and retrievers on one database, no update is lost and no read is stale."""
 
 import itertools
 import json
@@ -38,16 +38,16 @@ _BUILT = ("part_built", "parts_merged", "home_built")
 
 
 def _text(document_id: str, version: int, sentences: int) -> str:
-    """Returns a text whose every sentence has the word `<document>x<version>`.
+    """Returns a text in which every sentence has the word `<document id>x<version>`.
 
-    No other document has this word.
+    No other text has this word.
     """
     word = f"{document_id}x{version}"
     return "".join(f"Sentence {n} of {word} is about things. " for n in range(sentences))
 
 
 class _Writer:
-    """Writes documents that no other writer writes, through random indexers.
+    """Writes a separate set of documents; each call goes to a random indexer.
 
     `stored` has the documents that must be stored at the end.
     """
@@ -70,11 +70,11 @@ class _Writer:
         document_id = f"{self._name}d{self._random.randrange(12)}"
         old = self.stored.get(document_id)
         if old is not None and self._random.random() < 0.2:
-            sequence = self._any.delete_document("t", document_id)
+            sequence = self._any_client.delete_document("t", document_id)
             del self.stored[document_id]
         else:
             new = _text(document_id, version, self._random.randrange(2, 60))
-            done = self._any.ingest("t", Document(new, document_id))
+            done = self._any_client.ingest("t", Document(new, document_id))
             outcome = IngestOutcome.CREATED if old is None else IngestOutcome.UPDATED
             assert done.outcome is outcome
             sequence = done.sequence
@@ -82,13 +82,13 @@ class _Writer:
         self._read(document_id, old, sequence)
 
     def _read(self, document_id: str, old: str | None, sequence: int) -> None:
-        """Fails unless the new text is found by its words, once, and the old text is not found."""
+        """Fails unless a search finds the new text without duplicates, and not the old text."""
         new = self.stored.get(document_id)
         for text, expected in ((old, False), (new, True)):
             if text is None:
                 continue
             (word,) = set(re.findall(r"\w+x\d+", text))
-            result = self._any.search(
+            result = self._any_client.search(
                 "t", f"+{word}", min_sequence=sequence, retrieval=Retrieval.LEXICAL, limit=100
             )
             chunks = [passage.chunk.chunk_id for passage in result.passages]
@@ -98,14 +98,14 @@ class _Writer:
             assert all(passage.chunk.content in text for passage in result.passages)
 
     @property
-    def _any(self) -> Client:
+    def _any_client(self) -> Client:
         return self._random.choice(self._clients)
 
 
 def _search(client: Client, stop: threading.Event) -> int:
-    """Searches by vectors until `stop` is set; returns the number of searches.
+    """Searches until `stop` is set; returns how many searches it made.
 
-    Fails if a passage occurs twice.
+    Fails if a result has a passage twice.
     """
     for number in itertools.count():
         if stop.is_set():
@@ -137,7 +137,10 @@ def _events(indexers: list[Process]) -> set[str]:
 
 
 def _builds(indexers: list[Process]) -> dict[int, list[tuple[float, float, str]]]:
-    """Returns begin, end and event of each build, by collection, from the logs of all indexers."""
+    """Returns the builds of each collection as the logs of all indexers report them.
+
+    A build has its begin and end, in seconds since 1970, and its event.
+    """
     builds_by_collection: dict[int, list[tuple[float, float, str]]] = {}
     for line in itertools.chain.from_iterable(indexer.log.splitlines() for indexer in indexers):
         entry = json.loads(line) if line.startswith("{") else {}

@@ -45,7 +45,7 @@ def _form(content: bytes, resources: bytes) -> bytes:
 
 
 def inflating_page(inflated_bytes: int = 16 << 20) -> bytes:
-    """Returns a page whose content inflates a thousandfold, all of it text."""
+    """Returns a PDF of one page whose content is all text and inflates about a thousandfold."""
     shown = b"(a)Tj "
     content = b"BT /F1 1 Tf %sET" % (shown * (inflated_bytes // len(shown)))
     return written(_page(_deflated(content)))
@@ -59,7 +59,7 @@ def repeated_page(kids: int = 150) -> bytes:
 
 
 def nested_filters() -> bytes:
-    """Returns a content under three Flate filters: a hundred megabytes in some kilobytes."""
+    """Returns a PDF of a few kilobytes whose content, deflated three times, has a hundred MB."""
     chunk = b"BT /F1 1 Tf (aaaaaaaaaaaaaaaa)Tj ET "
     layer = zlib.compressobj(9)
     once = b"".join([layer.compress(chunk * 100_000) for _ in range(30)]) + layer.flush()
@@ -68,7 +68,7 @@ def nested_filters() -> bytes:
 
 
 def run_length_bomb() -> bytes:
-    """Returns run lengths under Flate, the filter with the most output for its input."""
+    """Returns a PDF whose content has run lengths inside Flate: some kilobytes become 256 MB."""
     runs = (bytes([129]) + b" ") * 2_000_000 + b"\x80"
     return written(
         _page(_stream(zlib.compress(runs, 9), b"/Filter [/FlateDecode /RunLengthDecode]"))
@@ -76,7 +76,7 @@ def run_length_bomb() -> bytes:
 
 
 def deep_page_tree(depth: int = 50_000) -> bytes:
-    """Returns a page tree of one path, deeper than a stack."""
+    """Returns a page tree that is one path, too deep for a recursive parser's stack."""
     objects = _page(o2=b"<< /Type /Pages /Kids [6 0 R] /Count 1 >>")
     for number in range(6, 6 + depth):
         objects[number] = b"<< /Type /Pages /Kids [%d 0 R] /Count 1 >>" % (number + 1)
@@ -85,7 +85,7 @@ def deep_page_tree(depth: int = 50_000) -> bytes:
 
 
 def page_tree_cycle() -> bytes:
-    """Returns page trees that are each other's kids."""
+    """Returns a page tree with a cycle: each of two nodes is a kid of the other node."""
     return written(
         _page(
             o2=b"<< /Type /Pages /Kids [6 0 R 6 0 R] /Count 1000 >>",
@@ -95,17 +95,17 @@ def page_tree_cycle() -> bytes:
 
 
 def million_pages() -> bytes:
-    """Returns a file of one page whose count claims a million pages."""
+    """Returns a file of one page. Its page tree claims to have a million pages."""
     return written(_page(o2=b"<< /Type /Pages /Kids [3 0 R] /Count 1000000 >>"))
 
 
 def claimed_pages() -> bytes:
-    """Returns a file of one page whose count claims exactly the number of pages that is allowed."""
+    """Returns a file of one page. Its page tree claims as many pages as hrag allows at most."""
     return written(_page(o2=b"<< /Type /Pages /Kids [3 0 R] /Count 100000 >>"))
 
 
 def doubling_forms(depth: int = 30) -> bytes:
-    """Returns forms that show the next form twice each, so the last is shown 2**30 times."""
+    """Returns a chain of forms. Each shows the next one twice, so the last is shown 2**30 times."""
     objects = _page(_deflated(b"/X Do /X Do"), o3=_PAGE_WITH_FORM)
     for number in range(6, 6 + depth):
         objects[number] = _form(b"/X Do /X Do", b"/XObject << /X %d 0 R >>" % (number + 1))
@@ -144,7 +144,7 @@ def scattered_glyphs(count: int = 2_000_000) -> bytes:
 
 
 def nested_arrays(depth: int = 2_000_000) -> bytes:
-    """Returns arrays within arrays, in a page and in its content."""
+    """Returns a PDF with millions of nested arrays, in a page and in its content."""
     page = _PAGE.replace(b"/Contents", b"/Deep %s%s /Contents" % (b"[" * depth, b"]" * depth))
     return written(_page(_deflated(b"[" * depth + b"<<" * depth), o3=page))
 
@@ -160,7 +160,7 @@ def object_stream_bomb() -> bytes:
     for number, body in sorted(objects.items()):
         table += b"\1" + len(file).to_bytes(4) + bytes(2)
         file += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    # Object 7 is the first in object 6.
+    # Object 7 is the first object in the object stream, which is object 6.
     table += b"\2" + (6).to_bytes(4) + bytes(2)
     table += b"\1" + len(file).to_bytes(4) + bytes(2)
     start = len(file)
@@ -175,12 +175,12 @@ def looped_tables() -> bytes:
     """Returns a cross-reference table that names itself as its predecessor."""
     whole = written(_page())
     start = whole.rindex(b"startxref")
-    place = int(whole[start:].split()[1])
-    return whole.replace(b"/Size", b"/Prev %d /Size" % place)
+    offset = int(whole[start:].split()[1])
+    return whole.replace(b"/Size", b"/Prev %d /Size" % offset)
 
 
 def bookmark_cycle() -> bytes:
-    """Returns bookmarks that are each other's children and successors."""
+    """Returns two bookmarks. Each has the other one as its child and as its successor."""
     catalog = _CATALOG.replace(b">>", b"/Outlines 6 0 R >>")
     item = b"<< /Title (%s) /Dest [3 0 R /Fit] /First %d 0 R /Next %d 0 R /Parent 6 0 R >>"
     return written(
@@ -204,8 +204,9 @@ def huge_title() -> bytes:
 
 
 def ignored_extras() -> bytes:
-    """Returns a file with a script that runs on opening, an attachment, and an action that starts
-    a program.
+    """Returns a file with three things that a reader must ignore.
+
+    They are a script that runs on opening, an attachment, and an action that starts a program.
     """
     catalog = (
         b"/OpenAction << /S /JavaScript /JS (while(true){}) >>"
@@ -262,16 +263,19 @@ PDF_BOMBS: Mapping[str, Callable[[], bytes]] = {
 
 
 def nested_lists(size_bytes: int = 600_000) -> str:
-    """Returns Markdown that consists of list items, ten levels deep, again and again."""
+    """Returns Markdown that repeats a list with ten levels of nesting."""
     block = "".join("  " * level + "- a\n" for level in range(10))
     return block * (size_bytes // len(block))
 
 
 def list_items(size_bytes: int = 600_000) -> str:
-    """Returns Markdown of one list of single letters."""
+    """Returns Markdown that is one list; each item is a single letter."""
     return "- a\n" * (size_bytes // 4)
 
 
 def lazy_lines(size_bytes: int = 600_000) -> str:
-    """Returns a paragraph in eighteen quotes whose later lines might begin another block."""
+    """Returns Markdown: a paragraph in eighteen nested quotes.
+
+    Each later line begins with a digit, as a list item does, so a parser must test each of them.
+    """
     return "> " * 18 + "a\n" + "1 b\n" * (size_bytes // 4)

@@ -7,7 +7,7 @@ from tests.support.documents import pdfs
 
 
 def story(topic: str, count: int) -> str:
-    """Returns `count` sentences of about ten tokens that no query asks for."""
+    """Returns `count` sentences that answer no query of the cases; each has about ten tokens."""
     return " ".join(f"Here the {topic} goes on with remark {n}." for n in range(count))
 
 
@@ -61,14 +61,14 @@ CASES = [
         ("Step 17",),
     ),
     Case(
-        "the last words of a section whose leaf is mostly the next one's",
+        "the last words of a section, in a leaf with more text of the next section",
         markdown(f"# Beta\n\n{story('beta', 3)} {VALVE}\n\n# Gamma\n\n{story('gamma', 30)}"),
         "alpha valve pressure",
         VALVE,
         ("Beta",),
     ),
     Case(
-        "a section three deep",
+        "a section below two other headings",
         markdown(
             f"# Guide\n\nRead on.\n\n## Install\n\n{story('install', 9)}\n\n### Linux\n\n"
             f"{story('linux', 2)} Run the setup script as root.\n\n"
@@ -158,7 +158,7 @@ CASES = [
         ("Alpha",),
     ),
     Case(
-        "more terms in a later section",
+        "more of the query's terms in a later section",
         markdown(
             f"# Beta\n\nEvery valve is old.\n\n# Alpha\n\n{VALVE}\n\n# Gamma\n\n{story('gamma', 9)}"
         ),
@@ -180,7 +180,7 @@ CASES = [
         (2, 2),
     ),
     Case(
-        "two sections on a page of a PDF, with numbers and another case",
+        "two sections on a page of a PDF, whose headings have numbers and capital letters",
         Document(
             pdfs.pdf_of(
                 [f"1 ALPHA VALVES\n{VALVE}\nChapter 2: The beta\n{story('beta', 4)}"],
@@ -227,7 +227,7 @@ CASES = [
         (3, 3),
     ),
     Case(
-        "pages that have their own numbers",
+        "pages with explicit page numbers",
         Document((Page(story("cover", 5), 7), Page(VALVE, 9), Page(story("beta", 5), 10))),
         "alpha valve pressure",
         VALVE,

@@ -1,7 +1,7 @@
 """Helpers for tests of the evaluation.
 
-Holds functions that build passages and results, a client and a chat model whose answers the test
-determines, and a disk that is nearly full.
+The module has functions that build passages and results, a client and a chat model whose answers
+the test determines, and a disk that is nearly full.
 """
 
 import errno
@@ -53,7 +53,10 @@ def passage(document_id: str, start: int, content: str) -> Passage:
 
 
 def result(*passages: Passage, **changed: Any) -> SearchResult:
-    """Returns a result with these passages. Embedding its query took 100 µs."""
+    """Returns a search result with these passages. `changed` replaces other fields of it.
+
+    By default, the timings say that embedding the query took 100 µs.
+    """
     fields: dict[str, Any] = {
         "mode": SearchMode.STANDARD,
         "matched_at_level": 0,
@@ -69,7 +72,7 @@ def result(*passages: Passage, **changed: Any) -> SearchResult:
 
 
 class ScriptedClient:
-    """A client whose searches return what `find` returns. It has only the document `a`.
+    """A client whose searches return what `find` returns. Its only chunk is `a#0.0`.
 
     `calls` records the arguments of the searches.
     """
@@ -88,7 +91,7 @@ class ScriptedClient:
 
 
 class ScriptedChat:
-    """A chat model that replies what `reply` returns. `prompts` records the prompts."""
+    """A chat model that answers a prompt with what `reply` returns; `prompts` records prompts."""
 
     name = "scripted"
 
@@ -108,7 +111,10 @@ class ScriptedChat:
 
 @contextmanager
 def nearly_full_disk(free_bytes: int) -> Iterator[None]:
-    """Lets the files of JSON lines grow by `free_bytes` bytes in total. Further writes fail."""
+    """Lets files of JSON lines grow by `free_bytes` bytes in total inside the block.
+
+    Further writes fail, as on a full disk.
+    """
 
     class File(FileIO):
         def write(self, data: Any) -> int:

@@ -44,13 +44,13 @@ from tests.support.engines.filter_model import passes
 DIMENSION = 16
 ANALYZER = analyzer_name(DEFAULT_LANGUAGE)
 SMALL_TREE = TreeSettings((32, 64, 128), 0.1)
-# Engines sum float32 products in different orders.
+# Engines sum float32 products in different orders, so scores of a leaf may differ by this much.
 SCORE_TOLERANCE = 1e-5
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 LEAVES = SurroundedLeaves(surrounding_chars(2))
 
 Leaf = tuple[str, int]
-"""A leaf: its document's id and its index."""
+"""A leaf: the id of its document, and its index among the leaves of the document."""
 
 
 def collection_settings(
@@ -71,7 +71,7 @@ def collection_settings(
 
 
 def unit_vectors(count: int, seed: int, dimension: int = DIMENSION) -> Vectors:
-    """Returns random unit vectors, `float32[count, dimension]`, exact in half precision."""
+    """Returns random unit vectors, `float32[count, dimension]`, that are exact in float16."""
     drawn = np.random.default_rng(seed).normal(size=(count, dimension))
     return as_half_precision(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
@@ -94,9 +94,9 @@ def prepared(
     vectors: Vectors | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> PreparedDocument:
-    """Returns a document with `vectors`, or with random ones if they are None.
+    """Returns a document with its tree, and with `vectors` or, if they are None, random vectors.
 
-    Its hash covers text, vectors and metadata.
+    The content hash covers text, vectors and metadata.
     """
     settings = settings or collection_settings()
     parsed = ParsedText(text) if isinstance(text, str) else text
@@ -131,7 +131,7 @@ def seal(store: Store, collection: int) -> SegmentRecord | None:
 def run_maintenance(
     store: Store, collection: int, threshold: int, damaged: frozenset[int] = frozenset()
 ) -> int:
-    """Builds and merges segments until no step is due; returns the number of steps."""
+    """Builds and merges segments until none is due; returns the count of segments built."""
     steps = 0
     while plan := build_plan.seal_plan(
         store, collection, threshold, damaged
@@ -143,7 +143,7 @@ def run_maintenance(
 
 @dataclass
 class ModelGroup:
-    """A chunk's score and its matched leaves, from which the score is computed."""
+    """The score of a chunk, and its matched leaves with their scores."""
 
     score: float
     leaves: dict[Leaf, float]
@@ -173,7 +173,7 @@ class ModelCollection:
         return ModelCollection(self.settings, passing)
 
     def scores(self, query: Vector) -> dict[Leaf, float]:
-        """Returns the cosine of every leaf with a unit vector."""
+        """Returns the cosine of every leaf's vector with `query`, which is a unit vector."""
         leaves = [
             (document_id, leaf)
             for document_id, document in self.documents.items()
@@ -187,14 +187,14 @@ class ModelCollection:
         self, leaves: dict[Leaf, float], level: int, aggregation: Aggregation
     ) -> dict[str, ModelGroup]:
         """Returns the leaves grouped by the chunk id of their ancestor at `level`."""
-        families: dict[str, dict[Leaf, float]] = defaultdict(dict)
+        leaves_by_chunk: dict[str, dict[Leaf, float]] = defaultdict(dict)
         for (document_id, leaf), score in leaves.items():
             rows = self.documents[document_id].tree.ancestors(self.settings.tree.embedding_level)
             ancestor = int(rows[level - self.settings.tree.embedding_level, leaf])
-            families[f"{document_id}#{level}.{ancestor}"][document_id, leaf] = score
+            leaves_by_chunk[f"{document_id}#{level}.{ancestor}"][document_id, leaf] = score
         return {
-            chunk_id: ModelGroup(aggregated(list(family.values()), aggregation), family)
-            for chunk_id, family in families.items()
+            chunk_id: ModelGroup(aggregated(list(scores.values()), aggregation), scores)
+            for chunk_id, scores in leaves_by_chunk.items()
         }
 
 
@@ -212,7 +212,7 @@ def aggregated(scores: Sequence[float], aggregation: Aggregation) -> float:
 
 
 def matched_leaves(passages: Iterable[Passage]) -> dict[Leaf, float]:
-    """Returns the matched leaves of passages with their scores. Asserts that none occurs twice."""
+    """Returns the matched leaves of passages with their scores; fails if a leaf occurs twice."""
     leaves: dict[Leaf, float] = {}
     for passage in passages:
         for child in passage.matched_children:
@@ -231,9 +231,10 @@ def find(
     mode: SearchMode = SearchMode.SMALL_TO_BIG,
     **options: Any,
 ) -> FindResult[Any]:
-    """Searches for `count` passages with `count` candidates, at the leaves' level by default.
+    """Searches for `count` passages with `count` candidates.
 
-    `options` are further fields of FindRequest. CONTEXT has its default budget.
+    `level` is the level of the passages, by default the level of the leaves. `options` are further
+    fields of FindRequest. The mode CONTEXT gets its default token budget.
     """
     level = snapshot.settings.tree.embedding_level if level is None else level
     fields: dict[str, Any] = {"limit": count, "candidates": count}
@@ -243,9 +244,10 @@ def find(
 
 
 def read_passages(snapshot: Snapshot, request: FindRequest) -> FindResult[Any]:
-    """Searches. Asserts that encoded passages are the same as values.
+    """Searches twice, for passages as values and as encoded bytes; fails if they differ.
 
-    In SENTENCE_WINDOW it returns leaves with the text around them, as this mode needs them.
+    Returns the values. In the mode SENTENCE_WINDOW, it searches once, for leaves with the text
+    around them, because this mode needs that.
     """
     if request.mode is SearchMode.SENTENCE_WINDOW:
         return snapshot.find(replace(request, mode=SearchMode.STANDARD), LEAVES)
@@ -280,13 +282,13 @@ def search_leaves(
 
 
 def recall(leaves: dict[Leaf, float], model: ModelCollection, query: Vector, count: int) -> float:
-    """Returns the recall of `leaves` among the best `count`. Asserts that their scores are right.
+    """Returns the recall of `leaves` among the best `count`; fails if a score is wrong.
 
-    It is computed on scores, because leaves of equal scores are interchangeable.
+    The recall is computed from scores, because leaves with equal scores are interchangeable.
     """
     expected = model.scores(query)
     for leaf, score in leaves.items():
-        # Rounded vectors may be longer than 1; some engines limit cosines to 1.
+        # Rounding may make a vector longer than 1. Some engines limit cosines to 1.
         assert abs(min(score, 1.0) - min(expected[leaf], 1.0)) < SCORE_TOLERANCE
     best = np.sort(list(expected.values()))[::-1][:count]
     assert len(leaves) == len(best)

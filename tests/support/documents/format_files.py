@@ -1,6 +1,7 @@
 """Files of the formats beyond text, Markdown and PDF, written by the usual libraries.
 
-Each describes bees in two sections and has what its format offers: a table, a list, a title.
+Each file describes bees in two sections, with the elements that its format offers: a table, a list,
+a title.
 """
 
 import datetime
@@ -46,9 +47,10 @@ def docx_file() -> bytes:
 
 
 def pptx_file() -> bytes:
-    """Returns three slides: with bullets and notes; hidden; with a table and a hidden box.
+    """Returns a presentation of three slides.
 
-    The last slide has no title.
+    The first slide has bullets and notes, the second one is hidden. The third one has a table, a
+    hidden box, and no title.
     """
     deck = pptx.Presentation()
     deck.core_properties.title = TITLE
@@ -138,7 +140,7 @@ def epub_file(chapters: Mapping[str, str] = CHAPTERS, **parts: str) -> bytes:
 
 
 def archive(files: Mapping[str, str | bytes]) -> bytes:
-    """Returns a ZIP archive. Its first file is stored uncompressed, the others are compressed."""
+    """Returns a ZIP archive. Its first file is not compressed, and all other files are."""
     target = BytesIO()
     with ZipFile(target, "w") as zipped:
         for name, content in files.items():
@@ -147,14 +149,14 @@ def archive(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def with_part(content: bytes, name: str, part: bytes) -> bytes:
-    """Returns an archive with one of its parts replaced or added."""
+    """Returns the archive `content` with its part `name` replaced or added."""
     with ZipFile(BytesIO(content)) as zipped:
         files = {path: zipped.read(path) for path in zipped.namelist()}
     return archive({**files, name: part})
 
 
 def strict(content: bytes) -> bytes:
-    """Returns an Office document with the namespaces of Strict Open XML."""
+    """Returns an Office document whose namespaces are those of Strict Open XML."""
     with ZipFile(BytesIO(content)) as zipped:
         files = {path: zipped.read(path) for path in zipped.namelist()}
     for name, part in files.items():

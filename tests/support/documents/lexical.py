@@ -1,14 +1,16 @@
-"""Rows of terms for tests of lexical search, in the arrays that its kernels take."""
+"""Rows of terms for tests of lexical search, as the arrays that the lexical kernels read."""
 
 import numpy as np
 
+# A remap has this value for each row that `write_postings` must drop.
 DROPPED = 0xFFFFFFFF
 
 
 def forward(rows, count):
-    """Returns the forward form of `count` rows: starts, entries, and the number of rows.
+    """Returns the forward form of `count` rows: the arrays starts and entries, and `count`.
 
-    `rows` has the terms of each row that has terms, with their frequencies.
+    Row i has `entries[starts[i]:starts[i + 1]]`; an entry is `term_id << 8 | frequency`.
+    `rows` maps each row that has terms to a dictionary from term id to frequency.
     """
     sizes = np.zeros(count + 1, np.int64)
     for row, terms in rows.items():
@@ -22,7 +24,7 @@ def forward(rows, count):
 
 
 def query(terms, lengths=None, *, rows=0, norm_base=0.3, norm_per_term=0.9 / 120):
-    """The first five arguments of `best`; `terms` has weights by term."""
+    """Returns the first five arguments of `Postings.best`. `terms` maps term ids to weights."""
     ids, weights = zip(*sorted(terms.items()), strict=True) if terms else ((), ())
     if lengths is None:
         lengths = np.full(rows, 100)
@@ -36,7 +38,11 @@ def query(terms, lengths=None, *, rows=0, norm_base=0.3, norm_per_term=0.9 / 120
 
 
 def zipf_rows(count, *, seed=0, vocabulary=5000, shortest=20, longest=160):
-    """Returns forward form and lengths of rows whose terms are as frequent as in a language."""
+    """Returns starts, entries and lengths of `count` random rows.
+
+    The frequencies of terms follow Zipf's law, as in a natural language. A length counts the terms
+    of a row, with repetitions.
+    """
     random = np.random.default_rng(seed)
     lengths = random.integers(shortest, longest, count)
     shares = np.cumsum(1 / np.arange(1, vocabulary + 1))

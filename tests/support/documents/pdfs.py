@@ -1,7 +1,7 @@
 """Small PDFs, written without a library, so that tests need no binary fixtures.
 
-Each has a catalog, a page tree, one font and one content stream per page. It implements only the
-parts of the format that tests need: text, bookmarks, a title, encryption.
+Each PDF has a catalog, a page tree, one font and one content stream per page. Of the format, the
+module knows only what tests need: text, bookmarks, a title, encryption.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PADDING = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9
 
 @dataclass(frozen=True)
 class Bookmark:
-    """An entry of the outline; `depth` counts from 1, `page` from 0."""
+    """An entry of the outline. The lowest `depth` is 1, and the first `page` is 0."""
 
     title: str
     depth: int
@@ -45,7 +45,8 @@ def pdf_without_text(page_count: int = 1) -> bytes:
 def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:
     """Returns a PDF under the standard security handler, revision 2: 40-bit RC4.
 
-    With an empty password every reader opens it; it restricts only uses like printing.
+    If the password is empty, every reader opens the file. The encryption then restricts only uses
+    like printing.
     """
     owner = _rc4(hashlib.md5(_padded("owner")).digest()[:5], _padded(password))
     key = hashlib.md5(
@@ -71,7 +72,7 @@ def _objects(pages: Sequence[str], bookmarks: Sequence[Bookmark]) -> dict[int, b
 
 
 def _objects_of(contents: Sequence[bytes], bookmarks: Sequence[Bookmark]) -> dict[int, bytes]:
-    page_numbers = [_FIRST_FREE + 2 * place for place in range(len(contents))]
+    page_numbers = [_FIRST_FREE + 2 * index for index in range(len(contents))]
     first_bookmark = _FIRST_FREE + 2 * len(contents)
     kids = b" ".join(b"%d 0 R" % number for number in page_numbers)
     objects = {

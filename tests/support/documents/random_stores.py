@@ -1,4 +1,8 @@
-"""Random stores whose documents use every field, drawn from a seed; and their plain contents."""
+"""Random contents of stores, for tests of transfers.
+
+`fill` writes random documents that use every field; a seed determines them. `contents` reads all
+contents of a store as values that can be compared.
+"""
 
 import random
 from collections.abc import Callable
@@ -27,7 +31,8 @@ SETTINGS = {
     ("b", "empty"): collection_settings(analyzer=""),
 }
 ALIASES = {("acme", "live"): "Handbook", ("acme", "old"): "Handbook", ("b", "live"): "words"}
-# These are sorted by their bytes. No language sorts words so.
+# These ids are in the order of their bytes. An engine that sorts texts by the rules of a language
+# would return them in another order.
 IDS = ("0", "A", "B-1", "a", "a-1", "a.1", "a1", "a:1", "a_1", "z" * 128)
 
 _WORDS = (
@@ -54,64 +59,64 @@ def fill(writer: Writer, seed: int, max_documents: int = len(IDS)) -> None:
 
     Some of the documents have summaries.
     """
-    drawn = random.Random(seed)
-    for place, settings in SETTINGS.items():
-        writer.create_collection(*place, settings)
-        collection = writer.open(*place)
-        if place[1] == "empty":
+    draw = random.Random(seed)
+    for (tenant_id, name), settings in SETTINGS.items():
+        writer.create_collection(tenant_id, name, settings)
+        collection = writer.open(tenant_id, name)
+        if name == "empty":
             continue
-        for document_id in drawn.sample(IDS, drawn.randint(1, max_documents)):
-            stored = _stored(drawn, document_id, settings)
+        for document_id in draw.sample(IDS, draw.randint(1, max_documents)):
+            stored = _stored(draw, document_id, settings)
             info = writer.put_stored(collection, stored)
             # A document whose metadata was changed has no content hash.
-            if drawn.random() < 0.2:
-                changed = {"changed": drawn.random()}
+            if draw.random() < 0.2:
+                changed = {"changed": draw.random()}
                 writer.put_metadata(collection, document_id, info.sequence, changed, "elsewhere")
     for (tenant_id, alias), name in ALIASES.items():
         writer.set_alias(tenant_id, alias, name)
 
 
-def _stored(drawn: random.Random, name: str, settings: CollectionSettings) -> StoredDocument:
-    words = [drawn.choice(_WORDS) for _ in range(drawn.randint(1, 300))]
+def _stored(draw: random.Random, name: str, settings: CollectionSettings) -> StoredDocument:
+    words = [draw.choice(_WORDS) for _ in range(draw.randint(1, 300))]
     text = " ".join(("Begin.", *words))
-    cut = drawn.randint(1, len(text) - 1)
-    parsed = drawn.choice(
+    cut = draw.randint(1, len(text) - 1)
+    parsed = draw.choice(
         (
             ParsedText(text),
             ParsedText(text, (Section("Überschrift", 1, 0), Section("", 2, cut))),
             ParsedText(text, (), (PageSpan(3, 0, cut), PageSpan(4, cut, len(text)))),
         )
     )
-    metadata = drawn.choice(_METADATA)
-    document = prepared(name, parsed, settings, drawn.randrange(99), metadata=metadata)
-    if drawn.random() < 0.3:
+    metadata = draw.choice(_METADATA)
+    document = prepared(name, parsed, settings, draw.randrange(99), metadata=metadata)
+    if draw.random() < 0.3:
         document = replace(document, title="", source="", mime_type="text/markdown")
     if settings.summaries is SummaryUnit.NONE:
         return StoredDocument(document)
-    summary_count = drawn.choice((None, 0, 2))
+    summary_count = draw.choice((None, 0, 2))
     return StoredDocument(
-        document, None if summary_count is None else _summaries(drawn, document, summary_count)
+        document, None if summary_count is None else _summaries(draw, document, summary_count)
     )
 
 
-def _summaries(drawn: random.Random, document: PreparedDocument, limit: int) -> DocumentSummaries:
+def _summaries(draw: random.Random, document: PreparedDocument, limit: int) -> DocumentSummaries:
     leaves = len(document.vectors)
     texts = [Summary("全体: the whole.", range(leaves)), Summary("Its beginning.", range(1))][
         :limit
     ]
-    vectors = unit_vectors(len(texts), drawn.randrange(99), document.vectors.shape[1])
+    vectors = unit_vectors(len(texts), draw.randrange(99), document.vectors.shape[1])
     return DocumentSummaries(tuple(texts), vectors)
 
 
 def contents(reader: Reader) -> dict[tuple[str, str], Any]:
     """Returns everything in a store except its vectors, as values that can be compared.
 
-    Collections and aliases are keys of the same dictionary.
+    The keys are pairs of a tenant and the name of a collection or of an alias.
     """
     contents_by_name: dict[tuple[str, str], Any] = {}
     for collection in reader.collections():
-        place = collection.tenant_id, collection.name
-        contents_by_name[place] = collection, [_plain(stored) for stored in reader.export(*place)]
+        name = collection.tenant_id, collection.name
+        contents_by_name[name] = collection, [_plain(stored) for stored in reader.export(*name)]
         contents_by_name |= {
             (collection.tenant_id, a.name): a.collection
             for a in reader.aliases(collection.tenant_id)
@@ -130,7 +135,9 @@ def _plain(stored: Any) -> tuple[Any, ...]:
 
 
 def vectors(reader: Reader) -> list[np.ndarray]:
-    """Returns every vector of a store as `float32[dimension]`, in a fixed order."""
+    """Returns every vector of a store, each as `float32[dimension]`, in an order that is the same
+    for equal stores.
+    """
     rows: list[np.ndarray] = []
     for collection in reader.collections():
         for stored in reader.export(collection.tenant_id, collection.name):
@@ -146,8 +153,8 @@ class Killed(BaseException):
 class MortalWriter:
     """A writer that raises Killed at its `at`-th commit of documents.
 
-    With `committed`, it raises after that commit but before its result is known; otherwise it
-    raises before the commit.
+    If `committed` is true, it raises after this commit, before the caller gets the result.
+    Otherwise it raises before this commit.
     """
 
     def __init__(self, writer: Writer, at: int, *, committed: bool) -> None:

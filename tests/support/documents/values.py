@@ -1,4 +1,4 @@
-"""Strategies that draw the values of `hrag.types`, with every value that a field may have."""
+"""Strategies that draw values of the classes of `hrag.types`; any value of a field may occur."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -48,9 +48,9 @@ chunks = st.builds(
 nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
 
 
-def _hierarchies(of_document: dict[str, Any]) -> st.SearchStrategy[types.Hierarchy]:
+def _hierarchies(document_fields: dict[str, Any]) -> st.SearchStrategy[types.Hierarchy]:
     nodes_of_document = nodes.map(
-        lambda node: replace(node, chunk=replace(node.chunk, **of_document))
+        lambda node: replace(node, chunk=replace(node.chunk, **document_fields))
     )
     relatives = st.lists(nodes_of_document, max_size=2).map(tuple)
     return st.builds(types.Hierarchy, nodes_of_document, relatives, relatives, relatives)

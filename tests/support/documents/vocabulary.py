@@ -22,7 +22,10 @@ _SECTION_SENTENCES = 6
 
 
 def sentence(draw: random.Random) -> str:
-    """Returns a sentence of three to twelve words, common ones more often than rare ones."""
+    """Returns a random sentence of three to twelve words of WORDS, sometimes with a phrase.
+
+    Earlier words of WORDS are drawn more often.
+    """
     words = draw.choices(WORDS, _WEIGHTS, k=draw.randint(3, 12))
     if draw.random() < 0.15:
         words.insert(draw.randrange(len(words)), draw.choice(PHRASES))
@@ -42,9 +45,9 @@ def wordy(
     """
     draw = random.Random(seed)
     text, sections = "", []
-    for number in range(sentences):
-        if number % _SECTION_SENTENCES == 0:
-            sections.append(Section(draw.choice(WORDS).title(), 1 + number % 2, len(text)))
+    for index in range(sentences):
+        if index % _SECTION_SENTENCES == 0:
+            sections.append(Section(draw.choice(WORDS).title(), 1 + index % 2, len(text)))
         text += sentence(draw)
     parsed = ParsedText(text, tuple(sections))
     document = prepared(document_id, parsed, settings or collection_settings(), seed, **options)
@@ -53,7 +56,10 @@ def wordy(
 
 
 def question(draw: random.Random, words: Sequence[str] = WORDS) -> str:
-    """Returns a query's text: some words, perhaps a phrase, perhaps a word of no document."""
+    """Returns the text of a random query.
+
+    It has one to five of `words`. It may also have a phrase, and a word that is in no document.
+    """
     text = draw.choices(words, k=draw.randint(1, 5))
     if draw.random() < 0.4:
         text.append(draw.choice(PHRASES))

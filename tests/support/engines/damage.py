@@ -18,26 +18,26 @@ def entries_of(txn: Txn, name: str) -> list[tuple[bytes, bytes]]:
 
 
 def overwrite(txn: Txn, name: str, key: bytes, value: bytes) -> None:
-    """Stores a value as it is given: without a checksum, or with the one that it ends with."""
+    """Stores `value` unchanged, so its checksum may be missing or wrong."""
     txn.raw.put(key, value, db=txn.databases[name].handle)
 
 
 def put_encoded(txn: Txn, name: str, key: bytes, data: bytes) -> None:
-    """Stores encoded data with the right checksum, although no record may be encoded like that."""
+    """Stores `data` with a correct checksum. `data` need not be the encoding of a record."""
     table = getattr(txn, name)
     assert isinstance(table, Table)
     table.put_data(key, data)
 
 
 def part_of(name: str) -> ContentPart:
-    """Returns the part of a content that has this name in messages."""
+    """Returns the part of a document's content that error messages call `name`."""
     return ContentPart(content.PARTS.index(name))
 
 
 def flip_first(folder: Path, name: str) -> None:
-    """Flips a bit in the first value of a database.
+    """Flips a bit in the first value of the LMDB database `name`.
 
-    If `name` is a part of documents, it flips a bit in this part of the first document.
+    If `name` is the name of a part of a content, it flips a bit in this part of the first document.
     """
     with closing(open_for_writing(folder)) as store, store.write() as txn:
         if name in content.PARTS:
@@ -52,7 +52,10 @@ def flip_first(folder: Path, name: str) -> None:
 
 
 def flip_part(txn: Txn, name: str, at: int) -> None:
-    """Flips a bit at the offset `at` of tree, text or vectors of the store's first document."""
+    """Flips a bit at the byte offset `at` of a part of the store's first document.
+
+    `name` is the name of the part: `trees`, `texts` or `vectors`.
+    """
     (collection, ordinal), entry = next(txn.ordinals.entries())
     address = schema.address(entry.slot, collection, ordinal)
     part = _part_without_checks(txn, address, part_of(name))
@@ -73,7 +76,10 @@ def _part_without_checks(txn: Txn, address: bytes, part: ContentPart) -> bytes:
 
 
 def put_part(txn: Txn, address: bytes, name: str, value: bytes) -> None:
-    """Stores another tree, text or vectors of a document, with the checksum of that."""
+    """Replaces the tree, text or vectors of a document; the checksum of the new value is correct.
+
+    `name` is the name of the replaced part: `trees`, `texts` or `vectors`.
+    """
     parts = [
         value if part is part_of(name) else bytes(txn.contents.get(address, part) or b"")
         for part in ContentPart

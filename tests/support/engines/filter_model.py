@@ -1,6 +1,6 @@
 """A plain model of filters, and strategies that draw metadata and filters.
 
-Fields and values are few, so filters match some documents and not all.
+The strategies draw from few fields and few values. So a filter matches some documents, but not all.
 """
 
 import re
@@ -15,7 +15,7 @@ from hrag.filters import AllOf, AnyOf, Exists, Filter, Match, NoneOf, Range
 
 LONG = "long " * 100
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
-# These texts are dates or times, and these are the moments that they name.
+# The keys are texts of dates or times. Each value is the moment that the text names.
 MOMENTS = {
     "2026-01-01": NEW_YEAR,
     "2026-01-01T01:00:00+01:00": NEW_YEAR,

@@ -1,8 +1,11 @@
-"""A storage engine in memory: plain and exact, a proof that the engines' protocols suffice.
+"""A plain and exact storage engine in memory.
 
-Contents are immutable: a write replaces them under a lock, and a snapshot keeps the contents on
-which it was opened. A search scores every leaf by words and by vector, one after the other. The
-methods without docstrings implement the methods of `hrag.engine.protocols` with the same names.
+It shows that the protocols of `hrag.engine.protocols` are all that hrag needs of an engine. Methods
+without docstrings implement the methods of these protocols with the same names.
+
+The contents of a collection are immutable. A write replaces them under a lock, and a snapshot
+reads the contents of the moment at which it was opened. A search computes the lexical score and the
+cosine of every eligible leaf.
 """
 
 import math
@@ -65,16 +68,21 @@ from tests.support.documents.fakes import aggregated
 from tests.support.engines.filter_model import passes
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
-# Scores have as many bits as in other engines, so equal scores are equal in all of them.
+# Scores are float32, as in the other engines. So scores that are equal in one engine are equal in
+# every engine.
 F32 = np.float32
 
 
 @dataclass(frozen=True, eq=False)
 class _Leaf:
-    """A scored item: a leaf of a document or one of its summaries, with its terms."""
+    """An item that a search scores: a leaf or a summary of a document, with its terms.
+
+    `index` is its index among the leaves or among the summaries. Items of equal scores are returned
+    in the order of `order`.
+    """
 
     version: "_Version"
-    number: int
+    index: int
     order: tuple[int, int]
     vector: Any
     text: IndexedLeaf
@@ -82,14 +90,17 @@ class _Leaf:
 
     @property
     def summary(self) -> Any:
-        return self.version.stored.summaries.summaries[self.number]
+        return self.version.stored.summaries.summaries[self.index]
 
 
 @dataclass(frozen=True, eq=False)
 class _Version:
-    """One version of a document, numbered in order of commits.
+    """One version of a document.
 
-    `sizes` are the addends of `_sums`.
+    A version with a new text has a larger `number` than all earlier versions. A change of metadata
+    or summaries keeps the number.
+
+    `sizes` has what this document adds to each sum of `_sums`, in the same order.
     """
 
     number: int
@@ -126,7 +137,7 @@ class _Version:
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
-        """The summary of the whole document, then the summaries of its sections."""
+        """The summary of the whole document, and then those of its sections."""
         title = self.stored.document.title if self.settings.index_headings else ""
         heading = f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
         document_summaries = self.stored.summaries or DocumentSummaries((), ())
@@ -144,7 +155,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Contents:
-    """A collection after one change, with its documents in order of their commits."""
+    """The contents of a collection between two changes; documents are in order of commits."""
 
     handle: CollectionHandle
     sequence: int = 0
@@ -172,10 +183,10 @@ class _Contents:
 
 
 def _sums(contents: Iterable[_Contents]) -> tuple[int, ...]:
-    """Returns eight sums over collections.
+    """Returns eight sums over the documents of the collections.
 
-    They are documents, chunks, leaves, tokens, bytes of text, bytes of vectors, summaries, and
-    stored bytes.
+    They are the counts of documents, chunks, leaves and tokens, the bytes of texts and of vectors,
+    the count of summaries, and the stored bytes.
     """
     sizes = [version.sizes for collection in contents for version in collection.versions.values()]
     return tuple(map(sum, zip((0,) * 8, *sizes, strict=True)))
@@ -183,17 +194,17 @@ def _sums(contents: Iterable[_Contents]) -> tuple[int, ...]:
 
 @dataclass(eq=False)
 class MemoryEngine:
-    """Implements `Engine`, and in the same object Writer, Maintenance and Administration."""
+    """Implements `Engine`. The same object is also its Writer, Maintenance and Administration."""
 
     name: str = "memory"
     location: str = "memory"
     lock: Any = field(default_factory=threading.RLock)
-    # Collections and versions are numbered from one counter.
-    numbers: Any = field(default_factory=lambda: count(1))
+    # One counter yields the ids of collections and the numbers of versions.
+    new_ids: Any = field(default_factory=lambda: count(1))
     contents: Mapping[tuple[str, str], _Contents] = field(default_factory=dict)
     sequences: Counter[str] = field(default_factory=Counter)
-    # The collection of each alias, by tenant and alias.
-    names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    # The keys are pairs of tenant and alias; the values are names of collections.
+    alias_targets: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def writer(self, quota_of=unlimited):
         self._quota_of = quota_of
@@ -211,7 +222,7 @@ class MemoryEngine:
     administration = maintenance
 
     def _nothing(self, *_):
-        # The engine builds no index and opens no file, so this work is always done.
+        # The engine builds no index and opens no file, so there is nothing to wait for.
         return True
 
     start = close = wait_for_capacity = _nothing
@@ -221,19 +232,22 @@ class MemoryEngine:
 
     check = backup = restore = vacuum = migrate = reindex = _refuse
 
-    def named(self, tenant_id: str, name: str, number: int | None = None) -> _Contents:
-        """Returns a collection by its name or alias; with `number`, only if that is its number."""
-        contents = self.contents.get((tenant_id, self.names.get((tenant_id, name), name)))
-        if contents is None or number not in (None, contents.handle.collection_id):
+    def named(self, tenant_id: str, name: str, collection_id: int | None = None) -> _Contents:
+        """Returns the contents of a collection, which is found by its name or alias.
+
+        Raises CollectionNotFound if there is none, or if its id is not `collection_id`.
+        """
+        contents = self.contents.get((tenant_id, self.alias_targets.get((tenant_id, name), name)))
+        if contents is None or collection_id not in (None, contents.handle.collection_id):
             problem = f"tenant {tenant_id!r} has no collection {name!r}"
             raise errors.CollectionNotFound(problem, field="collection")
         return contents
 
-    def _of(self, handle: CollectionHandle) -> _Contents:
+    def _contents_of(self, handle: CollectionHandle) -> _Contents:
         return self.named(handle.tenant_id, handle.name, handle.collection_id)
 
     def _change(self, contents: _Contents, **fields: Any) -> int:
-        """Commits a collection with these fields changed; returns its new sequence."""
+        """Commits a change of some fields of `contents`; returns the new sequence number."""
         tenant_id, name = contents.handle.tenant_id, contents.handle.name
         self.sequences[tenant_id] += 1
         changed = replace(contents, sequence=self.sequences[tenant_id], **fields)
@@ -242,11 +256,11 @@ class MemoryEngine:
 
     def create_collection(self, tenant_id, name, settings):
         with self.lock:
-            is_alias = (tenant_id, name) in self.names
+            is_alias = (tenant_id, name) in self.alias_targets
             if is_alias or (tenant_id, name) in self.contents:
                 raise name_taken_error(tenant_id, name, "name", is_alias=is_alias)
             check_quota(tenant_id, self._usage(tenant_id), TenantUsage(collections=1))
-            contents = _Contents(CollectionHandle(tenant_id, name, next(self.numbers), settings))
+            contents = _Contents(CollectionHandle(tenant_id, name, next(self.new_ids), settings))
             return contents.collection, self._change(contents)
 
     def delete_collection(self, tenant_id, name):
@@ -266,27 +280,31 @@ class MemoryEngine:
     def set_alias(self, tenant_id, alias, collection):
         with self.lock:
             now = types.Alias(alias, self.named(tenant_id, collection).handle.name)
-            previous = self.names.get((tenant_id, alias), "")
+            previous = self.alias_targets.get((tenant_id, alias), "")
             if (tenant_id, alias) in self.contents:
                 raise name_taken_error(tenant_id, alias, "alias", is_alias=False)
             if not previous:
                 check_alias_count(tenant_id, len(self.aliases(tenant_id)))
             self.sequences[tenant_id] += previous != now.collection
-            self.names = {**self.names, (tenant_id, alias): now.collection}
+            self.alias_targets = {**self.alias_targets, (tenant_id, alias): now.collection}
             return types.AliasChange(now, previous, self.sequences[tenant_id])
 
     def delete_alias(self, tenant_id, alias):
         with self.lock:
-            if (tenant_id, alias) not in self.names:
+            if (tenant_id, alias) not in self.alias_targets:
                 raise no_alias(tenant_id, alias)
             gone = (tenant_id, alias)
-            self.names = {key: target for key, target in self.names.items() if key != gone}
+            self.alias_targets = {
+                key: target for key, target in self.alias_targets.items() if key != gone
+            }
             self.sequences[tenant_id] += 1
             return self.sequences[tenant_id]
 
     def aliases(self, tenant_id):
         pairs = sorted(
-            (name, of) for (tenant, name), of in self.names.items() if tenant == tenant_id
+            (name, collection)
+            for (tenant, name), collection in self.alias_targets.items()
+            if tenant == tenant_id
         )
         return tuple(types.Alias(*pair) for pair in pairs)
 
@@ -303,7 +321,7 @@ class MemoryEngine:
         return self.named(tenant_id, name).handle
 
     def status(self, collection):
-        contents = self._of(collection)
+        contents = self._contents_of(collection)
         summarising = (len(contents.unsummarised), contents.summary_tokens)
         used = self._usage(collection.tenant_id)
         return types.IndexStatus(contents.sequence, *_sums([contents])[:7], *summarising, used)
@@ -342,23 +360,25 @@ class MemoryEngine:
     def put_stored(self, collection, stored):
         tenant_id, document = collection.tenant_id, stored.document
         with self.lock:
-            versions = dict(self._of(collection).versions)
+            versions = dict(self._contents_of(collection).versions)
             check_shapes(document, collection.settings)
             if stored.summaries:
                 check_summaries(document, collection)
-            numbers = (next(self.numbers), self.sequences[tenant_id] + 1)
+            numbers = (next(self.new_ids), self.sequences[tenant_id] + 1)
             new = _Version.of(*numbers, collection.settings, stored)
             request = (tenant_id, collection.name, document.document_id, document.content_hash)
             if unchanged := self.admit(*request, new.sizes[-1]).unchanged:
                 return unchanged
             old = versions.pop(document.document_id, None)
-            self._change(self._of(collection), versions={**versions, document.document_id: new})
+            self._change(
+                self._contents_of(collection), versions={**versions, document.document_id: new}
+            )
         outcome = IngestOutcome.UPDATED if old else IngestOutcome.CREATED
         return replace(new.unchanged, outcome=outcome)
 
     def put_metadata(self, collection, document_id, sequence, metadata, source):
         with self.lock:
-            contents = self._of(collection)
+            contents = self._contents_of(collection)
             old = contents.version(document_id)
             if old.info.sequence != sequence:
                 raise document_changed(document_id, sequence, old.info.sequence)
@@ -374,7 +394,7 @@ class MemoryEngine:
 
     def delete(self, collection, document_id):
         with self.lock:
-            contents = self._of(collection)
+            contents = self._contents_of(collection)
             gone = contents.version(document_id)
             versions = {
                 name: version for name, version in contents.versions.items() if version is not gone
@@ -389,16 +409,16 @@ class MemoryEngine:
         for version in passing:
             deadline.check("deleting documents")
             with self.lock:
-                versions, name = self._of(collection).versions, version.info.document_id
+                versions, name = self._contents_of(collection).versions, version.info.document_id
                 is_same = versions.get(name) is version
                 sequence = self.delete(collection, name) if is_same else sequence
             yield types.DocumentDeletion(is_same, sequence)
 
     def document(self, collection, document_id):
-        return self._of(collection).version(document_id).info
+        return self._contents_of(collection).version(document_id).info
 
     def document_with_text(self, collection, document_id, part=None, reply=UNLIMITED):
-        version = self._of(collection).version(document_id)
+        version = self._contents_of(collection).version(document_id)
         remaining = reply.after(field_bytes(info_bytes(version.info)))
         return version.info, *read_part(
             version.stored.document.parsed.text.encode(), part, remaining
@@ -422,7 +442,7 @@ class MemoryEngine:
         return types.DocumentCount(len(passing), len(total), self.sequences[collection.tenant_id])
 
     def _passing(self, collection, filter):
-        versions = self._of(collection).versions.values()
+        versions = self._contents_of(collection).versions.values()
         return [v for v in versions if filter is None or passes(filter, v.stored.document)]
 
     def next_unsummarised(self, embedder, after=None, excluding=()):
@@ -443,7 +463,7 @@ class MemoryEngine:
 
     def put_summaries(self, document, summaries, tokens=0):
         with suppress(errors.CollectionNotFound), self.lock:
-            contents = self._of(document.collection)
+            contents = self._contents_of(document.collection)
             versions, old = dict(contents.versions), contents.unsummarised.get(document.version)
             if old is not None:
                 new = replace(old.stored, summaries=summaries)
@@ -463,7 +483,10 @@ def _page(items: Mapping[str, Any], size: int, token: str) -> types.Listing[Any]
 
 @dataclass(frozen=True)
 class _Scored:
-    """A leaf with its score and each source's score; None for a source that was not searched."""
+    """A leaf with its fused score, its lexical score and its cosine.
+
+    The lexical score or the cosine is None if the request does not search by it.
+    """
 
     leaf: _Leaf
     score: Any
@@ -472,7 +495,7 @@ class _Scored:
 
     @property
     def match(self) -> LeafMatch:
-        return LeafMatch(self.leaf.number, float(self.score), self.lexical, self.dense)
+        return LeafMatch(self.leaf.index, float(self.score), self.lexical, self.dense)
 
     def section(self, level: int) -> types.ChosenSection:
         summary, text = self.leaf.summary, self.leaf.version.text
@@ -480,7 +503,7 @@ class _Scored:
 
 
 class _Ranking:
-    """Ranks leaves for a request. The statistics of its terms cover all `leaves`."""
+    """Ranks leaves for a request. The document frequencies of its terms count all `leaves`."""
 
     def __init__(self, request: FindRequest, analyzer_name: str, leaves: Sequence[_Leaf]) -> None:
         self._request = request
@@ -499,26 +522,30 @@ class _Ranking:
         return TermLocator(self._analyzer, np.array(self._ids, np.uint64), np.array(weights, F32))
 
     def best(self, eligible: Sequence[_Leaf], count: int) -> tuple[list[_Scored], bool]:
-        """Returns the `count` best leaves of each source, best first; and True if these are all."""
+        """Returns the union of the `count` best leaves by terms and by vector, best first.
+
+        The second value is True if no eligible leaf was left out.
+        """
         retrieval = self._request.retrieval
-        of_terms, of_vector = retrieval is not Retrieval.DENSE, retrieval is not Retrieval.LEXICAL
-        lexical = {leaf: self._bm25(leaf) for leaf in eligible * of_terms}
+        has_terms, has_vector = retrieval is not Retrieval.DENSE, retrieval is not Retrieval.LEXICAL
+        lexical = {leaf: self._bm25(leaf) for leaf in eligible * has_terms}
         lexical = {leaf: score for leaf, score in lexical.items() if score > 0}
-        dense = {leaf: F32(leaf.vector @ self._request.vector) for leaf in eligible * of_vector}
+        dense = {leaf: F32(leaf.vector @ self._request.vector) for leaf in eligible * has_vector}
         tops = [
             {x: scores_of_source[x] for x in _best_first(scores_of_source)[:count]}
             for scores_of_source in (lexical, dense)
         ]
-        is_hybrid = of_terms and of_vector
+        is_hybrid = has_terms and has_vector
         fused = self._fused(tops, lexical, dense) if is_hybrid else tops[0] | tops[1]
         scores = self._with_bonus(fused)
 
         def scored(leaf: _Leaf) -> _Scored:
-            by_terms = float(lexical.get(leaf, 0.0)) if of_terms else None
-            return _Scored(leaf, scores[leaf], by_terms, float(dense[leaf]) if of_vector else None)
+            by_terms = float(lexical.get(leaf, 0.0)) if has_terms else None
+            cosine = float(dense[leaf]) if has_vector else None
+            return _Scored(leaf, scores[leaf], by_terms, cosine)
 
         scored_leaves = [scored(leaf) for leaf in _best_first(scores)]
-        return scored_leaves, len(dense if of_vector else lexical) <= count
+        return scored_leaves, len(dense if has_vector else lexical) <= count
 
     def _bm25(self, leaf: _Leaf) -> Any:
         score, norm = F32(0), self._a + self._b * F32(leaf.terms.total())
@@ -531,20 +558,26 @@ class _Ranking:
     def _fused(self, tops: Sequence[Any], lexical: Any, dense: Any) -> Any:
         fusion = self._request.fusion
         low, scale = F32(fusion.lowest_cosine), F32(1 - fusion.lowest_cosine)
-        parts = (lexical, {leaf: max(score - low, F32(0)) / scale for leaf, score in dense.items()})
+        scaled = {leaf: max(score - low, F32(0)) / scale for leaf, score in dense.items()}
+        by_source = (lexical, scaled)
         if fusion.method is FusionMethod.RECIPROCAL_RANK:
-            parts = [{x: F32(1) / F32(_RRF_K + n) for n, x in enumerate(top, 1)} for top in tops]
+            by_source = [
+                {leaf: F32(1) / F32(_RRF_K + rank) for rank, leaf in enumerate(top, 1)}
+                for top in tops
+            ]
         zero, weight = F32(0), F32(fusion.lexical_weight)
-        both = {leaf: [part.get(leaf, zero) for part in parts] for leaf in tops[0] | tops[1]}
+        pairs = {
+            leaf: [source.get(leaf, zero) for source in by_source] for leaf in tops[0] | tops[1]
+        }
         return {
             leaf: weight * lexical_score + (1 - weight) * dense_score
-            for leaf, (lexical_score, dense_score) in both.items()
+            for leaf, (lexical_score, dense_score) in pairs.items()
         }
 
     def _with_bonus(self, scores: Mapping[_Leaf, Any]) -> Mapping[_Leaf, Any]:
         bonus, best = F32(self._request.neighbour_bonus), defaultdict(lambda: F32(-math.inf))
         for leaf, step in product(scores, (-1, 0, 1)):
-            near = (leaf.version.number, leaf.number + step)
+            near = (leaf.version.number, leaf.index + step)
             best[near] = max(best[near], scores[leaf])
         return {leaf: score + bonus * best[leaf.order] for leaf, score in scores.items()}
 
@@ -568,22 +601,23 @@ class _Group:
         return -self.score, -self.leaves[0].score, self.version.number, record
 
     def has(self, leaf: _Leaf, request: FindRequest) -> bool:
-        """Returns True if the leaf belongs to the chunk.
+        """Returns True if the leaf is one of the chunk's leaves.
 
-        In AUTO_MERGE, these are all leaves inside the chunk; in other modes, its descendants.
+        In the mode AUTO_MERGE, a chunk has all leaves whose text is inside the chunk. In other
+        modes, a chunk has the leaves that descend from it.
         """
         if leaf.version is not self.version:
             return False
         tree, (level, index) = self.version.text.tree, self.position
         bottom = self.version.settings.tree.embedding_level
         if request.mode is not SearchMode.AUTO_MERGE:
-            return tree.ancestors(bottom)[level - bottom][leaf.number] == index
-        whole, part = tree.record(level, index), tree.record(bottom, leaf.number)
+            return tree.ancestors(bottom)[level - bottom][leaf.index] == index
+        whole, part = tree.record(level, index), tree.record(bottom, leaf.index)
         return whole.byte_start <= part.byte_start and part.byte_end <= whole.byte_end
 
 
 class MemorySnapshot:
-    """Implements `Snapshot`."""
+    """Implements `Snapshot`: one state of one collection, which later writes do not change."""
 
     def __init__(self, contents: _Contents, sequence: int, deadline: Deadline) -> None:
         self._contents, self._deadline = contents, deadline
@@ -606,14 +640,14 @@ class MemorySnapshot:
             considered.update(scored_leaf.leaf for scored_leaf in scored)
             least = -math.inf if request.min_score is None else request.min_score
             best = [group for group in groups if group.score >= least]
-            this = Round(request, len(groups), len(best), complete)
+            current = Round(request, len(groups), len(best), complete)
             passages, selection = self._read(request, form, best, ranking.locator)
-            if this.has_enough_groups and this.is_final(selection):
+            if current.has_enough_groups and current.is_final(selection):
                 break
             count *= FACTOR
         names = ["filter"] * bool(request.filter or request.required) + ["search", "climb", "fetch"]
         stages = tuple((name, began, time.perf_counter()) for name in names)
-        outcome = (len(considered), len(eligible), True, this.is_exhausted(selection))
+        outcome = (len(considered), len(eligible), True, current.is_exhausted(selection))
         return FindResult(passages, *outcome, stages, sections)
 
     def _ranking(self, request: FindRequest, kind: str) -> _Ranking:
@@ -641,48 +675,46 @@ class MemorySnapshot:
         )
         candidates = max(request.candidates, limit)
         if request.summary_scope is SummaryScope.DOCUMENTS:
-            of_documents = [leaf for leaf in eligible if leaf.number == 0]
-            best = ranking.best(of_documents, candidates)[0][:limit]
+            document_summaries = [leaf for leaf in eligible if leaf.index == 0]
+            best = ranking.best(document_summaries, candidates)[0][:limit]
             chosen = [summary.leaf.version for summary in best]
             eligible = [leaf for leaf in eligible if leaf.version in chosen]
-        return ranking.best([leaf for leaf in eligible if leaf.number > 0], candidates)[0][:limit]
+        return ranking.best([leaf for leaf in eligible if leaf.index > 0], candidates)[0][:limit]
 
     def _groups(self, request, scored: list[_Scored], before: list[_Group]) -> list[_Group]:
         """Groups leaves by the chunk that represents them; returns the groups, best first.
 
-        It leaves out the leaves that a group of `before` has.
+        Leaves that are already in a group of `before` are skipped.
         """
-        families, groups = defaultdict(list), []
+        by_version, groups = defaultdict(list), []
         for scored_leaf in scored:
             if not any(group.has(scored_leaf.leaf, request) for group in before):
-                families[scored_leaf.leaf.version].append(scored_leaf)
-        for version, family_of_version in families.items():
-            tree, numbers = (
-                version.text.tree,
-                [scored_leaf.leaf.number for scored_leaf in family_of_version],
-            )
+                by_version[scored_leaf.leaf.version].append(scored_leaf)
+        for version, leaves_of_version in by_version.items():
+            tree = version.text.tree
+            indexes = [scored_leaf.leaf.index for scored_leaf in leaves_of_version]
             if request.mode is not SearchMode.AUTO_MERGE:
                 above = tree.ancestors(self._level)[request.level - self._level].tolist()
-                positions = {leaf: (request.level, above[leaf]) for leaf in numbers}
+                positions = {leaf: (request.level, above[leaf]) for leaf in indexes}
             elif before:
-                positions = {leaf: (self._level, leaf) for leaf in numbers}
+                positions = {leaf: (self._level, leaf) for leaf in indexes}
             else:
                 levels, ratio = (self._level, request.level), request.merge_ratio
-                positions = representatives(tree, numbers, *levels, ratio)
+                positions = representatives(tree, indexes, *levels, ratio)
             for position in set(positions.values()):
-                family = [
+                members = [
                     scored_leaf
-                    for scored_leaf in family_of_version
-                    if positions[scored_leaf.leaf.number] == position
+                    for scored_leaf in leaves_of_version
+                    if positions[scored_leaf.leaf.index] == position
                 ]
                 score = F32(
-                    aggregated([scored_leaf.score for scored_leaf in family], request.aggregation)
+                    aggregated([scored_leaf.score for scored_leaf in members], request.aggregation)
                 )
-                groups.append(_Group(version, position, score, family))
+                groups.append(_Group(version, position, score, members))
         return sorted(groups, key=lambda group: group.rank)
 
     def _read(self, request, form: Any, groups: list[_Group], locator: TermLocator):
-        """Returns passages in the requested form, and the result of reading the groups."""
+        """Returns passages in the requested form, and the outcome of this round of the search."""
         chunks = [(group.version.text, group.position) for group in groups]
         scores = [float(group.score) for group in groups]
         if isinstance(form, SurroundedLeaves):
@@ -728,7 +760,7 @@ class MemorySnapshot:
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """Implements `Reader`."""
+    """Implements `Reader`: opens snapshots of the collections of a MemoryEngine."""
 
     engine: MemoryEngine
 
@@ -747,7 +779,7 @@ class MemoryReader:
 
     def collections(self):
         contents = self.engine.contents
-        return iter([contents[place].collection for place in sorted(contents)])
+        return iter([contents[key].collection for key in sorted(contents)])
 
     def aliases(self, tenant_id):
         return self.engine.aliases(tenant_id)

@@ -1,4 +1,4 @@
-"""Collects the plans of the statements that PostgreSQL runs, from its module auto_explain."""
+"""Collects the query plans that PostgreSQL's module auto_explain logs."""
 
 import json
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ SET auto_explain.log_level = 'notice'; SET auto_explain.log_nested_statements = 
 
 @contextmanager
 def plans(database: Any, mode: str) -> Iterator[list[Any]]:
-    """Yields a list that gets the plan of each statement that is run inside the block.
+    """Yields a list; the plan of each statement that is run inside the block is appended to it.
 
-    It covers the statements on the pool's last connection. `database` is the engine's database,
-    `mode` a value of `plan_cache_mode`.
+    Only statements on the connection that the pool returned last are covered. `database` is the
+    engine's database, and `mode` a value of the setting `plan_cache_mode`.
     """
     plans_run: list[Any] = []
 

@@ -1,9 +1,9 @@
 """Observes the statements that the engine sends to PostgreSQL.
 
-`tenants_named` asserts that each statement names the tenant whose rows it is about. Tables are
-distributed by tenant, and nothing crosses a tenant: a statement on a table of the schema hrag
-compares `tenant_id` with a parameter or inserts it. Only statements about the store as a whole do
-not: they read the list of collections or look for work to do.
+`tenants_named` asserts that each statement names the tenant whose rows it reads or writes. Tables
+are distributed by tenant, and nothing crosses a tenant. So a statement on a table of the schema
+hrag must compare `tenant_id` with a parameter, or insert it. The exceptions are statements on the
+tables STORE_WIDE, which list collections or look for maintenance work of all tenants.
 
 `before_statement` lets a test act at an exact moment of a transaction.
 """
@@ -38,7 +38,7 @@ def unbound_tables(statement: Any, connection: Any) -> set[str]:
 
 @contextmanager
 def tenants_named() -> Iterator[None]:
-    """Fails, inside the block, every statement that does not name its tenant."""
+    """Makes statements fail that are run inside the block and do not name their tenant."""
     execute = Cursor.execute
 
     def checked(cursor: Cursor, query: Any, *args: Any, **kwargs: Any) -> Any:
@@ -55,8 +55,8 @@ def before_statement(
 ) -> None:
     """Calls `act` before the first statement that begins with `beginning` is sent, in its thread.
 
-    White space before the statement is ignored. The transaction of the statement is open, and has
-    read what it reads before the statement.
+    White space before the statement is ignored. When `act` is called, the transaction of the
+    statement is open, and all earlier statements of the transaction have been run.
     """
     execute, pending = Cursor.execute, [act]
 

@@ -1,7 +1,10 @@
 """A store in PostgreSQL and an exact store in memory, with the same documents.
 
-Changes are made to both. `assert_same` compares which documents they list and which passages they
-return, and checks the tables.
+A method that changes something changes both stores. `assert_same` compares the documents that the
+stores list and the passages that they return, and checks the tables.
+
+A home is the pair of tables with the leaves of one large collection; see
+`hrag.engine.postgres.indexes.homes`.
 """
 
 import random
@@ -34,14 +37,14 @@ FILTERS: tuple[Filter | None, ...] = (
     Match("metadata.n", (1.0,)),
     NoneOf((Match("metadata.n", (2.0,)),)),
 )
-# Replaced homes are dropped as soon as nothing reads them.
+# With this retention, a replaced home can be dropped at once, if no transaction reads it.
 NO_RETENTION = timedelta(0)
 LIMITS = MaintenanceLimits(home_retention=NO_RETENTION)
 _MODES = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.SUMMARY_FIRST)
 
 
 class Twins:
-    """Both stores. `worker` maintains the store in PostgreSQL, but only when a method calls it."""
+    """Both stores. `worker` maintains the store in PostgreSQL only when a test demands it."""
 
     def __init__(
         self, database: PostgresDatabase, home_leaves: int = 50, limits: MaintenanceLimits = LIMITS
@@ -53,11 +56,11 @@ class Twins:
         self.memory = MemoryEngine()
         self.memory.writer()
 
-    def number(self, tenant_id: str = "t", name: str = "c") -> int:
+    def collection_id(self, tenant_id: str = "t", name: str = "c") -> int:
         return self.writer.open(tenant_id, name).collection_id
 
     def key(self, tenant_id: str = "t", name: str = "c") -> dict[str, object]:
-        return {"tenant_id": tenant_id, "collection_id": self.number(tenant_id, name)}
+        return {"tenant_id": tenant_id, "collection_id": self.collection_id(tenant_id, name)}
 
     def create(
         self, tenant_id: str = "t", name: str = "c", settings: CollectionSettings | None = None
@@ -79,12 +82,13 @@ class Twins:
             store.delete(store.open(tenant_id, name), document_id)
 
     def maintain(self, tenant_id: str = "t", name: str = "c", *, every_leaf: bool = True) -> None:
-        self.worker.maintain(tenant_id, self.number(tenant_id, name), every_leaf=every_leaf)
+        collection_id = self.collection_id(tenant_id, name)
+        self.worker.maintain(tenant_id, collection_id, every_leaf=every_leaf)
 
     def move(self, tenant_id: str = "t", name: str = "c") -> int:
-        """Builds a new home for a collection; returns how many leaves it has."""
-        number = self.number(tenant_id, name)
-        return move_collection(self.database, tenant_id, number, NO_RETENTION)
+        """Moves a collection to a new home; returns the count of leaves in it."""
+        collection_id = self.collection_id(tenant_id, name)
+        return move_collection(self.database, tenant_id, collection_id, NO_RETENTION)
 
     def reclaim(self) -> None:
         """Removes the rows of deleted collections, and the homes that no collection uses."""
@@ -97,6 +101,7 @@ class Twins:
             return deleted is not None and reclaim_some(connection, deleted, NO_RETENTION)
 
     def home(self, tenant_id: str = "t", name: str = "c") -> int | None:
+        """Returns the id of a collection's home; None if the collection has none."""
         with self.database.read() as connection:
             key = self.key(tenant_id, name)
             statement = (
@@ -106,11 +111,12 @@ class Twins:
             return connection.execute(statement, key).fetchone()[0]
 
     def rows(self, table: str) -> int:
+        """Returns the count of rows of a table."""
         with self.database.read() as connection:
             return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
     def assert_same(self, seed: int = 0) -> None:
-        """Fails unless all collections are sound and searches return the same from both stores."""
+        """Fails unless the tables are sound, and both stores list and find the same documents."""
         assert check(self.database).problems == ()
         expected = [
             (collection.tenant_id, collection.name)
@@ -119,15 +125,15 @@ class Twins:
         assert [
             (collection.tenant_id, collection.name) for collection in self.reader.collections()
         ] == expected
-        for place in expected:
+        for tenant_id, name in expected:
             infos, others = (
-                store.documents(store.open(*place), 1000, "").items
+                store.documents(store.open(tenant_id, name), 1000, "").items
                 for store in (self.writer, self.memory)
             )
             assert [info.document_id for info in infos] == [info.document_id for info in others]
-            self.assert_found(*place, seed)
+            self.assert_same_results(tenant_id, name, seed)
 
-    def assert_found(self, tenant_id: str, name: str, seed: int, searches: int = 12) -> None:
+    def assert_same_results(self, tenant_id: str, name: str, seed: int, searches: int = 12) -> None:
         """Fails unless random searches of one collection return the same from both stores."""
         draw = random.Random(seed)
         for _ in range(searches):
@@ -158,16 +164,20 @@ def _search(seed: float, tenant_id: str, name: str, reader: Any) -> FindResult[P
 
 
 def assert_alike(result: FindResult[Passage], expected: FindResult[Passage]) -> None:
-    """Fails unless both have the same passages. Passages of equal scores may change places."""
-    scores, others = ([passage.score for passage in both.passages] for both in (result, expected))
+    """Fails unless both results have the same passages.
+
+    Passages with equal scores may be in another order. At the limit of the search, a passage may be
+    replaced by another one with an equal score.
+    """
+    scores, others = ([passage.score for passage in found.passages] for found in (result, expected))
     assert scores == pytest.approx(others, abs=TOLERANCE)
     worst = others[-1] + TOLERANCE if others else 0.0
     names, expected_names = (
-        {passage.chunk.chunk_id for passage in both.passages if passage.score > worst}
-        for both in (result, expected)
+        {passage.chunk.chunk_id for passage in found.passages if passage.score > worst}
+        for found in (result, expected)
     )
     all_names, all_expected_names = (
-        {passage.chunk.chunk_id for passage in both.passages} for both in (result, expected)
+        {passage.chunk.chunk_id for passage in found.passages} for found in (result, expected)
     )
     assert names <= all_expected_names
     assert expected_names <= all_names

@@ -46,7 +46,8 @@ class PlainSnapshot:
     def find(self, request: FindRequest, form: Any) -> FindResult[Any]:
         """Returns the best passages.
 
-        Every other leaf passes any filter. In SUMMARY_FIRST, each passage is a section.
+        If there is a filter, the first leaf of the ranking and every second leaf after it pass. In
+        the mode SUMMARY_FIRST, each passage is also a section.
         """
         assert self.is_open
         self.requests.append(request)
@@ -71,7 +72,7 @@ class PlainSnapshot:
         return name
 
     def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
-        """Returns the leaves with these names, with as many characters around them."""
+        """Returns the leaves with these names, each with `chars` characters before and after it."""
         raise NotImplementedError
 
     def _read(self, names: Sequence[str], form: Any) -> tuple[Any, ...]:
@@ -80,7 +81,7 @@ class PlainSnapshot:
         return tuple(self.in_form(name, form) for name in names)
 
     def in_form(self, name: str, form: PassageForm[Any]) -> Any:
-        """The passage in the form that is asked for."""
+        """Returns a passage in the requested form."""
         return form.from_value(self.passage(name))
 
 
@@ -92,7 +93,7 @@ class FakeSnapshot(PlainSnapshot):
 
 
 class FakeReader:
-    """A store with one collection. `sequences` yields its sequence for each call of `sequence`."""
+    """A store with one collection. Each call of `sequence` returns the next of `sequences`."""
 
     def __init__(self, snapshot: PlainSnapshot, sequences: Iterator[int] | None = None) -> None:
         self._snapshot = snapshot
@@ -103,7 +104,7 @@ class FakeReader:
 
     @property
     def snapshots(self) -> int:
-        """The number of snapshots that have been opened."""
+        """The count of snapshots that have been opened."""
         return len(self.opened)
 
     @contextmanager
@@ -121,8 +122,8 @@ class FakeReader:
             yield self._snapshot
         finally:
             self._snapshot.is_open = False
-        by_summaries = self._snapshot.requests[-1:] and self._snapshot.requests[-1].mode
-        assert summaries == (by_summaries is SearchMode.SUMMARY_FIRST)
+        last_mode = self._snapshot.requests[-1:] and self._snapshot.requests[-1].mode
+        assert summaries == (last_mode is SearchMode.SUMMARY_FIRST)
 
     def sequence(self, tenant_id: str) -> int:
         self.tenants.append(tenant_id)
@@ -132,7 +133,8 @@ class FakeReader:
 class Embedder(HashEmbedder):
     """An embedder that records its batches.
 
-    It asserts that no snapshot is open meanwhile, because a snapshot must be open only shortly.
+    It asserts that no snapshot is open while it embeds, because a snapshot must be closed soon.
+    It raises `failure` if that is set, and rejects a batch that contains the text `refused`.
     """
 
     def __init__(self, snapshot: PlainSnapshot, dimension: int = DIMENSION, name: str = "") -> None:

@@ -32,8 +32,8 @@ ShownOutcome = Any
 class Writer(EmbeddedWriter):
     """A writer that records each commit.
 
-    It commits only while `gate` is set, and raises the error that `fail` returns. A wait for
-    capacity ends once `capacity` is set.
+    A commit waits until `gate` is set. Then it raises the error that `fail` returns for the ids of
+    its documents, if it returns one. A wait for capacity ends as soon as `capacity` is set.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -66,7 +66,8 @@ class Writer(EmbeddedWriter):
 class Embedder(HashEmbedder):
     """An embedder that records the texts of each call.
 
-    It answers only while `gate` is set, and raises the error that `fail` returns.
+    A call waits until `gate` is set. Then it raises the error that `fail` returns for the texts, if
+    it returns one.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,7 @@ class Service:
         return list(self.answers(documents))
 
     def answers(self, documents: Iterable[Document]) -> Iterator[tuple[str, ShownOutcome]]:
-        """Yields the answers to one stream as they come."""
+        """Yields the answers to one stream as the bulk load returns them."""
         for answer in chain.from_iterable(self.load(map(ingest_request, documents)).run()):
             yield answer.document_id, shown(answer.outcome)
 
@@ -147,7 +148,7 @@ def shown(outcome: IngestResult | Exception) -> ShownOutcome:
 
 @contextmanager
 def service_of(engine: Engine) -> Iterator[Service]:
-    """Yields a service. At the end, releases everything that still waits."""
+    """Yields a service. After the block, it releases all threads that wait, and ends all loads."""
     service = Service(engine)
     yield service
     service.writer.gate.set()
@@ -158,7 +159,7 @@ def service_of(engine: Engine) -> Iterator[Service]:
 
 
 def stages() -> list[threading.Thread]:
-    """Returns the threads of bulk loads that are still running; they cut or embed documents."""
+    """Returns the running threads of bulk loads, which cut or embed documents."""
     return [thread for thread in threading.enumerate() if thread.name in ("cut", "embed")]
 
 

@@ -1,7 +1,7 @@
 """Helpers for tests of the summariser.
 
-Holds fake models, functions that run a summariser, and functions that read the summaries that it
-stored.
+The module has fake models, functions that run a summariser, and functions that read the summaries
+that the summariser stored.
 """
 
 import re
@@ -42,8 +42,8 @@ QUICK = SummariserPolicy(
 class FakeEmbedder:
     """The embedder `fake` of `collection_settings`, which records the texts that it embeds.
 
-    It raises the errors in `errors`, one for each call. It rejects texts that contain
-    `rejected_words`, unless they are empty.
+    Each call raises the next error of `errors`, until none is left. If `rejected_words` is not
+    empty, texts that contain it are rejected.
     """
 
     name = "fake"
@@ -70,7 +70,8 @@ Answers = Callable[[str], str]
 class FakeChat:
     """A chat model that answers a prompt with what `answer` returns or raises.
 
-    Without `answer`, the summaries are numbered. Each call costs 7 tokens.
+    Without `answer`, it answers "Summary 1.", "Summary 2." and so on. By default, a call costs 7
+    tokens.
     """
 
     name = "fake"
@@ -155,7 +156,7 @@ class WatchedWriter:
 
 
 def unsummarised(writer, name: str = "c") -> int:
-    """Returns the number of documents of a collection that have no summaries yet."""
+    """Returns the count of documents in a collection that still wait for summaries."""
     return writer.status(writer.open("t", name)).unsummarised_documents
 
 
@@ -208,6 +209,6 @@ def search_sections(engine, query: str, count: int = 1) -> tuple[ChosenSection, 
 
 
 def prompt_texts(prompts: Sequence[str]) -> list[str]:
-    """Returns the text to summarise of each prompt."""
+    """Returns, for each prompt, the text that it asks to summarise."""
     lines = (prompt.partition("\n\n")[2].removesuffix("\n") for prompt in prompts)
     return [re.sub("^> ?", "", text, flags=re.MULTILINE) for text in lines]

@@ -16,20 +16,21 @@ from hrag.types import DEFAULT_COLLECTION, ChosenSection, IndexStatus, SummarySc
 from tests.support.documents.fakes import Leaf, ModelCollection, unit_vectors
 from tests.support.until import until
 
-# This is the embedder of `collection_settings`.
+# This is the name of the embedder in the settings that `collection_settings` returns.
 EMBEDDER = "fake"
 
 _PATIENCE_S = 30.0
 
-Place = tuple[str, range]
-"""A section: the id of its document, and the range of its leaves."""
+SectionKey = tuple[str, range]
+"""What identifies a section: the id of its document, and the range of its leaves."""
 
 
 @dataclass
 class ModelSummaries:
     """The summarised sections of each document of a collection, and the vectors of the summaries.
 
-    Row 0 of a document's vectors belongs to the whole document, row n + 1 to section n.
+    Row 0 of a document's vectors is the vector of the whole document's summary. Row n + 1 is the
+    vector of the summary of section n.
     """
 
     model: ModelCollection
@@ -40,7 +41,7 @@ class ModelSummaries:
         self.sections.pop(document_id, None)
         self.vectors.pop(document_id, None)
 
-    def all(self, filter: Filter | None = None) -> list[Place]:
+    def all(self, filter: Filter | None = None) -> list[SectionKey]:
         """Returns every section of the documents that pass the filter."""
         passing = self.model if filter is None else self.model.filtered(filter)
         return [
@@ -52,29 +53,32 @@ class ModelSummaries:
 
     def best(
         self, query: Vector, count: int, scope: SummaryScope, filter: Filter | None = None
-    ) -> list[Place]:
-        """Returns the `count` sections whose leaves a search returns, best first."""
-        places = self.all(filter)
+    ) -> list[SectionKey]:
+        """Returns the `count` best sections, best first. A search returns their leaves.
+
+        With SummaryScope.DOCUMENTS, only sections of the `count` best documents are considered.
+        """
+        keys = self.all(filter)
         if scope is SummaryScope.DOCUMENTS:
             documents = sorted(
                 self._passing(filter),
                 key=lambda document_id: -float(self.vectors[document_id][0] @ query),
             )
-            places = [place for place in places if place[0] in documents[:count]]
-        return sorted(places, key=lambda place: -self.score(query, place))[:count]
+            keys = [key for key in keys if key[0] in documents[:count]]
+        return sorted(keys, key=lambda key: -self.score(query, key))[:count]
 
     def _passing(self, filter: Filter | None) -> set[str]:
         passing = self.model if filter is None else self.model.filtered(filter)
         return self.vectors.keys() & passing.documents.keys()
 
-    def score(self, query: Vector, place: Place) -> float:
-        document_id, section = place
-        number = self.sections[document_id].index(section)
-        return float(self.vectors[document_id][number + 1] @ query)
+    def score(self, query: Vector, key: SectionKey) -> float:
+        document_id, section = key
+        index = self.sections[document_id].index(section)
+        return float(self.vectors[document_id][index + 1] @ query)
 
-    def leaves(self, query: Vector, places: list[Place]) -> dict[Leaf, float]:
+    def leaves(self, query: Vector, keys: list[SectionKey]) -> dict[Leaf, float]:
         """Returns the leaves of sections, with their scores."""
-        leaves = {(document_id, leaf) for document_id, section in places for leaf in section}
+        leaves = {(document_id, leaf) for document_id, section in keys for leaf in section}
         return {leaf: score for leaf, score in self.model.scores(query).items() if leaf in leaves}
 
 
@@ -85,10 +89,10 @@ def summarise(
     empty: frozenset[str] = frozenset(),
     embedder: str = EMBEDDER,
 ) -> int:
-    """Summarises up to `max_documents` waiting documents; returns how many.
+    """Stores random summaries of up to `max_documents` waiting documents; returns their count.
 
-    Documents of `empty` get no summaries. The vectors of summaries are random. Sections have one to
-    four leaves, and every third section gets no summary.
+    Documents whose ids are in `empty` get no summaries. Sections have one to four leaves, and every
+    third section gets no summary.
     """
     done = 0
     while done < max_documents and (document := writer.next_unsummarised(embedder)):
@@ -97,17 +101,17 @@ def summarise(
         seed = zlib.crc32(document.parsed.text.encode())
         sections = [] if document.document_id in empty else list(_sections(count, seed))
         texts = [f"Summary {n} of {document.document_id}" for n in range(len(sections) + 1)]
-        texts_of_sections = [Summary(texts[0], range(count))]
-        texts_of_sections += [
+        new_summaries = [Summary(texts[0], range(count))]
+        new_summaries += [
             Summary(text, section) for text, section in zip(texts[1:], sections, strict=True)
         ]
         if document.document_id in empty:
-            texts_of_sections = []
-        vectors = unit_vectors(len(texts_of_sections), seed, settings.dimension)
-        written = DocumentSummaries(tuple(texts_of_sections), vectors)
+            new_summaries = []
+        vectors = unit_vectors(len(new_summaries), seed, settings.dimension)
+        written = DocumentSummaries(tuple(new_summaries), vectors)
         assert writer.put_summaries(document, written, tokens=7)
         done += 1
-        if texts_of_sections:
+        if new_summaries:
             summaries.sections[document.document_id] = sections
             summaries.vectors[document.document_id] = vectors
     return done

@@ -27,6 +27,7 @@ def new_key(path: Path, *tenants: str, role: Role = Role.READ) -> str:
 
 
 def id_of(key: str) -> str:
+    """Returns the id of an API key, which is a part of the key."""
     return key.split("_")[1]
 
 
@@ -42,7 +43,7 @@ def expired(path: Path, key: str) -> str:
 def altered(key: str) -> str:
     """Returns the key with its second-last character changed.
 
-    The last character encodes only some bits, so a change of it might change nothing.
+    Some bits of the last character are ignored, so a change of that character might change nothing.
     """
     return key[:-2] + ("A" if key[-2] != "A" else "B") + key[-1]
 
@@ -60,7 +61,7 @@ class Issuer:
         return {**public, "kid": self.key_id, "use": "sig", "alg": "ES256"}
 
     def token(self, **claims: Any) -> str:
-        """Returns a valid token with `claims` changed. It leaves out claims that are None."""
+        """Returns a valid token, except that `claims` replace its claims; None removes a claim."""
         payload = {
             "iss": ISSUER,
             "aud": AUDIENCE,
@@ -84,7 +85,7 @@ def write_jwks(path: Path, *issuers: Issuer) -> Path:
 
 
 def forged(token: str, algorithm: str, secret: bytes = b"") -> str:
-    """Returns the token with another algorithm, signed with `secret` or unsigned."""
+    """Returns the token with another algorithm, signed with `secret`; unsigned if that is empty."""
     header, claims, _ = token.split(".")
     payload = {**json.loads(_decoded(header)), "alg": algorithm}
     begin = f"{_encoded(json.dumps(payload).encode())}.{claims}"

@@ -49,10 +49,11 @@ REPLIES: dict[str, Any] = {
 
 
 class Fake:
-    """Implements every call of both services: fails while `failures` has an error, then answers.
+    """Implements every call of both services.
 
-    Calls wait up to 5 s while `may_answer` is clear. `hung_up` is set when a stream's client
-    leaves.
+    Each call raises the next error of `failures`; once none is left, calls answer. While
+    `may_answer` is not set, a call waits up to 5 s. `hung_up` is set when a stream has ended, for
+    example because its client has left.
     """
 
     def __init__(self, *failures: Exception) -> None:
@@ -92,7 +93,11 @@ class Fake:
             yield ipb.IngestDocumentsResponse(outcomes=[outcome])
 
     def Answer(self, request: Any, context: Any) -> Iterator[Any]:
-        """Yields passages, text and end. May fail before the passages and again after the text."""
+        """Yields passages, text and end.
+
+        If `failures` has errors, it raises the first one before the passages. An error that is
+        there after the text is raised then.
+        """
         self.calls["Answer"] += 1
         self.remaining_s = context.time_remaining()
         context.add_callback(self.hung_up.set)

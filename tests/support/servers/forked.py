@@ -1,6 +1,6 @@
-"""Programs forked from a process that has imported the services: each starts in 50 ms, not 1 s.
+"""Starts programs in 50 ms instead of 1 s: forks them from a process with the services imported.
 
-In all else they are like `python -m MODULE` and `python -c CODE`: separate processes with
+Otherwise the programs are like `python -m MODULE` and `python -c CODE`: separate processes with
 arguments, environment, output and exit code. Their standard input is empty.
 """
 
@@ -35,8 +35,8 @@ _context.set_forkserver_preload(_PRELOADED)
 class Forked:
     """A running program, with the part of `subprocess.Popen` that tests use.
 
-    `arguments` are arguments of the interpreter. Its standard output goes to `log`, its standard
-    error to `errors`, by default also to `log`.
+    `arguments` are arguments of the interpreter. The standard output of the program is written to
+    `log`, and its standard error to `errors`, by default also to `log`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Forked:
         errors: Path | None = None,
     ) -> None:
         for path in (log, errors or log):
-            # Both files exist from the start, as files that are given to Popen do.
+            # Popen also creates both files before the program starts.
             path.touch()
         self._process = _context.Process(
             target=_run, args=(arguments, dict(environment), log, errors or log), daemon=True
@@ -93,8 +93,8 @@ def ran(
 
 
 @contextmanager
-def talking(*arguments: str) -> Iterator[tuple[Forked, TextIO]]:
-    """Runs a program; yields it and its output, line by line. Kills it at the end."""
+def program_with_output(*arguments: str) -> Iterator[tuple[Forked, TextIO]]:
+    """Runs a program; yields it and the text stream of its output. Kills it after the block."""
     with TemporaryDirectory() as folder:
         pipe = Path(folder, "output")
         os.mkfifo(pipe)
@@ -112,9 +112,9 @@ def _run(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    for number, path in ((1, output), (2, errors)):
+    for descriptor, path in ((1, output), (2, errors)):
         with path.open("ab") as file:
-            os.dup2(file.fileno(), number)
+            os.dup2(file.fileno(), descriptor)
     sys.orig_argv = [sys.executable, *arguments]
     kind, program, *program_arguments = arguments
     sys.argv = [kind, *program_arguments]

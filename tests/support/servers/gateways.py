@@ -37,7 +37,7 @@ class Reply:
 
     @property
     def field(self) -> str:
-        """The field that an error names."""
+        """The name of the request's field that an error reports."""
         (field,) = (
             detail["debug"]["fieldViolations"][0]["field"]
             for detail in self.json["details"]
@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """The stable reason of an error."""
+        """The reason of an error, which is stable because clients depend on it."""
         return str(self.json["details"][0]["debug"]["reason"])
 
 
@@ -57,7 +57,7 @@ class Gateway:
 
     port: int
     ca_file: Path | None = None
-    """The certificate of the authority that issued its certificate; None for plaintext."""
+    """The authority that issued the gateway's certificate; None if the gateway has no TLS."""
 
     @property
     def address(self) -> str:
@@ -68,7 +68,7 @@ class Gateway:
         return f"http{'s' if self.ca_file else ''}://{self.address}"
 
     def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Reply:
-        """Sends `body`, which is encoded as JSON unless it is bytes; returns the reply."""
+        """Posts `body` and returns the reply. A body that is not bytes is encoded as JSON."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.send("POST", path, raw, {**JSON, **(headers or {})})
 
@@ -97,7 +97,7 @@ def _read(response: HTTPResponse) -> Reply:
 
 
 def gateway_settings(indexer: str, retriever: str, **variables: object) -> GatewaySettings:
-    """Returns settings from `variables`, ignoring the environment."""
+    """Returns settings from `variables` and defaults for tests; ignores the environment."""
     defaults = {
         "HRAG_HTTP_ADDRESS": "127.0.0.1:0",
         "HRAG_INDEXER_ADDRESS": indexer,
@@ -111,9 +111,9 @@ def gateway_settings(indexer: str, retriever: str, **variables: object) -> Gatew
 def gateway_to(
     indexer: str, retriever: str, ca_file: Path | None = None, **variables: object
 ) -> Iterator[Gateway]:
-    """Runs a gateway to the services at these addresses. Fails unless it stops without an error.
+    """Runs a gateway to the services at these addresses; fails if it ends with an error.
 
-    If the gateway has a certificate, its clients trust `ca_file`.
+    If the gateway has a certificate, its clients trust the authority in `ca_file`.
     """
     stopping = threading.Event()
     port: Future[int] = Future()

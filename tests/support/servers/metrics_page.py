@@ -31,11 +31,12 @@ class Scrape(Mapping[str, Metric]):
 
     @property
     def ours(self) -> set[str]:
+        """The names of the metric families that hrag defines, not its libraries."""
         return {name for name in self if name.startswith("hrag_")}
 
     @property
     def series(self) -> set[str]:
-        """The names of all series."""
+        """The names of all time series, for example of the buckets of a histogram."""
         return {sample.name for family in self.values() for sample in family.samples}
 
     def value(self, series: str, **labels: str) -> float:

@@ -1,9 +1,10 @@
 """A local server with OpenAI's protocol, and faults on demand.
 
-`POST /v1/embeddings` returns vectors that are hashes of the texts, of length 3, as floats or
-base64 as the request asks. `POST /v1/chat/completions` streams always the same text, or the text
-that `script` computes from the prompt. Faults change the next replies, in the order in which they
-were injected; later replies are correct again.
+`POST /v1/embeddings` returns vectors that are computed from hashes of the texts. Their Euclidean
+length is 3. They are returned as floats or as base64, as the request demands.
+`POST /v1/chat/completions` streams the same text for every prompt, or the text that `script`
+computes from the prompt. Each fault changes one of the next replies, in the order in which the
+faults were injected. Later replies are correct again.
 """
 
 import base64
@@ -28,6 +29,7 @@ _EMBEDDINGS = "/v1/embeddings"
 _CHAT = "/v1/chat/completions"
 _POLL_S = 0.02
 HEADER_PAUSE_S = 0.1
+# The pieces of the text that a chat reply streams by default.
 SAID = ("Dogs ", "bark", " [1].")
 PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 
@@ -36,9 +38,9 @@ PROMPT_TOKENS, COMPLETION_TOKENS = 12, 3
 class Reply:
     """A reply of the server. `data` becomes the body unless `body` is set.
 
-    If `events` is set, it is streamed instead: bytes are sent as they are, a number is a pause of
-    that many seconds, None ends the connection. Before them, `slow_headers` headers are sent one by
-    one, each followed by a pause of `HEADER_PAUSE_S`.
+    If `events` is set, the events are streamed instead: bytes are sent unchanged, a float is a
+    pause in seconds, and None ends the connection. Before the events, `slow_headers` headers are
+    sent one by one, each followed by a pause of `HEADER_PAUSE_S`.
     """
 
     data: list[dict[str, Any]]
@@ -57,7 +59,7 @@ Fault = Callable[[Reply], Reply]
 def refuse(
     status: int, code: str | None = None, retry_after: str | None = None, words: str = "no"
 ) -> Fault:
-    """Answers `status` in OpenAI's error format, with its `code` and the message `words`."""
+    """Answers with this status and an error in OpenAI's format; `words` is its message."""
     body = json.dumps({"error": {"message": words, "code": code, "type": None}}).encode()
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return lambda reply: replace(reply, status=status, body=body, headers=headers)
@@ -72,7 +74,7 @@ def page(status: int, charset: str) -> Fault:
 
 
 def slow(delay_s: float) -> Fault:
-    """Answers correctly, but only after `delay_s`."""
+    """Answers correctly, but only after `delay_s` seconds."""
     return lambda reply: replace(reply, delay_s=delay_s)
 
 
@@ -86,18 +88,18 @@ def body(content: bytes) -> Fault:
     return lambda reply: replace(reply, body=content)
 
 
-def short(reply: Reply) -> Reply:
-    """Omits the last vector."""
+def without_last(reply: Reply) -> Reply:
+    """Omits the last vector, or the last score of a reranker."""
     return replace(reply, data=reply.data[:-1])
 
 
 def shuffled(reply: Reply) -> Reply:
-    """Answers in another order, with correct indexes."""
+    """Answers with the vectors in reverse order, each with its correct index."""
     return replace(reply, data=reply.data[::-1])
 
 
 def indexes(*values: Any) -> Fault:
-    """Answers with these indexes of the vectors."""
+    """Answers with `values` as the indexes of the vectors."""
     return lambda reply: replace(
         reply,
         data=[item | {"index": value} for item, value in zip(reply.data, values, strict=True)],
@@ -105,14 +107,14 @@ def indexes(*values: Any) -> Fault:
 
 
 def last_vector(embedding: Any) -> Fault:
-    """Answers `embedding` as the vector of the last text."""
+    """Answers with `embedding` as the vector of the last text."""
     return lambda reply: replace(
         reply, data=[*reply.data[:-1], reply.data[-1] | {"embedding": embedding}]
     )
 
 
 def says(*pieces: str, finish: str | None = "stop", usage: bool = True) -> Fault:
-    """Streams another text. If `finish` is None, the stream has no finish reason."""
+    """Streams the text `pieces`. If `finish` is None, the stream has no finish reason."""
     return lambda reply: replace(reply, events=_events(pieces, finish, usage))
 
 
@@ -121,12 +123,12 @@ def events(*sent: bytes | float | None) -> Fault:
     return lambda reply: replace(reply, events=sent)
 
 
-def before_event(number: int, sent: bytes | float | None) -> Fault:
-    """Streams correctly, with `sent` inserted before event `number`."""
+def before_event(index: int, sent: bytes | float | None) -> Fault:
+    """Streams correctly, but with `sent` inserted before the event with this index."""
 
     def spoil(reply: Reply) -> Reply:
-        well = reply.events or ()
-        return replace(reply, events=(*well[:number], sent, *well[number:]))
+        correct = reply.events or ()
+        return replace(reply, events=(*correct[:index], sent, *correct[index:]))
 
     return spoil
 
@@ -154,19 +156,19 @@ def _events(pieces: Sequence[str], finish: str | None, usage: bool) -> tuple[byt
 
 
 class OpenAIServer:
-    """The server on a free loopback port, from `with` to its end."""
+    """The server, which listens at a free loopback port inside a `with` block."""
 
     paths: tuple[str, ...] = (_EMBEDDINGS, _CHAT)
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION, *, base64_known: bool = True) -> None:
-        """Opens the port. Without `base64_known` it always returns floats, as some servers do.
+        """Opens the port. Vectors are always floats if `base64_known` is false, as of some servers.
 
         `script` returns the text of a chat reply for a prompt; tests may replace it.
         """
         self.script: Callable[[str], str] = lambda _: "".join(SAID)
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
-        # This counts the streams whose client left before their end.
+        # This is the count of streams whose client left before the stream had ended.
         self.streams_left = 0
         self.dimension = dimension
         self._base64_known = base64_known
@@ -186,7 +188,7 @@ class OpenAIServer:
 
     @property
     def calls(self) -> int:
-        """The number of requests so far, including rejected ones."""
+        """The count of requests so far, including rejected ones."""
         return len(self.requests)
 
     @property
@@ -208,7 +210,7 @@ class OpenAIServer:
             self.requests.append(request)
             self.authorizations.append(authorization)
             fault = self._faults.popleft() if self._faults else None
-        reply = self._well(request)
+        reply = self._correct_reply(request)
         return reply if fault is None else fault(reply)
 
     def content(self, reply: Reply) -> bytes:
@@ -220,19 +222,19 @@ class OpenAIServer:
         return json.dumps(whole).encode()
 
     def record_left_stream(self) -> None:
-        """Records that the client of a stream has left."""
+        """Counts a stream whose client has left before its end."""
         with self._lock:
             self.streams_left += 1
 
     def wait(self, delay_s: float) -> None:
-        """Waits for `delay_s`, or until the server closes."""
+        """Waits for `delay_s` seconds, or until the server closes."""
         self._closing.wait(delay_s)
 
     @property
     def is_closing(self) -> bool:
         return self._closing.is_set()
 
-    def _well(self, request: dict[str, Any]) -> Reply:
+    def _correct_reply(self, request: dict[str, Any]) -> Reply:
         if "messages" in request:
             text = self.script(request["messages"][-1]["content"])
             pieces = SAID if text == "".join(SAID) else (text,)
@@ -273,11 +275,11 @@ class OpenAIServer:
 class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIServer
     protocol_version = "HTTP/1.1"
-    # Headers and body are two writes. With Nagle's algorithm, 40 ms could pass between them.
+    # Headers and body are two writes. With Nagle's algorithm, the second write could wait 40 ms.
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        # A client that gave up has closed its connection.
+        # A client that has given up has closed its connection, which is no error of the server.
         with suppress(ConnectionError):
             super().handle()
 
@@ -311,19 +313,22 @@ class _Handler(BaseHTTPRequestHandler):
                     self.close_connection = True
                     return
                 if isinstance(event, bytes):
-                    self._send_part(event)
+                    self._send_http_chunk(event)
                 else:
                     self._pause(event)
-            self._send_part(b"")
+            self._send_http_chunk(b"")
         except ConnectionError:
             self.close_connection = True
             self.owner.record_left_stream()
 
-    def _send_part(self, content: bytes) -> None:
+    def _send_http_chunk(self, content: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
 
     def _pause(self, seconds: float) -> None:
-        """Waits while the server runs and the client is connected."""
+        """Waits for `seconds`, but ends when the server closes.
+
+        Raises ConnectionResetError if the client disconnects.
+        """
         until = time.monotonic() + seconds
         while (left_s := until - time.monotonic()) > 0:
             self.owner.wait(min(left_s, _POLL_S))
@@ -351,7 +356,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
 
     def log_message(self, *args: object) -> None:
-        """Logs nothing: tests read `requests` instead."""
+        """Logs nothing, because tests read `requests` instead."""
 
 
 def vectors_of(texts: Sequence[str], dimension: int = DEFAULT_DIMENSION) -> np.ndarray:

@@ -1,7 +1,7 @@
 """PgBouncer in front of a server, with a pool of two server connections for all callers.
 
-It pools transactions. PgBouncer must be installed on the machine; Debian 13's package is new
-enough.
+PgBouncer runs with `pool_mode = transaction`: it assigns a server connection to a client for one
+transaction. It must be installed on the machine. The package of Debian 13 is new enough.
 """
 
 import re
@@ -18,7 +18,7 @@ from hrag.cli.processes import free_addresses
 from tests.support.servers.postgres_server import PostgresServer, unprivileged
 from tests.support.until import until
 
-_OLDEST = (1, 22)
+_OLDEST_VERSION = (1, 22)
 _CONFIGURATION = """\
 [databases]
 * = host={server} port={server_port}
@@ -41,14 +41,15 @@ def why_not() -> str:
         return "pgbouncer is not installed"
     output = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
     version = re.search(r"(\d+)\.(\d+)", output.stdout)
-    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
-        return f"pgbouncer is older than {_OLDEST[0]}.{_OLDEST[1]}: {output.stdout.splitlines()[0]}"
+    if version is None or (int(version[1]), int(version[2])) < _OLDEST_VERSION:
+        oldest = ".".join(map(str, _OLDEST_VERSION))
+        return f"pgbouncer is older than {oldest}: {output.stdout.splitlines()[0]}"
     return ""
 
 
 @contextmanager
 def pooling(server: PostgresServer, database: str) -> Iterator[str]:
-    """Runs PgBouncer; yields the DSN of `database` through it."""
+    """Runs PgBouncer; yields the DSN of a connection through PgBouncer to `database`."""
     with TemporaryDirectory(prefix="hrag-pgbouncer-") as folder:
         home = Path(folder)
         port = free_addresses(1)[0].rpartition(":")[2]

@@ -1,6 +1,6 @@
 """Certificate authorities and certificates for tests.
 
-They obey RFC 5280, because Python 3.13 and later verify certificates strictly.
+The certificates conform to RFC 5280, because Python 3.13 and later verify that strictly.
 """
 
 from dataclasses import dataclass

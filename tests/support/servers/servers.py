@@ -21,7 +21,7 @@ _REGISTER: dict[str, Callable[..., None]] = {
 
 
 def settings(**variables: object) -> CommonSettings:
-    """Returns settings from `variables`, ignoring the environment."""
+    """Returns settings from `variables` and defaults for tests; ignores the environment."""
     return CommonSettings(**{"HRAG_THREADS": 4, "HRAG_EMBEDDER": "hash:8"} | variables)
 
 
@@ -33,7 +33,7 @@ def built(
     connections: ConnectionPolicy = DEFAULT_CONNECTION_POLICY,
     **variables: object,
 ) -> Server:
-    """Returns a server that is bound but not started."""
+    """Returns a server that has bound its port and is not started."""
     register = partial(_REGISTER[service], servicer)
     common = settings(**variables)
     protection = open_protection(common, address)

@@ -1,8 +1,8 @@
-"""Maps data directories to stores: in the folder itself, or in a database of PostgreSQL.
+"""Maps each data directory to a store: in the directory itself, or in a database of PostgreSQL.
 
 Every process of a test that has a data directory gets its engine's settings from `settings_of`.
-With a PostgreSQL server, each data directory stands for a separate database, which is created
-empty when it is first used. Nothing else differs for the tests.
+With a PostgreSQL server, each data directory is only the name of a separate database, which is
+created empty when a test first uses it. So the same tests can run on both engines.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Databases:
-    """The databases of a server, by the data directories that stand for them."""
+    """The databases of a server, by the data directories that name them."""
 
     def __init__(self, server: "PostgresServer") -> None:
         self.server = server
@@ -35,14 +35,14 @@ class _Databases:
 
 
 COSINE_TOLERANCE = 1e-3
-"""The largest error of a search's scores: PostgreSQL stores vectors in 16 bits."""
+"""The largest error of a score, because PostgreSQL stores components of vectors in 16 bits."""
 
 _databases: _Databases | None = None
 
 
 @contextmanager
 def in_postgres(server: "PostgresServer") -> Iterator[None]:
-    """Makes stores databases of `server` inside the block."""
+    """Makes every store a database of `server` inside the block."""
     global _databases  # noqa: PLW0603 - each process that a test starts asks for its store
     before, _databases = _databases, _Databases(server)
     try:
@@ -61,12 +61,12 @@ def settings_of(data_dir: Path) -> dict[str, str]:
 
 
 def is_embedded() -> bool:
-    """Returns True if stores belong to the embedded engine."""
+    """Returns True if stores are those of the embedded engine, and False if of PostgreSQL."""
     return _databases is None
 
 
 def dsn_of(data_dir: Path) -> str:
-    """Returns the DSN of the database of `data_dir`. Connections by it need no password."""
+    """Returns the DSN of the database of `data_dir`. It needs no password."""
     assert _databases is not None
     return _databases.server.dsn(_databases.name(data_dir))
 

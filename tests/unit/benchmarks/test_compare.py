@@ -1,4 +1,4 @@
-"""The comparison of two benchmark runs: worse, within noise, inconclusive, not comparable."""
+"""The comparison of two runs judges whether each figure is worse, the same or too noisy."""
 
 import json
 from pathlib import Path
@@ -54,8 +54,10 @@ def test_worse_depends_on_the_direction_of_a_figure(
 
 
 @pytest.mark.parametrize("noise", [(0.1, 0.0), (0.0, 0.1), (None, 0.1)])
-def test_noise_of_either_run_is_allowed_for(noise: tuple[float | None, float]) -> None:
-    """The allowance is three standard deviations plus the tolerance of the unit."""
+def test_a_difference_within_the_noise_of_either_run_is_not_worse(
+    noise: tuple[float | None, float],
+) -> None:
+    """Differences up to three standard deviations plus the tolerance of the unit are noise."""
     allowed = 3 * 0.1 + TOLERANCE["x"] * 2
     was, now = noise
     below, above = 2 + 0.99 * allowed, 2 + 1.01 * allowed
@@ -122,7 +124,9 @@ def written(path: Path, value: float, **changed: Any) -> str:
     return str(path)
 
 
-def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_says_if_a_figure_is_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stored, worse = written(tmp_path / "stored.json", 1), written(tmp_path / "worse.json", 2)
     assert main([stored, stored]) == 0
     assert "| a | Search, ratio to baseline | 1 ± 0.01 x | 1 ± 0.01 x | " in capsys.readouterr().out
@@ -145,7 +149,7 @@ def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFi
         (lambda path: path.write_text('{"version": 1}'), "about"),
     ],
 )
-def test_a_broken_file_is_named(
+def test_the_error_message_names_a_broken_file(
     change: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored, broken = written(tmp_path / "stored.json", 1), tmp_path / "broken.json"

@@ -1,4 +1,4 @@
-"""Percentiles and goodput of a load. A stall of the server shows in them."""
+"""Figures of a load test: percentiles and goodput, which show stalls of the server."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from benchmarks.load.work import Work
 RATE = 200.0
 
 
-def _driven(send, *, duration_s=1.0, max_in_flight=1000):
+def _run_load(send, *, duration_s=1.0, max_in_flight=1000):
     work = Work(rate=RATE, duration_s=duration_s)
     numbers = range(work.count)
     return asyncio.run(drive(work, send, numbers, time.monotonic(), max_in_flight))
@@ -34,7 +34,7 @@ def test_goodput_counts_calls_that_succeeded_within_the_time():
     assert Figures(outcomes).goodput(1, 3) == 10
 
 
-def test_parts_are_joined_in_the_order_in_which_calls_were_due():
+def test_figures_of_several_processes_are_joined_in_the_order_of_due_times():
     even, odd = (
         Figures([Outcome(due / 10, 0.0, 0.0, "OK") for due in range(first, 10, 2)])
         for first in (0, 1)
@@ -44,7 +44,7 @@ def test_parts_are_joined_in_the_order_in_which_calls_were_due():
     ]
 
 
-def test_a_report_has_percentiles_codes_and_both_kinds():
+def test_a_report_has_percentiles_and_codes_of_searches_and_writes():
     outcomes = [Outcome(0.0, 0.0, (1 + number) / 1000, "OK") for number in range(1000)]
     outcomes.append(Outcome(0.0, 0.0, 0.0, "UNAVAILABLE", writes=True))
     report = "\n".join(Figures(outcomes).lines(1.0))
@@ -52,11 +52,11 @@ def test_a_report_has_percentiles_codes_and_both_kinds():
     assert "p50 501.00" in report
     assert "p99.9 1000.00" in report
     assert "TOO SLOW" not in report
-    assert next(Figures(outcomes).of(writes=True).lines(1.0)) == "1 calls: UNAVAILABLE 1"
+    assert next(Figures(outcomes).of_kind(writes=True).lines(1.0)) == "1 calls: UNAVAILABLE 1"
     assert list(Figures([]).lines(1.0)) == ["no calls"]
 
 
-def test_a_stalled_server_shows_in_the_percentiles():
+def test_percentiles_show_a_server_that_stalls():
     """The server stalls for half a second of one second.
 
     Half of the calls are due during the stall, and they wait.
@@ -68,7 +68,7 @@ def test_a_stalled_server_shows_in_the_percentiles():
         await asyncio.sleep(max(0.0, 0.75 - at) if at > 0.25 else 0.0)
         return "OK"
 
-    figures = _driven(send)
+    figures = _run_load(send)
     assert figures.codes == {"OK": RATE}
     waited = (figures.took_ms > 50).sum() / RATE
     # The expected share is 0.45: all calls of the stall except those of its last 50 ms.
@@ -76,13 +76,13 @@ def test_a_stalled_server_shows_in_the_percentiles():
     assert figures.took_ms.max() > 400
 
 
-def test_a_stalled_generator_reports_itself():
+def test_a_load_generator_that_stalls_is_reported_as_too_slow():
     async def send(number):
         if number == 50:
             time.sleep(0.4)
         return "OK"
 
-    figures = _driven(send)
+    figures = _run_load(send)
     assert (figures.took_ms > 50).sum() >= 60
     assert "TOO SLOW" in "\n".join(figures.lines(1.0))
 
@@ -92,10 +92,10 @@ def test_a_slow_server_does_not_slow_the_load_down():
         await asyncio.sleep(0.3)
         return "OK"
 
-    figures = _driven(send, duration_s=0.5)
+    figures = _run_load(send, duration_s=0.5)
     sent = [outcome.sent_s for outcome in figures.outcomes]
     assert len(sent) == RATE * 0.5
-    # If the calls were sent one after the other, they would take 30 s.
+    # If each call were sent after the reply to the call before, the calls would take 30 s.
     assert max(sent) < 5
 
 
@@ -104,5 +104,5 @@ def test_calls_beyond_the_limit_in_flight_are_counted_as_unsent():
         await asyncio.sleep(1.5)
         return "OK"
 
-    figures = _driven(send, duration_s=0.1, max_in_flight=5)
+    figures = _run_load(send, duration_s=0.1, max_in_flight=5)
     assert figures.codes == {"OK": 5, UNSENT: 15}

@@ -1,4 +1,4 @@
-"""The command line of the load tests."""
+"""The command line of the load tests refuses wrong options."""
 
 import pytest
 

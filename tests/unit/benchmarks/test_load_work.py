@@ -1,4 +1,4 @@
-"""The calls of a load: due times, tenants and contents."""
+"""Work generates the calls of a load: due times, tenants and contents."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ def test_calls_are_due_at_a_fixed_rate():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_writes_have_their_share_and_tenants_theirs(share):
+def test_writes_have_the_configured_share_and_all_tenants_get_calls(share):
     work = Work(rate=1000.0, duration_s=2.0, tenants=4, documents=5, write_share=share)
     calls = [work.call(number) for number in range(work.count)]
     written = sum(call.service == "indexer" for call in calls)
@@ -28,7 +28,7 @@ def test_writes_have_their_share_and_tenants_theirs(share):
     assert min(calls_by_tenant.values()) > 0.2 * work.count
 
 
-def test_a_call_is_the_same_each_time_and_for_another_seed_another():
+def test_calls_are_the_same_for_the_same_seed_and_differ_for_another_seed():
     work = Work(rate=10.0, duration_s=1.0, write_share=0.5)
     again = Work(rate=10.0, duration_s=1.0, write_share=0.5)
     other = Work(rate=10.0, duration_s=1.0, write_share=0.5, seed=2)
@@ -51,7 +51,7 @@ def test_a_write_replaces_a_stored_document_with_another_text():
     assert len(request.document.text.split()) == 50
 
 
-def test_a_body_is_the_message_with_its_prefix():
+def test_a_body_is_a_grpc_message_with_its_length_prefix():
     work = Work(rate=1.0, duration_s=1.0)
     data = body.framed(body.search(work))
     assert data[0] == 0

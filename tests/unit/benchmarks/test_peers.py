@@ -1,4 +1,4 @@
-"""Spans, budgets, recall and percentiles of the comparison with peers."""
+"""The comparison with peers measures spans, budgets, recall and percentiles correctly."""
 
 import os
 
@@ -30,7 +30,7 @@ TEXT = "One two.  Three four.\n\nOne two.\tFünf 六。"
     ],
     ids=["first", "start", "wrong start", "space", "stripped", "absent", "empty", "blank"],
 )
-def test_find_span(passage, start, expected):
+def test_the_span_of_a_passage_is_found_in_its_document(passage, start, expected):
     assert find_span(TEXT, passage, start) == expected
 
 
@@ -56,8 +56,8 @@ def test_passages_in_no_document_cost_tokens_and_cover_nothing():
     assert context.tokens == len(tokens.encode("elsewhere"))
 
 
-def test_a_cut_keeps_code_points_whole():
-    # Each of these characters has several tokens.
+def test_a_truncated_text_ends_between_code_points():
+    # Each of these characters consists of several tokens.
     text = "𠮷𠮷𠮷"
     for limit in range(1, len(tokens.encode(text)) + 1):
         truncated, count = recall.truncated(text, limit)
@@ -72,12 +72,12 @@ def test_recall_and_precision_count_each_character_once():
     assert score.precision == pytest.approx(10 / 200)
 
 
-def test_nothing_returned_scores_nothing():
+def test_a_search_without_passages_has_no_recall_and_no_precision():
     score = recall.score(recall.Context({}, 0, lost=0), {"a": [(0, 10)]})
     assert (score.recall, score.precision) == (0, 0)
 
 
-def test_every_query_counts_the_same():
+def test_the_mean_gives_every_query_the_same_weight():
     mean = recall.mean([recall.Score(1.0, 0.5, 100, 1), recall.Score(0.0, 0.0, 50, 2)])
     assert mean == recall.Score(0.5, 0.25, 75.0, 3)
 
@@ -91,7 +91,7 @@ def test_every_query_counts_the_same():
         ([(0, 9), (2, 4)], [(0, 9)]),
     ],
 )
-def test_union(spans, joined):
+def test_overlapping_and_touching_spans_are_joined(spans, joined):
     assert recall.union(spans) == joined
 
 
@@ -137,22 +137,22 @@ def test_skipped_peers_are_listed():
     assert "Not measured: PostgreSQL + pgvector: no such user" in text
 
 
-def test_vectors_come_back_from_their_file(tmp_path):
+def test_saved_vectors_are_read_unchanged(tmp_path):
     rows = np.random.default_rng(1).standard_normal((3, DIMENSION)).astype(np.float32)
     known = Vectors([key_of("a"), key_of("b")], rows[:2]).with_more([key_of("c")], rows[2:])
     known.save(tmp_path / "vectors.npz")
     stored = Vectors.load(tmp_path / "vectors.npz")
-    assert np.array_equal(stored.of(["c", "a"]), rows[[2, 0]])
+    assert np.array_equal(stored.rows_of(["c", "a"]), rows[[2, 0]])
     assert stored.list_of("b") == rows[1].tolist()
 
 
 def test_a_text_without_a_vector_is_an_error():
     known = Vectors([], np.empty((0, DIMENSION), np.float32))
     with pytest.raises(UnknownText, match="no vector for 'unheard of'"):
-        known.of(["unheard of"])
+        known.rows_of(["unheard of"])
 
 
-def test_own_memory_grows_with_what_is_allocated():
+def test_measured_memory_grows_by_the_bytes_that_a_process_allocates():
     before = pss_bytes([os.getpid()])
     allocated = np.ones(4_000_000)
     assert pss_bytes([os.getpid()]) - before > 0.9 * allocated.nbytes

@@ -1,4 +1,4 @@
-"""The comparison of peers by size: corpus, callers, limits, choice of ef, table."""
+"""The comparison of peers by corpus size: its corpus, callers, limits, choice of ef and table."""
 
 import os
 import subprocess
@@ -20,11 +20,12 @@ from benchmarks.peers.scale.limits import Limits, Watch
 from benchmarks.peers.scale.tables import table
 from benchmarks.peers.vectors import DIMENSION
 
+# This program starts a child process and waits for it.
 WAITING = "import subprocess, sys; subprocess.run(['sleep', '60'])"
 
 
 @pytest.mark.slow
-def test_the_corpus_comes_back_from_its_files(tmp_path):
+def test_a_written_corpus_is_read_unchanged(tmp_path):
     count = write_corpus(tmp_path, 500)
     corpus = SeededCorpus(tmp_path)
     documents = list(corpus)
@@ -37,11 +38,11 @@ def test_the_corpus_comes_back_from_its_files(tmp_path):
     assert max(leaf.end for leaf in leaves) == len(documents[1].text)
     for query, nearest in zip(corpus.queries, corpus.nearest, strict=True):
         assert set(nearest) == set(np.argsort(vectors @ query.vector)[-10:])
-    row = corpus.query_vectors().of([corpus.queries[3].text])[0]
+    row = corpus.query_vectors().rows_of([corpus.queries[3].text])[0]
     assert np.array_equal(row, corpus.queries[3].vector)
 
 
-def test_vectors_are_made_in_parts_that_differ():
+def test_each_part_of_the_vectors_has_different_vectors():
     first, second = vector_parts(30, 20)
     assert (first.shape, second.shape) == ((20, DIMENSION), (10, DIMENSION))
     assert np.allclose(np.linalg.norm(first, axis=1), 1, atol=1e-5)
@@ -94,7 +95,7 @@ def test_the_least_ef_with_enough_recall_is_chosen(recalls, chosen):
         (3, 2.6e9, "more than 2.5 GB of memory after 3 s"),
     ],
 )
-def test_limits_say_which_was_exceeded(seconds, memory_bytes, reason):
+def test_the_reason_names_the_limit_that_was_exceeded(seconds, memory_bytes, reason):
     assert Limits(10, 2.5e9).exceeded(seconds, memory_bytes) == reason
 
 

@@ -1,4 +1,4 @@
-"""The development sets as a benchmark: the reading of sets, the figures, tables and verdicts."""
+"""The benchmark of quality reads development sets and makes figures, tables and verdicts."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ ABOUT = {
 
 
 def measured_share(name: str, share: float) -> RetrievalFigures:
-    """Returns the figures of searches that find this share of each question's first gold span."""
+    """Returns the figures of systems that find this share of each question's first gold span."""
     (quality_set,) = read_sets(MINIATURE)
     systems = systems_of(name)
     rows = []
@@ -92,7 +92,7 @@ def test_parallel_sets_give_questions_across_languages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["nowhere"], [str(MINIATURE / "miniature")]])
-def test_without_sets_it_says_what_the_folder_must_hold(
+def test_the_error_for_a_folder_without_sets_lists_the_expected_files(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -111,7 +111,9 @@ def test_every_target_is_measured_by_default() -> None:
     assert TARGETS["stard_laws", "small_to_big", 8000] == pytest.approx(0.94)
 
 
-def test_figures_have_targets_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_has_the_target_of_its_set_system_and_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(TARGETS, ("miniature", "context", 2000), 0.5)
     monkeypatch.setitem(TARGETS, ("miniature", "context", 4000), 1.0)
     measured = results(0.9).figures
@@ -124,7 +126,7 @@ def test_figures_have_targets_where_there_are_some(monkeypatch: pytest.MonkeyPat
     assert not measured["quality.miniature.context.latency_p50"].is_compared
 
 
-def test_a_mode_that_finds_less_than_its_dense_self_is_named() -> None:
+def test_a_mode_that_finds_less_than_its_dense_variant_is_reported() -> None:
     measured = measured_share("standard,standard:dense", 1.0)
     assert below_dense(measured) == []
     better = measured.systems[1]
@@ -143,7 +145,7 @@ def test_a_mode_that_finds_less_than_its_dense_self_is_named() -> None:
     assert below_dense(mixed)[0].startswith("standard recall@1000: ")
 
 
-def test_tables_mark_what_misses_its_target() -> None:
+def test_tables_mark_figures_that_miss_their_target() -> None:
     shown = "\n".join(tables(results(met=False)))
     assert "|  | miniature |" in shown
     assert "| context | **" in shown
@@ -171,7 +173,7 @@ def test_a_run_is_compared_with_the_stored_one(
     assert main(["--store", "--results", str(tmp_path)]) == 2
 
 
-def test_missing_figures_are_accepted_of_a_part_of_the_sets(tmp_path: Path) -> None:
+def test_missing_figures_are_accepted_if_only_some_sets_were_measured(tmp_path: Path) -> None:
     results().write(tmp_path / STORED / FIGURES)
     part: dict[str, Figure] = dict(list(results().figures.items())[:3])
     latest = Results(about=results().about, figures=part)

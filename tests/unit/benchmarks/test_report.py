@@ -1,4 +1,4 @@
-"""Figures: their noise, how they are recorded, and which are refused."""
+"""A report computes the noise of figures, records figures and refuses invalid ones."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def report(run: Run, shown: list[str]) -> Report:
     return Report(run, "pytest benchmarks/test_it.py", full=False, show=shown.append)
 
 
-def test_measures_take_turns_and_the_order_changes() -> None:
+def test_measurements_alternate_in_changing_order() -> None:
     called: list[tuple[str, int]] = []
 
     def measure(name: str):
@@ -45,7 +45,7 @@ def test_measures_take_turns_and_the_order_changes() -> None:
     assert figures.tolist() == [[0, 0], [1, 1]]
 
 
-def test_noise_is_that_of_the_mean() -> None:
+def test_noise_is_the_standard_error_of_the_mean() -> None:
     """Resampling estimates the standard error of the mean with a precision of a quarter."""
     rounds = np.random.default_rng(5).normal(10, 2, 2500)
     figure = measured(rounds, np.mean)
@@ -53,18 +53,18 @@ def test_noise_is_that_of_the_mean() -> None:
     assert figure.noise == pytest.approx(2 / np.sqrt(2500), rel=0.25)
 
 
-def test_a_slow_spell_is_noise() -> None:
+def test_slow_rounds_in_a_row_increase_the_noise() -> None:
     """Slow rounds in a row give more noise than the same number of scattered slow rounds."""
     scattered = np.random.default_rng(5).permutation(np.repeat([1.0, 3.0], 500))
-    of_scattered, of_spell = (
+    noise_of_scattered, noise_of_successive = (
         measured(rounds, np.mean).noise for rounds in (scattered, np.sort(scattered))
     )
-    assert of_scattered
-    assert of_spell
-    assert of_spell > 3 * of_scattered
+    assert noise_of_scattered
+    assert noise_of_successive
+    assert noise_of_successive > 3 * noise_of_scattered
 
 
-def test_equal_rounds_have_no_noise_and_a_slow_spell_of_both_leaves_the_ratio() -> None:
+def test_equal_rounds_have_no_noise_and_a_slowdown_of_both_leaves_the_ratio() -> None:
     assert measured(np.full(10, 3.0), np.median).noise == 0
     base = np.where(np.arange(1000) < 500, 1.0, 7.0) + np.random.default_rng(5).random(1000)
     both = np.stack([base, 2 * base], axis=1)
@@ -77,7 +77,7 @@ def test_a_single_round_has_no_noise() -> None:
     assert measured(np.array([4.0]), np.median) == Measured(4, None)
 
 
-def test_a_figure_is_recorded_with_what_repeats_it(
+def test_a_figure_is_recorded_with_the_command_and_parameters_to_repeat_it(
     run: Run, report: Report, shown: list[str]
 ) -> None:
     report.parameters(seed=7, leaves=10)
@@ -125,7 +125,7 @@ def test_a_figure_that_equals_its_target_meets_it(run: Run, report: Report, valu
         ("it.ratio", float("inf"), "x", "inf"),
     ],
 )
-def test_a_figure_that_no_run_could_be_compared_with_is_refused(
+def test_a_figure_that_cannot_be_compared_is_refused(
     report: Report, key: str, value: float, unit: str, message: str
 ) -> None:
     report.record("it.taken", 1, "the first", "x")
@@ -133,7 +133,9 @@ def test_a_figure_that_no_run_could_be_compared_with_is_refused(
         report.record(key, value, "it", unit)
 
 
-def test_lines_of_a_plot_grow_and_keep_to_its_axes(run: Run, report: Report) -> None:
+def test_a_plot_collects_points_and_refuses_points_with_other_axes(
+    run: Run, report: Report
+) -> None:
     for size in (10, 20):
         report.draw("growth", "search", [(size, 0.5)], title="Growth", x="leaves", y="ms")
     assert run.plots["growth"].lines == {"search": [(10, 0.5), (20, 0.5)]}
@@ -141,6 +143,7 @@ def test_lines_of_a_plot_grow_and_keep_to_its_axes(run: Run, report: Report) -> 
         report.draw("growth", "search", [], title="Growth", x="leaves", y="us")
 
 
+# These benchmarks are run in a separate session of pytest.
 SESSION = """
 import pytest
 
@@ -201,7 +204,7 @@ def test_a_session_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {"date", "commit"} <= set(about)
     assert compare.main([str(results_path), str(results_path)]) == 0
     assert table.main([str(results_path)]) == 0
-    # The seed 3 belongs to another test.
+    # The seed 3 is a parameter of test_kept, so the figure of test_broken must not have it.
     assert "| its rate | 3 | " not in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""The stored run fits the present benchmarks: a new run can be compared with it."""
+"""The stored run fits the present benchmarks, so a new run can be compared with it."""
 
 import re
 from pathlib import Path
@@ -11,19 +11,19 @@ ROOT = Path(__file__).resolve().parents[3]
 RESULTS = Results.read(STORED)
 NODE = re.compile(r"(?P<file>benchmarks/test_\w+\.py)::(?P<test>test_\w+)")
 WORD = re.compile(r"[a-z]+(?:_[a-z]+)*")
-# The only word in p50 and p99, which the report appends to keys.
+# The report appends p50 or p99 to keys. This is the only word in these suffixes.
 PERCENTILE = "p"
 
 
 def source_of(command: str) -> tuple[str, str]:
-    """Returns the source of the benchmark's file in lower case, and the name of its test."""
+    """Returns the source of the file that a command runs, in lower case, and its test's name."""
     match = NODE.search(command)
     assert match, command
     return (ROOT / match["file"]).read_text("utf-8").lower(), match["test"]
 
 
-def test_every_stored_key_is_one_that_its_benchmark_records() -> None:
-    """Benchmarks compose keys in their files, so each word of a key occurs in its file."""
+def test_the_benchmark_of_every_stored_key_records_that_key() -> None:
+    """Each word of a key occurs in the file of its benchmark, which composes the key."""
     unknown = [
         f"{key}: {word}"
         for key, figure in RESULTS.figures.items()
@@ -44,6 +44,6 @@ def test_every_stored_test_exists(commands: set[str]) -> None:
         assert f"def {test}(" in source
 
 
-def test_every_plot_has_its_file_and_no_other_is_there() -> None:
+def test_the_plot_files_are_those_of_the_stored_plots() -> None:
     drawn = {path.stem for path in STORED.parent.glob("*.svg")}
     assert drawn == set(RESULTS.plots)

@@ -1,4 +1,4 @@
-"""The tables of a run, and the files that contain them."""
+"""The tables of a run are correct, and so are the files that contain the tables."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def lines(**figures: Figure) -> list[str]:
     return list(tables(Results(about=ABOUT, figures=keyed)))
 
 
-def test_a_miss_is_shown_as_a_miss_with_its_command() -> None:
+def test_a_missed_target_is_shown_with_its_command() -> None:
     shown = lines(
         baseline__one_caller__ratio=figure("p50", 1.567, noise=0.02, target=1.25, met=False)
     )
@@ -96,14 +96,14 @@ def test_the_machine_is_named() -> None:
 
 
 def test_the_stored_tables_are_those_of_the_stored_run() -> None:
-    """Fails after an edit by hand, or if `--write` was forgotten."""
+    """This test fails if the tables were edited by hand or not written after the run."""
     stored = Results.read(STORED)
     assert STORED.with_name(TABLES).read_text("utf-8") == "\n".join(tables(stored)) + "\n"
     text = README.read_text("utf-8")
     assert written(text, stored) == text
 
 
-def test_the_stored_run_has_every_headline() -> None:
+def test_the_stored_run_has_the_figures_of_every_headline() -> None:
     stored = Results.read(STORED)
     keys = [key for headline in HEADLINES for key in headline.keys]
     assert [key for key in keys if key not in stored.figures] == []
@@ -121,7 +121,7 @@ def test_both_files_are_written_or_neither(tmp_path: Path) -> None:
     assert "at commit abc" in tables_path.read_text("utf-8")
 
 
-def test_only_what_is_between_the_marks_is_written() -> None:
+def test_only_the_text_between_the_marks_is_replaced() -> None:
     text = README.read_text("utf-8")
     changed = written(text, Results(about=ABOUT))
     before, remainder = text.split("<!-- `python -m benchmarks.table --write` writes from here -->")

@@ -1,4 +1,4 @@
-"""The lists of versions are complete and hashed, and the list for run time has no tools."""
+"""The version lists in constraints/ are complete and hashed; the list for run time has no tools."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ TOOLS = ("pytest", "ruff", "mypy", "hypothesis", "buf-bin", "grpcio-tools", "mat
 
 
 def _entries(name: str) -> dict[str, tuple[Requirement, int]]:
-    """Returns the requirements of a list by name, each with the number of its hashes."""
+    """Returns the requirements of a list by name, each with the count of its hashes."""
     text = (FOLDER / f"{name}.txt").read_text("utf-8").replace("\\\n", " ")
     entries = {}
     for line in text.splitlines():
@@ -52,7 +52,7 @@ def _allows(entries: dict[str, tuple[Requirement, int]], requirement: Requiremen
 
 
 @pytest.mark.parametrize("name", ["runtime", "development", "benchmarks"])
-def test_everything_that_hrag_requires_is_listed_in_an_allowed_version(name: str) -> None:
+def test_every_requirement_of_hrag_is_listed_in_an_allowed_version(name: str) -> None:
     entries = _entries(name)
     extras = PROJECT["project"]["optional-dependencies"]
     extras_of_list = list(RUNTIME_EXTRAS)

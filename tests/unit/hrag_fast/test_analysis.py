@@ -1,4 +1,4 @@
-"""The term extractor: caches of stems, frequent terms, threads, folding, and wrong arguments."""
+"""The term extractor finds the right terms, also in several threads, and checks its arguments."""
 
 import sys
 import threading
@@ -15,13 +15,13 @@ from tests import twins
 from tests.twins.analysis import clusters
 
 
-def shortened(word):
+def first_three_letters(word):
     return word[:3]
 
 
 @pytest.fixture(params=[hrag_fast, twins], ids=["kernel", "twin"])
 def extractor(request):
-    return request.param.TermExtractor(shortened)
+    return request.param.TermExtractor(first_three_letters)
 
 
 def ids_of(terms):
@@ -29,23 +29,25 @@ def ids_of(terms):
 
 
 @pytest.mark.parametrize(
-    "other", ["", "é", "€", "😀"], ids=["ascii", "1 byte", "2 bytes", "4 bytes"]
+    "last_character", ["", "é", "€", "😀"], ids=["ascii", "1 byte", "2 bytes", "4 bytes"]
 )
-def test_terms_do_not_depend_on_how_python_stores_a_text(extractor, other):
-    text = f"A.b C++ {other}"
+def test_terms_do_not_depend_on_how_python_stores_a_text(extractor, last_character):
+    text = f"A.b C++ {last_character}"
     assert extractor.terms(text)[:5].tolist() == ids_of(["a", "b", "a.b", "c", "c++"])
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 64, 65, 300])
 @pytest.mark.parametrize("letter", ["x", "ж", "𐐨"])
-def test_words_of_every_size_have_the_same_stem_when_it_is_cached(extractor, size, letter):
+def test_words_of_every_length_have_the_same_stem_with_and_without_the_cache(
+    extractor, size, letter
+):
     words = [letter * size, letter * (size - 1) + "y", "y" + letter * (size - 1)]
     stems = [word if size > 64 else word[:3] for word in words]
     for _ in range(2):
         assert extractor.terms(" ".join(words)).tolist() == ids_of(stems)
 
 
-def test_stems_of_more_words_than_the_cache_has_are_right():
+def test_stems_are_right_for_more_words_than_the_cache_can_store():
     """The stemmer is called again for a word that was evicted, and not for a cached word."""
     stemmed = []
     kernel = TermExtractor(lambda word: stemmed.append(word) or word[:-1])
@@ -75,7 +77,7 @@ def test_an_error_of_the_stemmer_is_raised():
 
 
 def test_a_leaf_that_repeats_few_terms_has_sorted_entries(extractor):
-    """Equal ids are in one bucket of the sort, which is then too large for insertion sort."""
+    """All entries of one term are in one bucket of the sort. It is too large for insertion sort."""
     text = "aa bb cc " * 200 + " ".join(str(i) for i in range(100, 400))
     entries = extractor.leaf_terms([text]).entries.tolist()
     frequencies = {entry >> 8: entry & 0xFF for entry in entries}
@@ -84,8 +86,8 @@ def test_a_leaf_that_repeats_few_terms_has_sorted_entries(extractor):
     assert [frequencies[term_id(term)] for term in ("aa", "bb", "cc", "107")] == [200] * 3 + [1]
 
 
-def test_threads_share_an_extractor():
-    """The stemmer releases the GIL, so other threads run in the middle of each call."""
+def test_several_threads_may_use_one_extractor():
+    """The stemmer releases the GIL, so other threads run while a call is not finished."""
 
     def slow(word):
         time.sleep(0)
@@ -95,7 +97,9 @@ def test_threads_share_an_extractor():
     texts = [
         " ".join(f"{(i * 7919) % 1500}é数{i % 97}" for i in range(n, n + 300)) for n in range(8)
     ]
-    expected = [TermExtractor(shortened).leaf_terms([text, text]).entries for text in texts]
+    expected = [
+        TermExtractor(first_three_letters).leaf_terms([text, text]).entries for text in texts
+    ]
     results = {}
 
     def work(i):
@@ -145,22 +149,22 @@ def test_ids_must_be_ascending_uint64():
 
 
 @pytest.mark.parametrize("kernels", [hrag_fast, twins], ids=["kernel", "twin"])
-def test_texts_are_folded(kernels):
+def test_folding_unifies_case_compatible_characters_and_white_space(kernels):
     assert kernels.fold("Ｓtraße e\u0301 ﬁ \udc00") == "strasse é fi \ufffd"
     assert kernels.fold(" A\n\t B\u3000 ", single_spaces=True) == "a b"
     assert kernels.fold("数\u2028 库\u00a0", single_spaces=True) == "数 库"
     assert kernels.fold(" \n", single_spaces=True) == kernels.fold("") == ""
 
 
-def test_long_sequences_of_marks_are_folded_in_pieces():
+def test_a_long_run_of_combining_marks_is_folded_in_clusters_of_limited_size():
     text = "a" + "\u0316\u0301" * 500
     sizes = [end - start for start, end in clusters(text)]
     assert sizes == [MAX_CLUSTER] * 31 + [9]
     assert hrag_fast.fold(text) == twins.fold(text)
 
 
-def test_nothing_composes_across_clusters():
-    """Each character that composes with the one before it, by Unicode, belongs to its cluster."""
+def test_no_characters_of_two_clusters_compose():
+    """A character that Unicode composes with the preceding character is in the same cluster."""
     decompositions = [unicodedata.decomposition(chr(code)).split() for code in range(0x20000)]
     canonical = [pair for pair in decompositions if len(pair) == 2 and pair[0][0] != "<"]
     seconds = {chr(int(second, 16)) for _, second in canonical}
@@ -172,5 +176,5 @@ def test_nothing_composes_across_clusters():
     ("characters", "expected"),
     [("az09é٣ßжа𐐨ᄀ²", WORD), ("数々〇ぁー한ไั๎ກၐក", CJK), (" \n\t\u2028", SPACE)],
 )
-def test_characters_have_classes(characters, expected):
+def test_each_character_has_its_class(characters, expected):
     assert {character_class(c) for c in characters} == {expected}

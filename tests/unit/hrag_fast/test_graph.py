@@ -1,7 +1,8 @@
 """`Graph` finds what hnswlib finds in the same file, and never reads outside of a damaged file.
 
-On the path `float32`, it finds the same items as hnswlib. On the other paths, which follow links by
-codes, its recall is at least as high, and its scores are exact.
+A path is one way to compare vectors. With the path `float32`, `Graph` finds the same items as
+hnswlib. All other paths follow links by codes of 8 bits a number. With them, the recall is at most
+MAX_RECALL_LOSS lower than that of hnswlib, and scores are exact.
 """
 
 import mmap
@@ -26,18 +27,18 @@ HEADER_BYTES = HEADER.size
 LINKS0_BYTES = 4 * (2 * 16 + 1)
 PATHS = supported_paths()
 ALL_PATHS = (*PATHS, "float32")
-# By codes, recall may be at most this much lower than the recall of hnswlib.
+# The recall of a search by codes may be at most this much lower than the recall of hnswlib.
 MAX_RECALL_LOSS = 0.001
 
 
 @cache
 def index_of(count: int, dimension: int, links: int = 16) -> tuple[hnswlib.Index, bytes]:
-    """Returns an index of random vectors, and its file. Items are numbered from the last vector."""
+    """Returns an index of random vectors, and the bytes of its file. The last vector is item 0."""
     return index_over(unit_vectors(count, seed=count, dimension=dimension), links)
 
 
 def index_over(vectors, links: int = 16) -> tuple[hnswlib.Index, bytes]:
-    """Returns an index of vectors, and its file. The last vector is item 0."""
+    """Returns an index of vectors, and the bytes of its file. The last vector is item 0."""
     count, dimension = vectors.shape
     index = hnswlib.Index(space="ip", dim=dimension)
     index.init_index(max_elements=count, M=links, ef_construction=50)
@@ -55,7 +56,7 @@ def file() -> bytes:
 
 @given(
     st.sampled_from([1, 2, 20, 300]),
-    st.sampled_from([2, 3, 8, 16, 17, 33, 100]),  # In one dimension, all unit vectors are equal.
+    st.sampled_from([2, 3, 8, 16, 17, 33, 100]),  # With one dimension, most scores are equal.
     st.sampled_from([2, 16]),
     st.integers(0, 1000),
     st.sampled_from([1, 2, 10, 64, 400]),
@@ -71,7 +72,7 @@ def test_a_graph_finds_what_its_twin_finds(count, dimension, links, seed, limit,
     assert items.dtype == np.uint32
     assert scores.dtype == np.float32
     assert np.allclose(scores, expected_scores, atol=1e-5)
-    # The twin adds in another order, so items whose scores are nearly equal may change places.
+    # The twin adds products in another order, so items with nearly equal scores may be exchanged.
     assert len(set(items.tolist())) == len(items)
     assert np.allclose(twin.scores(query, items), scores, atol=1e-5)
 
@@ -101,7 +102,7 @@ def test_a_search_that_continues_finds_what_a_new_search_finds(
 
 
 def test_searches_of_one_graph_do_not_disturb_each_other():
-    """Each search marks the elements that it has visited, in an array that others use later."""
+    """A search marks the elements that it has visited in an array that later searches reuse."""
     _, file = index_of(3000, 16)
     graph = Graph(file)
     queries = unit_vectors(20, seed=78)
@@ -132,10 +133,11 @@ def test_a_graph_finds_what_hnswlib_finds(dimension, ef):
     [64, 96, 384, *(pytest.param(each, marks=pytest.mark.slow) for each in (512, 1024))],
 )
 @pytest.mark.parametrize("kind", ["random", "clustered", "alike"])
-def test_codes_find_as_many_of_the_nearest_as_hnswlib_does(kind, dimension):
-    """This holds if ef is no larger than the number of items asked for.
+def test_the_recall_of_a_search_by_codes_is_nearly_that_of_hnswlib(kind, dimension):
+    """Some cases request as many items as `ef`, so that no candidate is spare.
 
-    It also holds if a few large numbers are the same in all vectors, as in those of many models.
+    In the kind `alike`, two large numbers are the same in all vectors. The vectors of many models
+    have such numbers.
     """
     vectors = unit_vectors(2000, seed=1, dimension=dimension)
     if kind == "clustered":
@@ -172,8 +174,10 @@ def recall(items, nearest) -> float:
     st.integers(0, 1000),
     st.sampled_from([1, 10, 64, 400]),
 )
-def test_every_path_finds_the_same_and_scores_it_exactly(count, dimension, seed, limit):
-    """Scores have the same bits on each path and in a scan, and the best items come first."""
+def test_every_path_with_codes_finds_the_same_items_and_scores_them_exactly(
+    count, dimension, seed, limit
+):
+    """Scores have the same bits with each path and in an exact scan, and descend."""
     _, file = index_of(count, dimension)
     query = unit_vectors(1, seed + 5000, dimension)[0]
     items, scores = Graph(file, "plain").search(query, 10).nearest(limit)
@@ -199,7 +203,7 @@ def test_a_search_for_all_items_returns_them_in_the_order_of_a_scan():
 @pytest.mark.parametrize("path", ALL_PATHS)
 @pytest.mark.parametrize("scale", [1e-38, 1e-20, 1e-3, 1.0, 1e3, 1e15])
 def test_vectors_of_any_length_are_found(path, scale):
-    """Each vector is rounded by a separate scale. Vectors of tiny numbers have equal codes."""
+    """Each vector is rounded to codes with its own scale. Tiny numbers have equal codes."""
     drawn = unit_vectors(200, seed=4, dimension=40)
     lengths = np.random.default_rng(5).uniform(0.5, 2, (200, 1))
     vectors = (drawn * lengths * scale).astype(np.float32)
@@ -237,7 +241,9 @@ def test_the_largest_products_of_codes_do_not_overflow(path, dimension):
 
 @pytest.mark.parametrize("path", ALL_PATHS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_infinite_numbers_and_nan_do_no_harm(file, path, value):
+def test_a_search_with_infinity_or_nan_returns_at_most_the_requested_number_of_items(
+    file, path, value
+):
     """Collections and queries with such numbers are refused before they reach a graph."""
     query = unit_vectors(1, seed=5, dimension=8)[0]
     query[3] = value
@@ -275,11 +281,15 @@ def test_scores_equal_those_of_the_twin(data, count, dimension):
 
 
 def best_of(scores, count):
-    """Returns the right answer of `Graph.best`: the highest scores; of equal scores, the first."""
-    places = np.lexsort((np.arange(len(scores)), -scores))[:count]
-    return places, scores[places]
+    """Returns the positions and the scores that `Graph.best` must return.
+
+    The highest scores come first. Equal scores are in the order of their positions.
+    """
+    positions = np.lexsort((np.arange(len(scores)), -scores))[:count]
+    return positions, scores[positions]
 
 
+# Each kind of vectors is made from random vectors by a function.
 KINDS = {
     "unit": as_unit,
     "long": lambda vectors: 1e15 * vectors,
@@ -306,16 +316,16 @@ def test_the_best_items_are_those_of_an_exact_scan(kind, count, dimension, seed,
     graph = Graph(index_over(vectors, links=4)[1], path)
     items = random.permutation(count).astype(np.uint32)[: 1 + int(random.integers(count))]
     for query in (vectors[seed % count], random.standard_normal(dimension).astype(np.float32)):
-        places, scores = graph.best(query, items, limit)
-        right_places, right_scores = best_of(graph.scores(query, items), limit)
-        assert places.tolist() == right_places.tolist()
+        positions, scores = graph.best(query, items, limit)
+        right_positions, right_scores = best_of(graph.scores(query, items), limit)
+        assert positions.tolist() == right_positions.tolist()
         assert scores.tolist() == right_scores.tolist()
 
 
 @pytest.mark.parametrize("path", ALL_PATHS)
 @pytest.mark.parametrize("value", [0.0, 1e-38])
-def test_the_best_of_vectors_without_codes_are_found(path, value):
-    """The numbers are too small to be rounded, so codes are zeros. The last vector is item 0."""
+def test_the_best_items_are_found_if_all_codes_are_0(path, value):
+    """The numbers are too small to be rounded, so all codes are 0. The last vector is item 0."""
     vectors = np.full((100, 8), value, np.float32)
     vectors[70] *= 3
     graph = Graph(index_over(vectors)[1], path)
@@ -324,8 +334,8 @@ def test_the_best_of_vectors_without_codes_are_found(path, value):
 
 
 def test_no_items_have_no_best_items(file):
-    places, scores = Graph(file).best(np.ones(8, np.float32), np.empty(0, np.uint32), 3)
-    assert (len(places), len(scores)) == (0, 0)
+    positions, scores = Graph(file).best(np.ones(8, np.float32), np.empty(0, np.uint32), 3)
+    assert (len(positions), len(scores)) == (0, 0)
 
 
 @pytest.mark.parametrize("position", [0, 5, 9])
@@ -344,17 +354,17 @@ def test_many_threads_search_one_mapped_file_at_the_same_time(tmp_path):
     with (tmp_path / "index").open("rb") as opened:
         graph = Graph(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ))
     queries = unit_vectors(64, seed=77)
-    alone = [graph.search(query, 64).nearest(10)[0].tolist() for query in queries]
+    expected = [graph.search(query, 64).nearest(10)[0].tolist() for query in queries]
     with ThreadPoolExecutor(8) as threads:
         for _ in range(20):
-            together = threads.map(
+            concurrent = threads.map(
                 lambda query: graph.search(query, 64).nearest(10)[0].tolist(), queries
             )
-            assert list(together) == alone
+            assert list(concurrent) == expected
 
 
-def test_a_graph_can_be_searched_more_often_than_there_are_tags(file):
-    """Each search has a tag of 16 bits, which overflows after 65,535 searches."""
+def test_a_graph_can_be_searched_more_often_than_there_are_different_tags(file):
+    """Each search marks visited elements with a tag of 16 bits, so a tag is used again later."""
     graph = Graph(file)
     query = unit_vectors(1, seed=5, dimension=8)[0]
     first = graph.search(query, 10).nearest(10)[0].tolist()
@@ -381,7 +391,7 @@ def test_a_query_of_another_dimension_is_refused(file, length):
         Graph(file).best(np.zeros(length, np.float32), np.zeros(1, np.uint32), 1)
 
 
-# Files that are damaged, or are not an index.
+# The following tests cover files that are damaged or are not an index.
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\0" * 96, b"\xff" * 96, b"x" * 5000])
@@ -392,7 +402,7 @@ def test_bytes_that_are_not_an_index_are_refused(content):
 
 @pytest.mark.parametrize("label_offset", [2**64 - 4, 2**64 - 8, 2**63, 84])
 def test_an_element_that_is_longer_than_the_file_is_refused(label_offset):
-    """Some of these lengths overflow to 4 bytes or to 0."""
+    """In 64 bits, some of these lengths of an element overflow to 4 bytes or to 0."""
     element_bytes = (label_offset + 8) % 2**64
     header = (0, 1, 1, element_bytes, label_offset, 8, 0, 0, 1, 1, 16, 0.5, 0)
     with pytest.raises(ValueError, match="the header of an index"):
@@ -418,7 +428,7 @@ def test_a_link_to_an_element_that_does_not_exist_is_refused(file):
 
 
 @pytest.mark.parametrize("label", [0, 300, 1 << 40])
-def test_items_with_missing_or_repeated_numbers_are_refused(file, label):
+def test_missing_or_repeated_item_numbers_are_refused(file, label):
     broken = bytearray(file)
     label_offset = HEADER.unpack_from(file)[4]
     struct.pack_into("<Q", broken, HEADER_BYTES + label_offset, label)
@@ -434,8 +444,8 @@ def test_more_links_than_the_index_allows_are_refused(file):
 
 
 @given(st.data())
-def test_a_search_of_a_damaged_file_ends_and_stays_inside(data):
-    """A file with changed words is refused, or a search of it ends."""
+def test_a_search_of_a_damaged_file_ends_and_reads_nothing_outside_of_it(data):
+    """Some words of 32 bits are changed. The file is refused, or a search of it ends."""
     _, whole = index_of(20, 3, 2)
     file = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):

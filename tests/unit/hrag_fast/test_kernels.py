@@ -1,4 +1,4 @@
-"""`climb`, `rows_of_documents` and `boundary_ranks`: the same cases on kernels and twins."""
+"""The kernels `climb`, `rows_of_documents` and `boundary_ranks` agree with their twins."""
 
 import shutil
 import subprocess
@@ -34,7 +34,10 @@ def label(document, leaf):
 
 
 class Index:
-    """Rows of (document, leaf, ancestor). All are alive, except the rows in `deleted`."""
+    """The arrays of an index. Each row is a leaf, given as (document, leaf, ancestor).
+
+    All rows are alive, except the rows in `deleted`.
+    """
 
     def __init__(self, *leaves, deleted=()):
         self.labels = np.array([label(d, leaf) for d, leaf, _ in leaves], dtype=np.uint64)
@@ -43,7 +46,7 @@ class Index:
         self.alive[list(deleted)] = 0
 
     def climb(self, kernels, candidates, aggregation=MAX):
-        """`candidates` are (row, score) pairs."""
+        """Returns the groups of the candidates, which are (row, score) pairs."""
         rows = np.array([row for row, _ in candidates], dtype=np.uint32)
         scores = np.array([score for _, score in candidates], dtype=np.float32)
         return kernels.climb(rows, scores, self.labels, self.ancestors, self.alive, aggregation)
@@ -118,8 +121,8 @@ def test_an_empty_index_gives_no_groups(kernels):
     assert Index().climb(kernels, []).starts.tolist() == [0]
 
 
-def test_a_long_list_of_candidates_may_have_one_ancestor(kernels):
-    """The list is longer than the shortest run, so that the sort merges runs."""
+def test_all_candidates_of_a_long_list_may_have_the_same_ancestor(kernels):
+    """The list is so long that the sort divides it into runs and merges these."""
     index = Index(*((7, leaf, 3) for leaf in range(1000)))
     groups = index.climb(kernels, [(row, row * 37 % 1000 / 1000) for row in range(1000)])
     assert groups.keys.tolist() == [label(7, 3)]
@@ -210,7 +213,7 @@ def test_rows_of_documents_are_the_rows_of_their_leaves(kernels):
     assert not len(kernels.rows_of_documents(labels[:0], np.array([5], "u8")))
 
 
-def test_documents_that_do_not_ascend_give_rows_that_exist():
+def test_documents_in_a_wrong_order_give_only_rows_that_exist():
     labels = np.array([label(document, 0) for document in range(10)], "u8")
     for documents in ([9, 3], [4, 3], [3, 9, 5], [2, 2**60, 7], [2**64 - 1, 0], [0, 2**64 - 1]):
         rows = hrag_fast.rows_of_documents(labels, np.array(documents, "u8"))
@@ -232,13 +235,17 @@ def test_labels_and_documents_of_another_type_are_refused():
 
 
 def test_threads_that_climb_at_the_same_time_get_the_right_groups():
-    """The GIL is released, because there are 2,000 candidates."""
+    """`climb` releases the GIL, because there are more than 1,000 candidates."""
     index = Index(*((row // 5, row % 5, 0) for row in range(2000)))
-    inputs = [[(row, (row * step) % 2000) for row in range(2000)] for step in (1, 3, 7, 9)]
-    alone = [index.climb(hrag_fast, candidates).children.tolist() for candidates in inputs]
+    candidate_lists = [[(row, (row * step) % 2000) for row in range(2000)] for step in (1, 3, 7, 9)]
+    expected_children = [
+        index.climb(hrag_fast, candidates).children.tolist() for candidates in candidate_lists
+    ]
     with ThreadPoolExecutor(4) as pool:
-        climbs = pool.map(lambda candidates: index.climb(hrag_fast, candidates), inputs * 25)
-        assert [groups.children.tolist() for groups in climbs] == alone * 25
+        climbs = pool.map(
+            lambda candidates: index.climb(hrag_fast, candidates), candidate_lists * 25
+        )
+        assert [groups.children.tolist() for groups in climbs] == expected_children * 25
 
 
 def rank(kernels, before, after):
@@ -306,7 +313,7 @@ def rank(kernels, before, after):
         pytest.param("完。" + "」" * 6, "x", CUT_WORD, id="18 bytes of wide closers"),
     ],
 )
-def test_rank_of_a_cut(kernels, before, after, expected):
+def test_a_cut_has_the_documented_rank(kernels, before, after, expected):
     assert rank(kernels, before, after) == expected
 
 
@@ -328,7 +335,9 @@ def test_each_closing_quote_or_bracket_may_follow_each_sentence_end(kernels, mar
         (0x20000, 0x3FFFF),
     ],
 )
-def test_each_cjk_range_has_the_documented_ends(kernels, first, last):
+def test_each_range_of_cjk_characters_has_the_documented_first_and_last_character(
+    kernels, first, last
+):
     ranks = [rank(kernels, "x", chr(c) + "x") for c in (first - 1, first, last, last + 1)]
     assert ranks == [CUT_CODE_POINT, CUT_WORD, CUT_WORD, CUT_CODE_POINT]
 

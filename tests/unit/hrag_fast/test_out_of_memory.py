@@ -79,7 +79,7 @@ else:
 limit(unlimited)
 {then}
 """
-RUN_WITH_MORE_AND_MORE = """
+RUN_WITH_INCREASING_MEMORY = """
 def call():
     return {call}
 
@@ -114,15 +114,17 @@ GRAPH_CALLS = {
     "nearest": "search.nearest(ITEMS)",
     "nearest, deeper": "[search.nearest(count) for count in (10, ITEMS)][-1]",
 }
-STEP_BYTES = 1 << 14
-LEAST_STEPS = 20  # The calls need 0.6 MB or more, in many blocks.
+STEP_BYTES = 1 << 14  # After each failure, the call gets this much more memory.
+# A call must fail at least this often: it needs 0.6 MB or more, in many blocks.
+LEAST_STEPS = 20
 LONG_QUERY = """
 ids = np.arange(54_000, dtype=np.int32)
 starts = np.array([0, len(ids)])
 limit_to_spare(50_000_000)
 encoder.encode(ids, starts)
 """
-# This is enough for small objects and for the result of `scores`, but not for 8 bytes per row.
+# A call gets this much memory. It is enough for small objects and for the result of `scores`, but
+# not for 8 bytes per row.
 SPARE_BYTES = 5_000_000
 NO_POSTINGS = """
 try:
@@ -134,12 +136,15 @@ sys.exit("the file has valid postings")
 
 
 def run(prepare, call, then, path):
-    """Asserts that the call raises MemoryError in a new process, and that the rest succeeds."""
+    """Asserts that the call raises MemoryError in a new process, and that `then` succeeds later.
+
+    `prepare`, `call` and `then` are Python code. `path` is the argument of the process.
+    """
     run_limited(prepare, RUN.format(call=call, then=then, spare_bytes=SPARE_BYTES), path)
 
 
 def run_limited(prepare, script, path):
-    """Asserts that a new process runs the script to its end and writes no error."""
+    """Asserts that a new process runs `prepare` and `script` to the end and writes no error."""
     script = LIMIT.format(prepare=prepare) + script
     # Large blocks come from the system, not from memory that was freed before.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OPENBLAS_NUM_THREADS": "1"}
@@ -171,12 +176,14 @@ def test_a_merge_that_got_no_memory_leaves_a_file_without_valid_postings(tmp_pat
 
 
 @pytest.mark.parametrize("name", GRAPH_CALLS)
-def test_a_graph_raises_at_each_allocation_and_then_finds_the_same(name, tmp_path):
+def test_a_graph_raises_memory_error_at_each_allocation_and_then_finds_the_same_items(
+    name, tmp_path
+):
     """Each call has 16 KB more memory than the last one, until it succeeds.
 
     A search can continue after a failure.
     """
-    script = RUN_WITH_MORE_AND_MORE.format(
+    script = RUN_WITH_INCREASING_MEMORY.format(
         call=GRAPH_CALLS[name], step_bytes=STEP_BYTES, least_steps=LEAST_STEPS
     )
     run_limited(GRAPH, script, tmp_path / "index")

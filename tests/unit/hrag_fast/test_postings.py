@@ -1,4 +1,4 @@
-"""Lexical search: the same cases on the kernels and the twins."""
+"""Lexical search gives the same results with the kernels and with their twins."""
 
 import mmap
 from concurrent.futures import ThreadPoolExecutor
@@ -42,8 +42,8 @@ def test_a_score_is_the_weighted_sum_of_saturated_frequencies(kernels):
     assert again.tolist() == [scores[2], scores[0], scores[2]]
 
 
-def test_rows_with_equal_scores_come_in_their_order(kernels):
-    """The best rows are the lowest ones, in all windows."""
+def test_rows_with_equal_scores_are_in_ascending_order(kernels):
+    """The rows are in several windows, which are searched one after another."""
     rows = {row: {5: 1} for row in (3, 700, WINDOW_ROWS - 1, WINDOW_ROWS, 3 * WINDOW_ROWS)}
     postings = postings_of(kernels, rows, 3 * WINDOW_ROWS + 1)
     for count in range(1, 7):
@@ -67,7 +67,7 @@ def test_only_allowed_rows_are_returned(kernels):
     assert rows.tolist() == [2, 1]
 
 
-def test_document_frequencies_count_living_rows(kernels):
+def test_document_frequencies_count_only_rows_that_are_alive(kernels):
     postings = postings_of(kernels, ROWS, 3)
     ids = ids_of(20, 99, 10)
     assert postings.document_frequencies(ids, None).tolist() == [2, 0, 2]
@@ -75,7 +75,7 @@ def test_document_frequencies_count_living_rows(kernels):
     assert postings.document_frequencies(ids, alive).tolist() == [1, 0, 1]
 
 
-def test_rows_with_all_have_every_term(kernels):
+def test_rows_with_all_returns_the_rows_that_have_every_term(kernels):
     postings = postings_of(kernels, ROWS, 4)
     for terms, expected in (((10,), [0, 1]), ((10, 20), [0]), ((10, 30), []), ((), [0, 1, 2, 3])):
         rows = postings.rows_with_all(ids_of(*terms))
@@ -91,7 +91,8 @@ def test_frequencies_are_counted_up_to_255(kernels):
     assert scores == pytest.approx(expected)
 
 
-def test_a_list_has_one_unit_for_a_posting_and_two_for_a_window():
+def test_a_list_has_one_unit_for_each_posting_and_two_for_each_window():
+    """A unit has two bytes. The rows of this list are in two windows."""
     rows = {row: {1: 1} for row in range(WINDOW_ROWS + 1)}
     buffer = hrag_fast.postings_of(*forward(rows, WINDOW_ROWS + 1))
     assert len(buffer) == HEADER.size + 20 + 8 + 2 * (WINDOW_ROWS + 1 + 2 + 2)
@@ -99,7 +100,7 @@ def test_a_list_has_one_unit_for_a_posting_and_two_for_a_window():
 
 @cache
 def long_lists():
-    """Lists of thousands of postings in three windows: postings, their twin, lengths."""
+    """Returns postings of thousands of rows in three windows, their twin, and the rows' lengths."""
     count = 2 * WINDOW_ROWS + 500
     starts, entries, lengths = zipf_rows(count, vocabulary=300, shortest=5, longest=40)
     entries[::97] |= np.uint64(8)  # Frequencies of 8 and more.
@@ -108,8 +109,8 @@ def long_lists():
 
 
 @pytest.mark.parametrize("allowed_share", [1, 0.5, 0.002])
-def test_long_lists_equal_the_twin(allowed_share):
-    """There are more candidates than the best 200, and all, half or few rows are allowed."""
+def test_searches_of_long_lists_give_the_results_of_the_twin(allowed_share):
+    """More than 200 rows have a score. All rows, half of them or few of them are allowed."""
     postings, twin, lengths = long_lists()
     random = np.random.default_rng(1)
     allowed = (random.random(len(lengths)) < allowed_share).astype(np.uint8)
@@ -126,7 +127,7 @@ def test_long_lists_equal_the_twin(allowed_share):
     assert live_counts.tolist() == twin.document_frequencies(ids, allowed).tolist()
 
 
-def test_threads_share_postings(tmp_path):
+def test_several_threads_search_the_same_postings(tmp_path):
     """The file is mapped into memory, read-only, and several threads search it at the same time."""
     count = WINDOW_ROWS + 100
     starts, entries, lengths = zipf_rows(count, vocabulary=300, shortest=5, longest=40)
@@ -146,8 +147,8 @@ def test_matches_of_the_forward_form_are_relative_to_the_first_row(kernels):
     matches = kernels.forward_matches(starts, entries, 1, 3, ids_of(10, 15, 20))
     assert [array.tolist() for array in matches] == [[0, 1], [0, 2], [2, 40]]
     assert {array.dtype for array in matches} == {np.dtype(np.uint32)}
-    nothing = kernels.forward_matches(starts, entries, 3, 3, ids_of(10))
-    assert [len(array) for array in nothing] == [0, 0, 0]
+    no_matches = kernels.forward_matches(starts, entries, 3, 3, ids_of(10))
+    assert [len(array) for array in no_matches] == [0, 0, 0]
 
 
 def test_matches_give_the_scores_of_rows_without_postings():
@@ -192,11 +193,11 @@ def test_rows_that_do_not_exist_are_refused(kernels):
     terms = query({10: 0.5}, rows=3)
     with pytest.raises(IndexError, match=r"rows\[1\] is 3; it must be below 3"):
         postings.scores(*terms, np.array([0, 3], np.uint32))
-    short = np.ones(2, np.uint8)
+    two_flags = np.ones(2, np.uint8)
     with pytest.raises(ValueError, match="allowed has 2 entries; it must have 3"):
-        postings.best(*terms, short, 5)
+        postings.best(*terms, two_flags, 5)
     with pytest.raises(ValueError, match="alive has 2 entries; it must have 3"):
-        postings.document_frequencies(terms[0], short)
+        postings.document_frequencies(terms[0], two_flags)
     with pytest.raises(ValueError, match="ids"):
         postings.rows_with_all(ids_of(2, 1))
 
@@ -235,7 +236,7 @@ def test_arguments_that_disagree_with_the_forward_form_are_refused(kernels):
 
 @pytest.mark.parametrize("remap", [[0, 1], [0, 0, 1], [0, 1, 3], [1, 2, DROPPED]])
 def test_remaps_that_lose_or_repeat_a_row_are_refused(kernels, tmp_path, remap):
-    """They are refused before the file is opened."""
+    """The error is raised before the file is created."""
     source = (postings_of(kernels, ROWS, 3), np.array(remap, np.uint32))
     with pytest.raises(ValueError, match="remap"):
         kernels.write_postings(tmp_path / "merged", [source])
@@ -302,19 +303,23 @@ def test_postings_must_be_aligned_in_memory():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deleted_share", [0.0, 0.2])
-def test_scores_are_those_of_bm25s(deleted_share):
-    """bm25s indexes the living rows only. Here, deleted rows stay in the postings."""
+def test_scores_equal_those_of_bm25s(deleted_share):
+    """bm25s indexes only the rows that are alive. The postings contain deleted rows too."""
     import bm25s
 
     count = 10_000
     starts, entries, lengths = zipf_rows(count, vocabulary=20_000)
     alive = np.random.default_rng(2).random(count) >= deleted_share
     terms = [(entries[s:e] >> np.uint64(8)).tolist() for s, e in pairwise(starts)]
-    often = [(entries[s:e] & np.uint64(255)).tolist() for s, e in pairwise(starts)]
+    term_frequencies = [(entries[s:e] & np.uint64(255)).tolist() for s, e in pairwise(starts)]
     oracle = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     oracle.index(
         [
-            [str(t) for t, f in zip(terms[row], often[row], strict=True) for _ in range(f)]
+            [
+                str(t)
+                for t, f in zip(terms[row], term_frequencies[row], strict=True)
+                for _ in range(f)
+            ]
             for row in np.flatnonzero(alive).tolist()
         ],
         show_progress=False,

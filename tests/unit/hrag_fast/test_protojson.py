@@ -1,4 +1,4 @@
-"""Encodings that no serialiser writes are read in the same way as by protobuf, or refused."""
+"""Encoded messages that no serialiser writes are read as protobuf reads them, or are refused."""
 
 import json
 from itertools import pairwise
@@ -30,21 +30,21 @@ def _response() -> bytes:
 
 def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x03\x05" + b"\xfa\x03\x02ab" + b"\xfd\x03abcd" + b"\xf9\x03abcdefgh"
-    far = b"\x80\x80\x40\x01"
-    for more in (unknown, far):
-        assert write(rpb.SearchResponse, more + _response() + more) == write(
+    high_field_number = b"\x80\x80\x40\x01"
+    for unknown_fields in (unknown, high_field_number):
+        assert write(rpb.SearchResponse, unknown_fields + _response() + unknown_fields) == write(
             rpb.SearchResponse, _response()
         )
 
 
-def test_repeated_numbers_are_read_packed_and_unpacked() -> None:
+def test_repeated_numbers_are_read_in_the_packed_and_in_the_unpacked_encoding() -> None:
     packed = rpb.Vector(values=[1.0, 2.5]).SerializeToString()
     single = b"".join(b"\x0d" + packed[at : at + 4] for at in (2, 6))
     assert rpb.Vector.FromString(single).values == [1.0, 2.5]
     assert write(rpb.Vector, packed) == write(rpb.Vector, single) == b'{"values":[1,2.5]}'
 
 
-def test_defaults_that_were_encoded_are_left_out_unless_they_were_set() -> None:
+def test_a_default_that_was_encoded_is_written_only_if_the_field_is_optional() -> None:
     assert write(tpb.Chunk, b"\x0a\x00\x18\x00") == b"{}"
     passage = rpb.Passage(lexical_score=0.0)
     assert write(rpb.Passage, passage.SerializeToString()) == b'{"lexicalScore":0}'
@@ -56,7 +56,7 @@ def test_a_single_value_that_occurs_twice_is_refused(encoded: bytes) -> None:
         write(tpb.Chunk, encoded)
 
 
-def test_wrong_wire_types_and_ends_inside_a_value_are_refused() -> None:
+def test_wrong_wire_types_and_truncated_values_are_refused() -> None:
     for encoded, problem in (
         (b"\x1a\x01a", "wire type 2; it must be 0"),
         (b"\x0b", "wire type 3; it must be 2"),

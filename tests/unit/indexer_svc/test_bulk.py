@@ -1,4 +1,4 @@
-"""The documents of one stream share commits and calls of the embedder; each has its answer."""
+"""The documents of one stream share commits and calls of the embedder. Each has its own answer."""
 
 import itertools
 import threading
@@ -40,7 +40,7 @@ def service(engine: Engine) -> Iterator[Service]:
         yield service
 
 
-# Answers to documents
+# The following tests cover the answers to documents.
 
 
 def test_each_document_has_an_answer_in_order(service: Service) -> None:
@@ -124,7 +124,7 @@ def test_of_documents_with_the_same_id_the_last_one_is_stored(
     assert service.text("d") == texts[-1]
 
 
-def test_the_same_id_by_name_and_by_alias_is_the_same_document(service: Service) -> None:
+def test_an_id_in_a_collection_and_in_its_alias_is_the_same_document(service: Service) -> None:
     service.run([Document("Stored.", "d")])
     service.writer.set_alias("t", "alias", "default")
     service.writer.gate.clear()
@@ -135,7 +135,7 @@ def test_the_same_id_by_name_and_by_alias_is_the_same_document(service: Service)
     assert service.text("d") == "Stored."
 
 
-def test_a_version_that_is_committed_while_the_next_one_is_admitted_counts(
+def test_a_version_that_is_committed_during_the_admission_of_the_next_one_is_noticed(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.run([Document("Stored.", "d")])
@@ -144,7 +144,10 @@ def test_a_version_that_is_committed_while_the_next_one_is_admitted_counts(
     stored = service.text("d")
 
     def admit_slowly(*key: Any) -> Any:
-        """Reads the store before the first document is committed, and returns after its answer."""
+        """Reads the store before the first document is committed.
+
+        Returns after the first document was answered.
+        """
         admission = admit(*key)
         if admission.unchanged is not None:
             service.writer.gate.set()
@@ -188,7 +191,7 @@ def test_an_unchanged_document_is_neither_extracted_nor_embedded_nor_committed(
     assert len(service.writer.commit_groups) == commits
 
 
-# Groups of documents
+# The following tests cover groups of documents.
 
 
 def test_a_caller_that_waits_for_each_answer_is_served(service: Service) -> None:
@@ -285,7 +288,7 @@ def test_a_group_has_a_bounded_number_of_bytes(
     assert _largest(service.writer.commit_groups) in (2, 3, 4)
 
 
-def test_few_documents_are_read_ahead_of_a_caller_who_takes_no_answers(service: Service) -> None:
+def test_few_documents_are_read_from_a_caller_who_reads_no_answers(service: Service) -> None:
     """While the first stream is blocked, the documents of a second stream are all stored."""
     read: list[Document] = []
 

@@ -1,6 +1,6 @@
-"""A stream of documents ends on errors that concern all documents, on a stop and on a cancel.
+"""A stream ends at an error of all documents, when the service stops, or when it is cancelled.
 
-An error of one document ends no stream.
+An error of one document does not end the stream.
 """
 
 import threading
@@ -39,7 +39,7 @@ def service(engine: Engine) -> Iterator[Service]:
         yield service
 
 
-# Embedders that fail
+# The following tests cover embedders that fail.
 
 
 def test_an_embedder_that_is_down_is_called_once_for_a_group(service: Service) -> None:
@@ -82,7 +82,7 @@ def test_once_the_embedder_is_down_the_rest_of_a_group_is_not_tried(service: Ser
     assert len(service.embedder.calls) <= 5
 
 
-# Commits that fail
+# The following tests cover commits that fail.
 
 
 def test_a_document_that_makes_the_commit_fail_fails_alone(service: Service) -> None:
@@ -94,11 +94,11 @@ def test_a_document_that_makes_the_commit_fail_fails_alone(service: Service) -> 
     assert answers == created(documents[:4] + documents[5:])
 
 
-STREAM_ERRORS = [errors.StorageFull("full"), errors.StoreUnavailable("damaged")]
+ERRORS_OF_ALL_DOCUMENTS = [errors.StorageFull("full"), errors.StoreUnavailable("damaged")]
 
 
-@pytest.mark.parametrize("error", STREAM_ERRORS, ids=str)
-def test_an_error_of_all_documents_ends_the_stream_after_the_answers_to_stored_ones(
+@pytest.mark.parametrize("error", ERRORS_OF_ALL_DOCUMENTS, ids=str)
+def test_an_error_of_all_documents_ends_the_stream_after_the_answers_to_stored_documents(
     service: Service, error: HragError
 ) -> None:
     service.writer.fail = lambda names: error if "d2" in names else None
@@ -153,7 +153,9 @@ def test_a_full_disk_while_a_document_is_admitted_ends_the_stream(
         service.run(numbered(3))
 
 
-def test_a_broken_source_ends_the_stream_after_the_answers_before_it(service: Service) -> None:
+def test_an_error_of_the_source_ends_the_stream_after_the_answers_to_earlier_documents(
+    service: Service,
+) -> None:
     def fail() -> None:
         raise errors.InvalidArgument("the request cannot be read", field="request")
 
@@ -164,26 +166,27 @@ def test_a_broken_source_ends_the_stream_after_the_answers_before_it(service: Se
 
 def _one_by_one(service: Service, documents: Sequence[Document]) -> Iterator[Document]:
     """Yields each document once all documents before it are stored, or the stream is over."""
-    for number, document in enumerate(documents):
-        until(partial(_may_send, service, number))
+    for index, document in enumerate(documents):
+        until(partial(_may_send, service, index))
         yield document
 
 
-def _may_send(service: Service, number: int) -> bool:
-    stored = number == 0 or service.is_stored(f"d{number - 1}")
+def _may_send(service: Service, index: int) -> bool:
+    """Returns True if the document before this one is stored, or if the stream is over."""
+    stored = index == 0 or service.is_stored(f"d{index - 1}")
     return stored or service.loads[-1].is_cancelled
 
 
-# Capacity of the index
+# The following tests cover waits for capacity of the index.
 
 
-def test_a_commit_waits_for_capacity_once_a_collection(service: Service) -> None:
+def test_a_commit_waits_for_capacity_once_for_each_collection(service: Service) -> None:
     service.run([Document("Known.", "known")])
     service.writer.waited.clear()
     service.writer.gate.clear()
     documents = [Document("Known.", "known"), *numbered(30)]
     service.run(followed_by(documents, service.writer.gate.set))
-    # The first run committed once. Its wait is not counted.
+    # `commit_groups` has the commit of the first run too, but `waited` was cleared after it.
     assert len(service.writer.waited) == len(service.writer.commit_groups) - 1
 
 
@@ -203,7 +206,7 @@ def test_a_stream_continues_when_there_is_capacity_again(service: Service) -> No
     assert service.run(documents()) == created(numbered(3))
 
 
-def test_a_deadline_that_passes_while_it_waits_for_capacity_ends_the_stream(
+def test_a_deadline_that_passes_during_a_wait_for_capacity_ends_the_stream(
     service: Service,
 ) -> None:
     service.writer.capacity.clear()
@@ -233,7 +236,7 @@ def test_a_deadline_that_has_passed_ends_the_stream_before_its_first_document(
         list(load.run())
 
 
-# Stops and cancellations
+# The following tests cover stops and cancellations.
 
 
 def test_a_stop_ends_a_stream_after_the_current_group(service: Service) -> None:
@@ -250,7 +253,7 @@ def test_a_stop_ends_a_stream_after_the_current_group(service: Service) -> None:
     assert committed == [document_id for document_id, _ in answered]
 
 
-def test_a_stream_that_has_ended_is_not_cut_short_by_a_stop(service: Service) -> None:
+def test_a_stop_after_the_last_answer_causes_no_error(service: Service) -> None:
     answers = service.answers(numbered(1))
     assert next(answers) == ("d0", CREATED)
     until(lambda: not stages())
@@ -304,7 +307,7 @@ def _end(service: Service, how: str) -> None:
         service.loads[-1].cancel()
 
 
-def test_a_stream_that_is_dropped_ends_its_threads(service: Service) -> None:
+def test_the_threads_of_a_stream_end_when_the_caller_drops_the_answers(service: Service) -> None:
     answers = service.answers(numbered(1000))
     assert next(answers) == ("d0", CREATED)
     del answers
@@ -312,7 +315,7 @@ def test_a_stream_that_is_dropped_ends_its_threads(service: Service) -> None:
     assert service.loads[-1].is_cancelled
 
 
-def test_a_stream_that_has_ended_reads_the_store_no_more(
+def test_a_stream_that_has_ended_no_longer_reads_the_store(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After `run` has ended, the store may be closed. A read would then end the process.

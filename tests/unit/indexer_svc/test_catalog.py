@@ -17,7 +17,7 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 
 @pytest.fixture
 def catalog(engine: Engine) -> StoredCatalog:
-    """Tenant `t` has collection `c` with documents d0 to d4."""
+    """A catalog in which the tenant `t` has a collection `c` with the documents d0 to d4."""
     engine.writer.create_collection("t", "c", collection_settings())
     for number in range(5):
         engine.writer.put(engine.open(), prepared(f"d{number}", sentences(9, number), seed=number))

@@ -20,7 +20,7 @@ def cut(text: str, *sizes: int, overlap: float = 0.0) -> list[str]:
     return contents(parsed, build_tree(parsed, TreeSettings(sizes or (32,), overlap)))
 
 
-def test_without_overlap_the_chunks_are_the_text():
+def test_without_overlap_the_leaves_together_are_the_text():
     text = sentences(40)
     assert "".join(cut(text)) == text
 
@@ -35,7 +35,7 @@ def test_a_paragraph_end_is_better_than_a_later_sentence_end():
     assert cut(text)[0] == "word " * 25 + "end.\n\n"
 
 
-def test_a_section_is_better_than_a_later_paragraph():
+def test_a_section_start_is_better_than_a_later_paragraph_end():
     text = "word " * 25 + "\nTitle word.\n\n" + "word " * 40
     start = text.index("Title")
     parsed = ParsedText(text, (Section("Title", 1, start),))
@@ -43,7 +43,7 @@ def test_a_section_is_better_than_a_later_paragraph():
     assert first == text[:start]
 
 
-def test_a_page_is_as_good_as_a_paragraph():
+def test_a_page_end_is_as_good_as_a_paragraph_end():
     text = "word " * 25 + "\nnext page. " + "word " * 40
     start = text.index("next")
     pages = (PageSpan(1, 0, start), PageSpan(2, start, len(text)))
@@ -78,7 +78,7 @@ def test_an_overlap_begins_at_a_sentence_if_possible():
     assert sum(map(len, pieces)) > 60 * len("Short one here. ")
 
 
-def test_a_chunk_mostly_in_a_subsection_names_it():
+def test_a_chunk_that_lies_mostly_in_a_subsection_names_this_subsection():
     intro, body = "Intro words. ", "Body words go on. " * 20
     parsed = ParsedText(
         intro + body + "After. ",
@@ -128,7 +128,7 @@ def test_a_level_rounds_its_overlap(size, ratio, level):
 
 
 def test_a_chunk_that_could_only_end_inside_a_code_point_ends_before_it():
-    """The limit of 64 tokens and its whole window are inside the emoji."""
+    """All token boundaries near the limit of 64 tokens are inside the code points of the emoji."""
     text = "word " * 56 + "👩‍👩‍👧‍👦"
     parsed = ParsedText(text)
     tree = build_tree(parsed, TreeSettings((32, 64), 0.5))

@@ -30,7 +30,7 @@ def pipeline(engine: Engine) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "value", "says"),
+    ("module", "limit", "value", "message"),
     [
         (validation, "MAX_LEAVES", LEAVES, f"{LEAVES} leaves; at most {LEAVES - 1} are"),
         (
@@ -47,18 +47,18 @@ def test_a_document_with_too_many_leaves_is_refused_before_it_is_embedded(
     module: Any,
     limit: str,
     value: int,
-    says: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(module, limit, value)
     pipeline.ingest("t", "default", Document(TEXT, "d"), NEVER)
     monkeypatch.setattr(module, limit, value - 1)
     monkeypatch.setattr(HashEmbedder, "embed", None)
-    with pytest.raises(TooLarge, match=says):
+    with pytest.raises(TooLarge, match=message):
         pipeline.ingest("t", "default", Document(TEXT, "other"), NEVER)
 
 
 def test_with_default_settings_no_text_exceeds_the_limit_of_vector_bytes() -> None:
-    """The text has the most leaves per byte: short sentences of characters with four tokens."""
+    """No other text has more leaves per byte: short sentences of characters of four tokens."""
     text = "".join(chr(0x10000 + 16 * n) + (". " if n % 12 == 0 else "") for n in range(20_000))
     leaves_per_byte = build_tree(ParsedText(text), TreeSettings()).counts[0] / len(text.encode())
     leaves = leaves_per_byte * IndexerSettings().max_document_bytes

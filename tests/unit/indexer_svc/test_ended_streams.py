@@ -72,7 +72,10 @@ def _commit_fails(error: Exception) -> Callable[[Service], Stream]:
 
 
 def _rejected_by_the_commit(service: Service) -> Stream:
-    """Fails as an engine does that collects errors in a local variable of their stack frames."""
+    """The commit keeps each error in a local variable of a stack frame of this error.
+
+    So the error refers to itself, by its traceback.
+    """
 
     def commit(ready: Sequence[Ready]) -> list[IngestResult | errors.HragError]:
         rejections: list[IngestResult | errors.HragError] = []
@@ -88,6 +91,8 @@ def _rejected_by_the_commit(service: Service) -> Stream:
 
 
 def _cyclic_error_of_the_commit(service: Service) -> Stream:
+    """The commit raises an error that refers to itself, by the local variable `full`."""
+
     def commit(ready: Sequence[Ready]) -> NoReturn:
         full = errors.StorageFull("full")
         raise full
@@ -146,7 +151,7 @@ STREAMS: dict[str, Callable[[Service], Stream]] = {
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("ending", STREAMS)
-def test_a_stream_that_has_ended_keeps_no_document(service: Service, ending: str) -> None:
+def test_a_stream_that_has_ended_refers_to_no_document(service: Service, ending: str) -> None:
     """This is also true while something refers to the stream itself."""
     before = _alive(Document, IngestDraft, Ready)
     with suppress(errors.HragError):

@@ -26,19 +26,19 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 
-PLENTY = 32 << 20
+AMPLE_BYTES = 32 << 20
 MIB = 1 << 20
 
 
-def parsed(document: Document, max_bytes: int = PLENTY) -> ParsedText:
+def parsed(document: Document, max_bytes: int = AMPLE_BYTES) -> ParsedText:
     return extract(document, max_bytes, parse).parsed
 
 
 def title(document: Document) -> str:
-    return extract(document, PLENTY, parse).title
+    return extract(document, AMPLE_BYTES, parse).title
 
 
-def refusal(error: type[InvalidArgument], document: Document, max_bytes: int = PLENTY):
+def refusal(error: type[InvalidArgument], document: Document, max_bytes: int = AMPLE_BYTES):
     with pytest.raises(InvalidArgument) as caught:
         extract(document, max_bytes, parse)
     assert type(caught.value) is error
@@ -47,11 +47,11 @@ def refusal(error: type[InvalidArgument], document: Document, max_bytes: int = P
 
 def test_text_is_kept_as_it_is():
     text = "\ufeffone\r\n\ttwo \x00 汉字\n"
-    assert parsed(Document(text), PLENTY) == ParsedText(text)
+    assert parsed(Document(text), AMPLE_BYTES) == ParsedText(text)
 
 
 def test_bytes_are_utf8_without_byte_order_mark():
-    assert parsed(Document(b"\xef\xbb\xbfcaf\xc3\xa9"), PLENTY) == ParsedText("café")
+    assert parsed(Document(b"\xef\xbb\xbfcaf\xc3\xa9"), AMPLE_BYTES) == ParsedText("café")
 
 
 def test_a_format_that_needs_a_parser_process_is_parsed_there_at_any_size():
@@ -62,9 +62,9 @@ def test_a_format_that_needs_a_parser_process_is_parsed_there_at_any_size():
         return parse(content, mime_type, max_text_bytes)
 
     for make_file in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
-        assert DANCE in extract(Document(make_file()), PLENTY, parse_in_process).parsed.text
-    extract(Document("<p>text", mime_type=HTML), PLENTY, parse_in_process)
-    assert calls == [(mime_type, PLENTY) for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
+        assert DANCE in extract(Document(make_file()), AMPLE_BYTES, parse_in_process).parsed.text
+    extract(Document("<p>text", mime_type=HTML), AMPLE_BYTES, parse_in_process)
+    assert calls == [(mime_type, AMPLE_BYTES) for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_short_text_is_parsed_directly_and_a_long_one_in_a_process_with_equal_
 
     for times, expected_calls in ((2, []), (20_000, [mime_type])):
         document = Document(text * times, mime_type=mime_type)
-        sections = extract(document, PLENTY, parse_in_process).parsed.sections
+        sections = extract(document, AMPLE_BYTES, parse_in_process).parsed.sections
         assert calls == expected_calls
         assert bool(sections) == (mime_type != CSV)
 
@@ -101,15 +101,15 @@ def test_bytes_with_a_nul_are_not_text(mime_type):
 
 
 @pytest.mark.parametrize(
-    ("body", "mime_type", "says"),
+    ("body", "mime_type", "message"),
     [
         ("<p>", HTML, "text is an HTML page without text"),
         (b"<script>x</script>", HTML, "content is an HTML page without text"),
         (b",,\n,,", CSV, "content is blank"),
     ],
 )
-def test_a_file_without_text_is_blank(body, mime_type, says):
-    assert says in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
+def test_a_file_without_text_is_blank(body, mime_type, message):
+    assert message in refusal(BlankDocument, Document(body, mime_type=mime_type)).message
 
 
 def test_source_code_keeps_its_lines_and_only_definitions_are_headings():
@@ -139,28 +139,30 @@ def test_without_the_extra_its_formats_are_refused():
 
 def test_pages_are_joined_by_a_blank_line():
     pages = (Page("one 一"), Page("", 7), Page("three"))
-    assert parsed(Document(pages), PLENTY) == ParsedText(
+    assert parsed(Document(pages), AMPLE_BYTES) == ParsedText(
         "one 一\n\n\n\nthree", (), (PageSpan(1, 0, 5), PageSpan(7, 7, 7), PageSpan(3, 9, 14))
     )
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1))
 def test_every_page_span_contains_the_text_of_its_page(texts):
-    joined = parsed(Document((Page("visible"), *map(Page, texts))), PLENTY)
+    joined = parsed(Document((Page("visible"), *map(Page, texts))), AMPLE_BYTES)
     assert [joined.text[page.char_start : page.char_end] for page in joined.pages[1:]] == texts
     assert [page.number for page in joined.pages] == list(range(1, len(texts) + 2))
 
 
 def test_markdown_headings_of_pages_are_sections_of_the_joined_text():
     document = Document((Page("# A\nx"), Page("B\n---")), mime_type="text/markdown")
-    joined = parsed(document, PLENTY)
+    joined = parsed(document, AMPLE_BYTES)
     assert joined.sections == (Section("A", 1, 0), Section("B", 2, 7))
     assert len(joined.pages) == 2
 
 
 def test_markdown_bytes_have_sections_and_plain_text_has_none():
-    assert parsed(Document(b"# A", mime_type=MARKDOWN), PLENTY).sections == (Section("A", 1, 0),)
-    assert parsed(Document("# A"), PLENTY).sections == ()
+    assert parsed(Document(b"# A", mime_type=MARKDOWN), AMPLE_BYTES).sections == (
+        Section("A", 1, 0),
+    )
+    assert parsed(Document("# A"), AMPLE_BYTES).sections == ()
 
 
 @pytest.mark.parametrize(
@@ -223,14 +225,14 @@ def test_blank_documents_are_refused(body, field):
     assert f"{field} is blank" in error.message
 
 
-def test_the_longest_run_allowed_is_accepted():
+def test_the_longest_allowed_run_without_white_space_is_accepted():
     run = "x" * MAX_RUN_CHARS
-    assert parsed(Document(f"{run} {run}\n{run}"), PLENTY).text
+    assert parsed(Document(f"{run} {run}\n{run}"), AMPLE_BYTES).text
 
 
 @pytest.mark.parametrize("before", ["", "ab cd\u3000", " " * 10])
 @pytest.mark.parametrize("after", ["", " tail", "\u3000" + "y" * 50])
-def test_a_longer_run_is_refused_with_its_offset(before, after):
+def test_a_longer_run_without_white_space_is_refused_with_its_offset(before, after):
     error = refusal(InvalidArgument, Document(before + "汉" * (MAX_RUN_CHARS + 2) + after))
     assert f"1000002 characters without white space from character {len(before)}" in error.message
     assert "at most 1000000" in error.message
@@ -249,7 +251,7 @@ def test_separators_that_are_no_white_space_for_the_tokenizer_do_not_end_a_run(s
 @pytest.mark.parametrize("after", ["", "tail"])
 def test_a_longer_run_of_white_space_is_refused_with_its_offset(before, blank, after):
     longest = MAX_WHITE_SPACE_CHARS
-    assert parsed(Document(before + blank * longest + after), PLENTY).text
+    assert parsed(Document(before + blank * longest + after), AMPLE_BYTES).text
     error = refusal(InvalidArgument, Document(before + blank * (longest + 1) + after))
     assert error.message == (
         f"text has 250001 characters of white space in a row from character {len(before)}; "
@@ -274,13 +276,13 @@ def test_all_pages_except_two_may_be_empty():
 
 @settings(max_examples=300)
 @given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
-def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
+def test_a_run_without_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_RUN_CHARS", longest)
         document = Document("a " + text)
         runs = document.body.split()
         if max(map(len, runs)) <= longest:
-            assert parsed(document, PLENTY).text == document.body
+            assert parsed(document, AMPLE_BYTES).text == document.body
         else:
             first = next(run for run in runs if len(run) > longest)
             assert f"text has {len(first)} characters" in refusal(InvalidArgument, document).message
@@ -288,14 +290,14 @@ def test_a_run_is_refused_exactly_when_it_is_too_long(text, longest):
 
 @settings(max_examples=300)
 @given(st.text("ab \n\u3000", max_size=60), st.integers(1, 6))
-def test_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
+def test_a_run_of_white_space_is_refused_exactly_when_it_is_too_long(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_WHITE_SPACE_CHARS", longest)
         document = Document(f"a{text}")
         runs = re.finditer(r"\s+", document.body)
         first = next((run for run in runs if len(run[0]) > longest), None)
         if first is None:
-            assert parsed(document, PLENTY).text == document.body
+            assert parsed(document, AMPLE_BYTES).text == document.body
         else:
             expected = f"{len(first[0])} characters of white space in a row from {first.start()}"
             message = refusal(InvalidArgument, document).message
@@ -322,8 +324,8 @@ LONGEST_PIECES = {
 
 
 @pytest.mark.parametrize("piece", LONGEST_PIECES.values(), ids=LONGEST_PIECES)
-def test_the_longest_pieces_are_tokenized_quickly(piece):
-    """A longer piece would make the tokenizer slow, or fail."""
+def test_the_longest_allowed_pieces_of_text_are_tokenized_quickly(piece):
+    """With a longer piece, the tokenizer would be slow or would fail."""
     before, after = ("" if side in WHITE_SPACE else " " for side in (piece[0], piece[-1]))
     text = parsed(Document(f"a{before}{piece}{after}b")).text
     started = time.process_time()
@@ -337,15 +339,15 @@ def test_the_longest_pieces_are_tokenized_quickly(piece):
     "unit",
     ["word ", "x" * 999_999 + " ", " " * 249_999 + "x", "汉字 ", "\x1c ", " " * 10_000 + "word"],
 )
-def test_32_mib_are_checked_quickly(unit):
+def test_a_text_of_32_mib_is_checked_quickly(unit):
     text = "x " + unit * (32 * MIB // len(unit.encode()) - 2)
     started = time.process_time()
-    parsed(Document(text), PLENTY)
+    parsed(Document(text), AMPLE_BYTES)
     assert time.process_time() - started < 1.0
 
 
 def test_pdf_pages_are_joined_and_numbered():
-    joined = parsed(Document(pdfs.pdf_of(["one", "", "three"])), PLENTY)
+    joined = parsed(Document(pdfs.pdf_of(["one", "", "three"])), AMPLE_BYTES)
     assert joined == ParsedText(
         "one\n\n\n\nthree", (), (PageSpan(1, 0, 3), PageSpan(2, 5, 5), PageSpan(3, 7, 12))
     )
@@ -361,7 +363,7 @@ def test_pdf_bookmarks_are_sections_at_the_lines_of_their_titles():
             pdfs.Bookmark("Back", 1, 0),
         ],
     )
-    document = parsed(Document(content), PLENTY)
+    document = parsed(Document(content), AMPLE_BYTES)
     assert document.sections == (
         Section("Back", 1, 0),
         Section("Intro", 1, document.text.index("1. Intro")),
@@ -377,13 +379,13 @@ def test_the_line_of_a_bookmark_may_be_numbered_broken_and_in_another_case(line)
     content = pdfs.pdf_of(
         [f"More on the valve\n{line}\ntext"], [pdfs.Bookmark("On the valve", 1, 0)]
     )
-    document = parsed(Document(content), PLENTY)
+    document = parsed(Document(content), AMPLE_BYTES)
     assert document.sections == (Section("On the valve", 1, document.text.index(line)),)
 
 
 def test_bookmarks_of_a_last_page_without_text_are_left_out():
     content = pdfs.pdf_of(["one", ""], [pdfs.Bookmark("A", 1, 0), pdfs.Bookmark("B", 1, 1)])
-    assert parsed(Document(content), PLENTY).sections == (Section("A", 1, 0),)
+    assert parsed(Document(content), AMPLE_BYTES).sections == (Section("A", 1, 0),)
 
 
 def test_pdf_without_text_is_refused_as_a_possible_scan():

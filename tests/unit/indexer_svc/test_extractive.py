@@ -14,7 +14,7 @@ from hrag.text.sentences import MAX_SENTENCE_CHARS
 from hrag.values.deadline import NEVER, Deadline
 from indexer_svc.extractive import extract
 
-BOUND = 500
+MAX_CHARS = 500
 BEES = [
     "Honey bees dance to tell the hive where flowers are.",
     "A bee that has found nectar flies home to the hive.",
@@ -26,8 +26,8 @@ BEES = [
 class FakeEmbedder:
     """An embedder with fixed directions for sentences that contain certain words.
 
-    All other sentences have one direction, far from the others. `embedded_texts` records the
-    texts.
+    All other sentences have the same direction, which is orthogonal to the fixed directions.
+    `embedded_texts` records the texts.
     """
 
     name = "fake"
@@ -61,17 +61,19 @@ class FailingEmbedder(FakeEmbedder):
 
 
 def padded(text: str, chars: int = 240) -> str:
-    """Returns a sentence of so many characters. By default, two of them fill a summary."""
+    """Returns a sentence of `chars` characters. Two of the default length fill a summary."""
     return f"{text} {'and so on ' * 50}"[: chars - 1].rstrip() + "."
 
 
-# The choice of sentences
+# The following tests cover the choice of sentences.
 
 
-def test_main_topic_of_the_text_is_chosen(builtin):
+def test_sentences_on_the_main_topic_of_the_text_are_chosen(builtin):
     strange = "The tax office in Oslo closes at noon on the last Friday of June."
-    about = [f"Bees fly to flower {n} and carry its nectar home to the hive." for n in range(12)]
-    summary = extract(" ".join([*BEES, strange, *about]), builtin)
+    main_topic = [
+        f"Bees fly to flower {n} and carry its nectar home to the hive." for n in range(12)
+    ]
+    summary = extract(" ".join([*BEES, strange, *main_topic]), builtin)
     assert "nectar" in summary
     assert "tax office" not in summary
 
@@ -86,14 +88,14 @@ def test_most_central_sentences_are_chosen():
 
 
 def test_redundant_sentence_is_not_chosen():
-    """The second sentence is nearer to the mean than the third, but also to the first."""
+    """The second sentence is nearer to the mean than the third one, but repeats the first one."""
     first, again, new = (padded(f"{name} begins") for name in ("First", "Again", "Fresh"))
     near = FakeEmbedder(First=[1, 0.1], Again=[1, 0.11], Fresh=[0.7, -0.7])
     assert extract(f"{first} {again} {new}", near) == f"{first} {new}"
 
 
 def test_sentences_stay_in_the_order_of_the_text():
-    """This does not depend on which of them is chosen first."""
+    """The order does not depend on which sentence is chosen first."""
     first, second, strange = (padded(f"{name} begins") for name in ("One", "Two", "Strange"))
     embedder = FakeEmbedder(One=[1, 0.5], Two=[1, 0, 0.6], Strange=[-1])
     assert extract(f"{first} {second} {strange}", embedder) == f"{first} {second}"
@@ -107,23 +109,25 @@ def test_repeated_sentence_is_chosen_once():
 
 
 def test_chinese_sentences_are_separated(builtin):
-    about = [f"蜜蜂用舞蹈告诉同伴第{n}片花丛在哪里，并把花蜜和花粉带回蜂巢。" for n in range(30)]
+    main_topic = [
+        f"蜜蜂用舞蹈告诉同伴第{n}片花丛在哪里，并把花蜜和花粉带回蜂巢。" for n in range(30)
+    ]
     strange = "奥斯陆的税务局在六月的最后一个星期五中午关门，届时无法办理任何业务。"
-    summary = extract("".join([*about[:15], strange, *about[15:]]), builtin)
+    summary = extract("".join([*main_topic[:15], strange, *main_topic[15:]]), builtin)
     assert "蜜蜂" in summary
     assert "税务局" not in summary
-    assert len(summary) <= BOUND
-    assert all(part in about for part in summary.split(" "))
+    assert len(summary) <= MAX_CHARS
+    assert all(part in main_topic for part in summary.split(" "))
 
 
-# The length of a summary
+# The following tests cover the length of a summary.
 
 
 @given(st.lists(st.integers(1, 900), max_size=30))
 def test_summary_is_within_its_limit_or_one_sentence(lengths):
     words = [f"No {n} " + "word " * (chars // 5) + "end. " for n, chars in enumerate(lengths)]
     summary = extract("".join(words), HashEmbedder(8))
-    assert len(summary) <= BOUND or summary.count("No ") == 1
+    assert len(summary) <= MAX_CHARS or summary.count("No ") == 1
     assert bool(summary) == bool(lengths)
 
 
@@ -137,7 +141,7 @@ def test_text_without_a_sentence_end_is_cut_at_the_sentence_limit():
     assert 0 < len(extract("word " * 5000, HashEmbedder(8))) <= MAX_SENTENCE_CHARS
 
 
-def test_compared_sentences_are_spread_over_the_text():
+def test_the_sentences_that_are_compared_are_spread_over_the_text():
     embedder = FakeEmbedder()
     extract(" ".join(f"This is sentence number {n} of many." for n in range(1001)), embedder)
     assert len(embedder.embedded_texts) == 100
@@ -145,7 +149,7 @@ def test_compared_sentences_are_spread_over_the_text():
     assert "number 1000 " in embedder.embedded_texts[-1]
 
 
-# Lines that are not sentences
+# The following tests cover lines that are not sentences.
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "...", "--- ***\n\n!!!", "。。。！"])
@@ -168,7 +172,7 @@ def test_lines_of_a_sentence_are_joined():
     )
 
 
-# Failures of the embedder
+# The following tests cover failures of the embedder.
 
 
 def test_first_sentences_are_chosen_if_the_embedder_rejects_them():

@@ -24,7 +24,7 @@ SOURCE = "https://example.org/d"
 
 @pytest.fixture
 def catalog(engine: Engine) -> StoredCatalog:
-    """Tenant `t` has document `d` in collection `c`."""
+    """A catalog in which the tenant `t` has a document `d` in the collection `c`."""
     engine.writer.create_collection("t", "c", collection_settings())
     engine.writer.put(engine.open(), prepared("d", sentences(3), metadata=STORED))
     return StoredCatalog(engine.writer)
@@ -136,7 +136,7 @@ def test_only_the_expected_version_is_changed(catalog: StoredCatalog) -> None:
     assert catalog.document("t", "c", "d").metadata["a"] == 2
 
 
-def test_a_concurrent_change_is_kept(
+def test_a_change_that_is_stored_at_the_same_time_is_kept(
     catalog: StoredCatalog, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another change is stored just before this one.

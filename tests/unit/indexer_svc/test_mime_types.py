@@ -49,7 +49,9 @@ def refusal(document: Document) -> InvalidArgument:
         (b"<htmlx>", "", PLAIN_TEXT),
     ],
 )
-def test_type_is_resolved_from_the_given_type_and_the_body(body, given_type, resolved):
+def test_a_document_has_the_type_that_its_client_names_or_else_that_its_body_shows(
+    body, given_type, resolved
+):
     assert resolve_mime_type(Document(body, mime_type=given_type)) == resolved
 
 
@@ -67,16 +69,16 @@ def test_the_type_of_an_archive_depends_on_its_parts_not_on_files_inside_them():
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (archive({"a.txt": "text"}), "not a DOCX, PPTX, XLSX or EPUB"),
         (OLE, "encrypted or of an old format"),
     ],
 )
-def test_archives_of_unknown_formats_are_refused(content, says):
+def test_archives_of_unknown_formats_are_refused(content, message):
     error = refusal(Document(content))
     assert error.field == "content"
-    assert says in error.message
+    assert message in error.message
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_archives_of_unknown_formats_are_refused(content, says):
         ("a", "text", "text/plain, text/markdown"),
     ],
 )
-def test_unknown_types_are_refused_and_the_error_lists_the_allowed_ones(body, given_type, allowed):
+def test_unknown_types_are_refused_and_the_error_lists_the_allowed_types(body, given_type, allowed):
     error = refusal(Document(body, mime_type=given_type))
     assert error.field == "mime_type"
     assert allowed in error.message

@@ -79,7 +79,7 @@ def _ingest(
     return pipeline.ingest("t", collection, document, deadline)
 
 
-# Ingestion
+# The following tests cover the ingestion of valid documents.
 
 
 def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -> None:
@@ -257,7 +257,7 @@ def test_the_bytes_that_the_admission_requires_are_at_most_the_bytes_stored(
         before = after
 
 
-# Invalid documents
+# The following tests cover invalid documents.
 
 
 @pytest.mark.parametrize(
@@ -320,16 +320,18 @@ def test_invalid_names_are_refused(
     assert caught.value.field == field
 
 
-# Collections
+# The following tests cover collections.
 
 
-def test_ingestion_creates_only_the_default_collection(pipeline: Pipeline) -> None:
+def test_ingestion_creates_a_missing_collection_only_if_it_is_the_default_collection(
+    pipeline: Pipeline,
+) -> None:
     with pytest.raises(errors.CollectionNotFound):
         _ingest(pipeline, Document(TEXT), "books")
     assert _ingest(pipeline, Document(TEXT)).outcome is IngestOutcome.CREATED
 
 
-def test_an_ingest_uses_the_default_collection_that_another_has_just_created(
+def test_an_ingest_uses_the_default_collection_that_another_ingest_has_just_created(
     pipeline: Pipeline, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.create_collection("t", "default", SettingsRequest(level_sizes=(64,)))
@@ -391,7 +393,7 @@ def test_a_collection_is_created_only_once(pipeline: Pipeline) -> None:
         pipeline.create_collection("t", "c", SettingsRequest())
 
 
-# Embedders
+# The following tests cover embedders.
 
 
 @pytest.mark.parametrize(

@@ -13,33 +13,33 @@ SOON_S = 10.0
 
 
 class Source:
-    """Batches of numbers. The queue waits at a gate for each of them.
+    """A source of batches of numbers. It yields a batch only after the batch was released.
 
-    At first the gate lets `open_at` batches pass. `requested` counts the batches that the queue
-    has asked for.
+    At the start, so many batches are `released`; `release` releases more. `requested` counts the
+    batches that the queue has asked for.
     """
 
-    def __init__(self, batches: Sequence[Sequence[int]], *, open_at: int = 1000) -> None:
+    def __init__(self, batches: Sequence[Sequence[int]], *, released: int = 1000) -> None:
         self.requested = 0
         self.finished = threading.Event()
         self._batches = batches
-        self._gate = threading.Semaphore(open_at)
+        self._released_batches = threading.Semaphore(released)
 
     def release(self, count: int) -> None:
-        self._gate.release(count)
+        self._released_batches.release(count)
 
     def __iter__(self) -> Iterator[Sequence[int]]:
         try:
             for batch in self._batches:
                 self.requested += 1
-                assert self._gate.acquire(timeout=SOON_S)
+                assert self._released_batches.acquire(timeout=SOON_S)
                 yield batch
         finally:
             self.finished.set()
 
 
 def _queue(source: Source, capacity: float = 100.0) -> PrefetchQueue[int]:
-    """Returns a queue that is started. The weight of a number is the number itself."""
+    """Returns a started queue of numbers. The weight of a number is the number itself."""
     queue = PrefetchQueue[int](float, capacity, "test")
     queue.start(source)
     return queue
@@ -54,7 +54,7 @@ def _take_all(queue: PrefetchQueue[int], capacity: float = 100.0) -> list[int]:
     return items
 
 
-def test_items_come_in_order() -> None:
+def test_items_are_taken_in_the_order_of_the_source() -> None:
     source = Source([[number] for number in range(500)])
     assert _take_all(_queue(source, 5), 3) == list(range(500))
 
@@ -81,7 +81,7 @@ def test_a_take_returns_the_queued_items_up_to_a_weight() -> None:
 
 
 def test_a_take_waits_only_for_the_first_item() -> None:
-    source = Source([[1], [2], [3]], open_at=1)
+    source = Source([[1], [2], [3]], released=1)
     queue = _queue(source)
     assert queue.take(100, SOON_S) == [1]
     source.release(2)
@@ -90,14 +90,14 @@ def test_a_take_waits_only_for_the_first_item() -> None:
 
 def test_gather_waits_as_long_as_items_arrive() -> None:
     """One item arrives during each of the first two pauses, and none during the third."""
-    source = Source([[number] for number in range(10)], open_at=1)
+    source = Source([[number] for number in range(10)], released=1)
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) < 3:
             source.release(1)
-            # The source is asked for the next batch once the queue has this one.
+            # The queue asks the source for the next batch once it has stored this batch.
             until(lambda: source.requested == len(pauses) + 2)
 
     queue = PrefetchQueue[int](float, 100.0, "test", pause)
@@ -110,7 +110,7 @@ def test_gather_waits_as_long_as_items_arrive() -> None:
 
 
 def test_gather_ends_when_enough_items_are_queued() -> None:
-    queue = _queue(Source([[3], [4]], open_at=2))
+    queue = _queue(Source([[3], [4]], released=2))
     began = time.monotonic()
     queue.gather(3, SOON_S)
     assert time.monotonic() - began < SOON_S
@@ -119,7 +119,7 @@ def test_gather_ends_when_enough_items_are_queued() -> None:
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_gather_ends_with_the_source(stopped: bool) -> None:
-    queue = _queue(Source([], open_at=0))
+    queue = _queue(Source([], released=0))
     if stopped:
         queue.stop()
     queue.gather(100, SOON_S)
@@ -127,7 +127,7 @@ def test_gather_ends_with_the_source(stopped: bool) -> None:
 
 
 def test_a_wait_for_the_first_item_ends_at_its_timeout() -> None:
-    source = Source([[1]], open_at=0)
+    source = Source([[1]], released=0)
     queue = _queue(source)
     assert queue.take(1, 0.01) is None
     source.release(1)
@@ -157,7 +157,7 @@ def test_a_batch_heavier_than_the_capacity_is_queued_alone() -> None:
     queue.start(source)
     until(lambda: source.requested == 2)
     assert queue.take(100, SOON_S) == [1]
-    # The third batch is weighed just before it waits for capacity.
+    # The queue weighs the third batch just before the batch has to wait for capacity.
     until(lambda: 2 in weighed)
     assert queue.take(1000, SOON_S) == [50, 50]
     assert queue.take(1000, SOON_S) == [2]
@@ -179,7 +179,7 @@ def test_an_error_of_the_source_is_raised_after_its_items() -> None:
 
 
 def test_stop_ends_a_take_that_waits() -> None:
-    source = Source([[1]], open_at=0)
+    source = Source([[1]], released=0)
     queue = _queue(source)
     threading.Timer(0.05, queue.stop).start()
     assert queue.take(1, SOON_S) == []

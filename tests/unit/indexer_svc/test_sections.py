@@ -14,7 +14,7 @@ TREE = TreeSettings((32, 64, 128), 0.0)
 
 
 def parts(parsed: ParsedText, unit: SummaryUnit, settings: TreeSettings = TREE) -> list[str]:
-    """Returns the texts of the sections, divided by chunk, page or heading."""
+    """Divides a text into sections by chunk, page or heading, and returns their texts."""
     tree = build_tree(parsed, settings)
     level = settings.embedding_level
     leaves = tree.level(level)
@@ -47,7 +47,7 @@ def outlined(*pieces: tuple[str, int, str]) -> ParsedText:
     return ParsedText(text, tuple(outline))
 
 
-# Sections by chunk
+# The following tests cover sections by chunk.
 
 
 def test_sections_by_chunk_are_the_chunks_of_the_top_level():
@@ -75,7 +75,7 @@ def test_ranges_contain_indices_of_leaves():
     assert ranges[-1].stop == tree.counts[1] < tree.counts[0]
 
 
-# Sections by page
+# The following tests cover sections by page.
 
 
 def test_each_page_is_a_section():
@@ -110,7 +110,7 @@ def test_text_without_pages_is_divided_by_chunks():
     assert parts(parsed, SummaryUnit.PAGE) == parts(parsed, SummaryUnit.CHUNK)
 
 
-# Sections by heading
+# The following tests cover sections by heading.
 
 
 def test_a_heading_of_any_depth_begins_a_section():
@@ -146,7 +146,7 @@ def test_text_without_headings_is_divided_by_chunks():
     assert parts(parsed, SummaryUnit.SECTION) == parts(parsed, SummaryUnit.CHUNK)
 
 
-# Properties of all sections
+# The following tests cover properties of all sections.
 
 WORDS = st.lists(st.sampled_from(["word", "other. ", "end.\n\n", "猫喜欢睡觉。"]), max_size=150)
 PIECES = st.lists(st.tuples(WORDS, st.integers(0, 3)), min_size=1, max_size=8)
@@ -171,7 +171,7 @@ def test_sections_contain_every_leaf_once_and_in_order(pieces, unit, with_pages,
     assert [leaf for section in ranges for leaf in section] == list(range(tree.counts[0]))
 
 
-# Headings of sections
+# The following tests cover the headings of sections.
 
 OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 20))
 
@@ -189,5 +189,5 @@ OUTLINE = (Section("Book", 1, 0), Section("Keys", 2, 10), Section("Rotate", 3, 2
         ("Keys", 2, "Keys - Book > Keys > Rotate"),
     ],
 )
-def test_a_heading_has_the_title_and_the_section_path(title, section, expected):
+def test_the_heading_of_a_section_has_the_title_and_the_section_path(title, section, expected):
     assert heading(title, OUTLINE, section_parents(OUTLINE), section) == expected

@@ -88,7 +88,7 @@ def test_other_front_matter_has_no_title(lines):
         "Slide rules",
         "Book of Kells",
         "Untitled dreams",
-        "Untitled " + "1" * 900 + " x",  # To try every division of the digits would take forever.
+        "Untitled " + "1" * 900 + " x",  # A pattern that tries every division takes forever.
         "Node.js",
         "C++",
         "Everything about robots.txt",

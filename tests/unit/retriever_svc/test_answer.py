@@ -1,6 +1,5 @@
-"""The time and the space of an answer: what a hanging embedder and long headings cost."""
+"""An answer keeps to its deadline, its token budget and its tenant's share of the slots."""
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -32,8 +31,8 @@ from retriever_svc.prompt import Prompt
 PASSAGE_TOKENS = 400
 
 
-class Chat:
-    """Cites the first passage and the fortieth; remembers the prompt."""
+class CitingChat:
+    """A chat model that cites the first passage and the fortieth. It records its prompt."""
 
     name = "fake"
     prompt = ""
@@ -48,25 +47,27 @@ class Chat:
 
 
 class HangingEmbedder(HashEmbedder):
-    """Remembers how many seconds it had, and uses all of them if these are few."""
+    """An embedder that embeds nothing. It records how many seconds it may take, and gives up."""
 
-    seconds = 0.0
+    seconds_left = 0.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        self.seconds = deadline.remaining_s
-        if self.seconds < 1:
-            time.sleep(max(self.seconds, 0))
+        self.seconds_left = deadline.remaining_s
         raise DeadlineExceeded("the deadline passed while embedding")
 
 
 def _passage(title: str = "") -> Passage:
+    """Returns a passage with the text `Dogs bark.`."""
     span = Span(0, 10, 0, 10)
     chunk = Chunk("d#2.0", "d", 2, 0, "Dogs bark.", 3, span, (), 0, 0, title, "", {})
     return Passage(chunk, 0.5, ())
 
 
-class Found:
-    """Finds the passages; remembers how long it might wait for the vector of its query."""
+class FakeSearch:
+    """A search that finds the passages.
+
+    It records how many seconds it may wait for the vector of its query.
+    """
 
     def __init__(self, *passages: Passage) -> None:
         self.embedding_s = 0.0
@@ -79,8 +80,8 @@ class Found:
         return replace(self._result, retrieval=Retrieval.HYBRID)
 
 
-def _answer(
-    search: Any, embedder: HashEmbedder, chat: Chat, max_concurrent: int = 1
+def _pipeline(
+    search: Any, embedder: HashEmbedder, chat: CitingChat, max_concurrent: int = 1
 ) -> AnswerPipeline:
     setup = AnswerSetup(
         chat,
@@ -95,36 +96,36 @@ def _answer(
 QUERY = AnswerQuery(SearchQuery("t", "what do dogs do?"))
 
 
-def test_an_embedder_that_hangs_costs_the_scores_of_citations_alone() -> None:
-    deadline = Deadline.after(0.4)
-    *_, end = _answer(Found(_passage()), HangingEmbedder(4), Chat())(QUERY, deadline)
-    assert deadline.remaining_s > 0
+def test_if_the_embedder_hangs_citations_have_no_scores_and_the_answer_ends_normally() -> None:
+    embedder, deadline = HangingEmbedder(4), Deadline.after(8)
+    *_, end = _pipeline(FakeSearch(_passage()), embedder, CitingChat())(QUERY, deadline)
+    assert 0 < embedder.seconds_left <= 4  # Half of the time is left for the end of the answer.
     assert isinstance(end, AnswerEnd)
     assert (end.finish_reason, end.prompt_tokens) == (FinishReason.STOP, 12)
-    assert [(each.marker, each.score) for each in end.citations] == [(1, None)]
+    assert [(citation.marker, citation.score) for citation in end.citations] == [(1, None)]
 
 
-def test_an_embedder_that_hangs_takes_seconds_of_an_answers_minutes() -> None:
-    search, embedder = Found(_passage()), HangingEmbedder(4)
-    list(_answer(search, embedder, Chat())(QUERY, Deadline.after(120)))
+def test_an_answer_waits_only_a_few_seconds_for_an_embedder_that_hangs() -> None:
+    search, embedder = FakeSearch(_passage()), HangingEmbedder(4)
+    list(_pipeline(search, embedder, CitingChat())(QUERY, Deadline.after(120)))
     assert search.embedding_s == 5
-    assert 1 < embedder.seconds <= 5
+    assert 1 < embedder.seconds_left <= 5
 
 
-def test_the_client_gets_the_passages_that_the_prompt_has_space_for() -> None:
-    chat, search = Chat(), Found(*[_passage("word " * 40)] * 40)
-    found, text, _ = _answer(search, HashEmbedder(4), chat)(QUERY, NEVER)
-    assert isinstance(found, SearchResult)
-    told = chat.prompt.partition("\n--\n")[0]
-    assert told.count("> Dogs bark.") == len(found.passages)
-    assert PASSAGE_TOKENS / 2 < len(tokens.encode(told)) <= 1.25 * PASSAGE_TOKENS
+def test_the_client_gets_exactly_the_passages_that_the_prompt_has_space_for() -> None:
+    chat, search = CitingChat(), FakeSearch(*[_passage("word " * 40)] * 40)
+    result, text, _ = _pipeline(search, HashEmbedder(4), chat)(QUERY, NEVER)
+    assert isinstance(result, SearchResult)
+    prompt_passages = chat.prompt.partition("\n--\n")[0]
+    assert prompt_passages.count("> Dogs bark.") == len(result.passages)
+    assert PASSAGE_TOKENS / 2 < len(tokens.encode(prompt_passages)) <= 1.25 * PASSAGE_TOKENS
     assert text == "Dogs bark [1]."
 
 
-def test_a_tenant_has_half_of_the_slots_once_another_has_asked() -> None:
-    answer = _answer(Found(), HashEmbedder(4), Chat(), max_concurrent=2)
+def test_a_tenant_may_use_half_of_the_slots_after_another_tenant_has_asked() -> None:
+    answer = _pipeline(FakeSearch(), HashEmbedder(4), CitingChat(), max_concurrent=2)
     list(answer(AnswerQuery(SearchQuery("u", "what do cats do?")), NEVER))
-    with closing(answer(QUERY, NEVER)) as under_way:
-        next(under_way)
+    with closing(answer(QUERY, NEVER)) as first_answer:
+        next(first_answer)
         with pytest.raises(TooBusy, match="tenant 't'"):
             next(answer(QUERY, NEVER))

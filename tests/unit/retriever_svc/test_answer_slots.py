@@ -1,4 +1,4 @@
-"""How many answers are written at once, and for whom."""
+"""A limited number of answers are written at the same time, in total and for one tenant."""
 
 from contextlib import ExitStack
 
@@ -9,7 +9,7 @@ from retriever_svc.answer_slots import AnswerSlots
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that shows the time in seconds that the test sets."""
 
     now = 0.0
 
@@ -17,30 +17,30 @@ class Clock:
         return self.now
 
 
-def test_a_tenant_alone_may_have_all_slots() -> None:
+def test_a_tenant_may_use_all_slots_while_no_other_tenant_asks() -> None:
     slots = AnswerSlots(3, Clock())
-    with ExitStack() as held:
+    with ExitStack() as open_slots:
         for _ in range(3):
-            held.enter_context(slots.slot("a"))
+            open_slots.enter_context(slots.slot("a"))
         with pytest.raises(TooBusy, match="3 answers are being written, which is as many"):
-            held.enter_context(slots.slot("a"))
+            open_slots.enter_context(slots.slot("a"))
     with slots.slot("a"):
         pass
 
 
-def test_while_others_ask_a_tenant_has_half_of_the_slots() -> None:
+def test_a_tenant_may_use_half_of_the_slots_while_other_tenants_ask() -> None:
     clock = Clock()
     slots = AnswerSlots(4, clock)
-    with ExitStack() as held:
-        held.enter_context(slots.slot("b"))
-        held.enter_context(slots.slot("a"))
-        held.enter_context(slots.slot("a"))
+    with ExitStack() as open_slots:
+        open_slots.enter_context(slots.slot("b"))
+        open_slots.enter_context(slots.slot("a"))
+        open_slots.enter_context(slots.slot("a"))
         with pytest.raises(TooBusy, match=r"2 answers .* tenant 'a'"):
-            held.enter_context(slots.slot("a"))
-        held.enter_context(slots.slot("b"))
+            open_slots.enter_context(slots.slot("a"))
+        open_slots.enter_context(slots.slot("b"))
     clock.now = 61.0
-    with ExitStack() as held:
-        held.enter_context(slots.slot("b"))
+    with ExitStack() as open_slots:
+        open_slots.enter_context(slots.slot("b"))
         clock.now = 130.0
         for _ in range(3):
-            held.enter_context(slots.slot("b"))
+            open_slots.enter_context(slots.slot("b"))

@@ -1,4 +1,4 @@
-"""The sentence of a passage that supports a statement."""
+"""A citation names the sentence of a passage that supports a statement best."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,12 +17,12 @@ from hrag.values.deadline import NEVER, Deadline
 from retriever_svc.attribution import Embed, citations
 from retriever_svc.markers import CitedStatement
 
-BEFORE = "前面。"  # What stands before the passage in its document.
+BEFORE = "前面。"  # The text before the passage in its document.
 CONTENT = "狗会叫。 Dogs dig holes.\n\n...\n\nCats sleep all day. "
 
 
-class Failing(HashEmbedder):
-    """Fails for texts that hold a word."""
+class FailingEmbedder(HashEmbedder):
+    """An embedder that raises an error for texts that contain a word."""
 
     def __init__(self, word: str, error: HragError) -> None:
         super().__init__(16)
@@ -46,8 +46,8 @@ def _passage(content: str = CONTENT, first_page: int = 3, last_page: int = 4) ->
 WHOLE = _passage().chunk.span
 
 
-def _sentence(span: Span) -> str:
-    """What a span covers, by characters and by bytes."""
+def _text_of(span: Span) -> str:
+    """Returns the text of a span. Its offsets in characters and in bytes must agree."""
     document = BEFORE + CONTENT
     quoted = document[span.char_start : span.char_end]
     assert document.encode()[span.byte_start : span.byte_end].decode() == quoted
@@ -55,6 +55,7 @@ def _sentence(span: Span) -> str:
 
 
 def _embed(cache: CachedQueries, deadline: Deadline) -> Embed:
+    """Returns a function that embeds texts of one tenant through the cache."""
     return partial(cache.embed_each, "tenant", deadline=deadline)
 
 
@@ -63,33 +64,38 @@ def _cache(embedder: HashEmbedder | None = None) -> CachedQueries:
 
 
 @pytest.mark.parametrize(
-    ("said", "page"), [("狗会叫。", 3), ("Dogs dig holes.", 3), ("Cats sleep all day.", 4)]
+    ("sentence", "page"), [("狗会叫。", 3), ("Dogs dig holes.", 3), ("Cats sleep all day.", 4)]
 )
-def test_the_nearest_sentence_is_the_span(said: str, page: int) -> None:
-    text = f"Intro. {said} [1]"
-    start = text.index(said)
-    found = citations(
-        text, [CitedStatement(start, start + len(said), 1)], [_passage()], _embed(_cache(), NEVER)
+def test_a_citation_has_the_span_of_the_sentence_nearest_to_the_statement(
+    sentence: str, page: int
+) -> None:
+    text = f"Intro. {sentence} [1]"
+    start = text.index(sentence)
+    cited = citations(
+        text,
+        [CitedStatement(start, start + len(sentence), 1)],
+        [_passage()],
+        _embed(_cache(), NEVER),
     )
-    (citation,) = found
-    assert _sentence(citation.span) == said
+    (citation,) = cited
+    assert _text_of(citation.span) == sentence
     assert citation.score == pytest.approx(1, abs=1e-5)
     assert (citation.marker, citation.document_id, citation.chunk_id) == (1, "d", "d#2.0")
-    assert (citation.statement_start, citation.statement_end) == (start, start + len(said))
+    assert (citation.statement_start, citation.statement_end) == (start, start + len(sentence))
     assert (citation.first_page, citation.last_page) == (page, page)
 
 
-def test_statements_and_passages_are_told_apart() -> None:
+def test_each_statement_cites_a_sentence_of_the_passage_that_its_marker_names() -> None:
     other = _passage("Fish swim. Birds fly.")
     text = "Birds fly. Cats sleep all day."
-    found = citations(
+    cited = citations(
         text,
         [CitedStatement(0, 10, 2), CitedStatement(11, 30, 1)],
         [_passage(), other],
         _embed(_cache(), NEVER),
     )
-    assert [each.marker for each in found] == [2, 1]
-    assert all(each.score == pytest.approx(1, abs=1e-5) for each in found)
+    assert [citation.marker for citation in cited] == [2, 1]
+    assert all(citation.score == pytest.approx(1, abs=1e-5) for citation in cited)
 
 
 DOWN = EmbedderUnavailable("down")
@@ -98,24 +104,24 @@ DOWN = EmbedderUnavailable("down")
 @pytest.mark.parametrize(
     ("embedder", "deadline", "statement"),
     [
-        pytest.param(Failing("", DOWN), NEVER, CitedStatement(0, 4, 1), id="embedder down"),
+        pytest.param(FailingEmbedder("", DOWN), NEVER, CitedStatement(0, 4, 1), id="embedder down"),
         pytest.param(
-            Failing("", EmbedderRejected("no")),
+            FailingEmbedder("", EmbedderRejected("no")),
             NEVER,
             CitedStatement(0, 4, 1),
-            id="all of it refused",
+            id="all texts refused",
         ),
         pytest.param(
-            Failing("said", EmbedderRejected("no")),
+            FailingEmbedder("said", EmbedderRejected("no")),
             NEVER,
             CitedStatement(0, 4, 1),
             id="statement refused",
         ),
-        pytest.param(None, NEVER, CitedStatement(4, 4, 1), id="nothing said"),
-        pytest.param(None, Deadline.after(-1), CitedStatement(0, 4, 1), id="no time left"),
+        pytest.param(None, NEVER, CitedStatement(4, 4, 1), id="empty statement"),
+        pytest.param(None, Deadline.after(-1), CitedStatement(0, 4, 1), id="deadline passed"),
     ],
 )
-def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
+def test_the_whole_passage_is_cited_if_the_statement_cannot_be_compared(
     embedder: HashEmbedder | None, deadline: Deadline, statement: CitedStatement
 ) -> None:
     (citation,) = citations("said", [statement], [_passage()], _embed(_cache(embedder), deadline))
@@ -123,13 +129,13 @@ def test_where_nothing_can_be_compared_the_whole_passage_is_cited(
     assert (citation.first_page, citation.last_page) == (3, 4)
 
 
-def test_a_sentence_that_is_refused_costs_no_other() -> None:
-    embedder = Failing("Cats", EmbedderRejected("no"))
+def test_a_sentence_that_the_embedder_refuses_does_not_exclude_other_sentences() -> None:
+    embedder = FailingEmbedder("Cats", EmbedderRejected("no"))
     (citation,) = citations(
         "said", [CitedStatement(0, 4, 1)], [_passage()], _embed(_cache(embedder), NEVER)
     )
     assert citation.score is not None
-    assert _sentence(citation.span) in ("狗会叫。", "Dogs dig holes.")
+    assert _text_of(citation.span) in ("狗会叫。", "Dogs dig holes.")
 
 
 def test_a_passage_without_words_is_cited_whole() -> None:

@@ -1,4 +1,4 @@
-"""Several searches in one call."""
+"""A batch runs several searches in one call. Each search has its own result or error."""
 
 import math
 from dataclasses import replace
@@ -26,51 +26,56 @@ from tests.support.engines.rankings import (
 )
 
 
-def test_a_batch_embeds_its_texts_together_and_answers_each_in_order() -> None:
+def test_a_batch_embeds_its_texts_together_and_returns_results_in_order() -> None:
     snapshot = FakeSnapshot(["a", "b"])
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
-    asked = [
+    queries = [
         replace(QUERY, limit=1),
         replace(QUERY, query="another"),
         replace(QUERY, query=[1.0, 0.0, 0.0, 0.0]),
         replace(QUERY, limit=2),
     ]
-    found = search.batch(asked, NEVER)
-    assert [each.passages for each in found] == [(b"a",), (b"a", b"b"), (b"a", b"b"), (b"a", b"b")]
+    results = search.batch(queries, NEVER)
+    assert [result.passages for result in results] == [
+        (b"a",),
+        (b"a", b"b"),
+        (b"a", b"b"),
+        (b"a", b"b"),
+    ]
     assert embedder.batches == [["what do cats do?", "another"]]
-    alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in asked]
-    assert [each.exhausted for each in found] == [each.exhausted for each in alone]
+    alone = [search_of(FakeSnapshot(["a", "b"]))(query, NEVER) for query in queries]
+    assert [result.exhausted for result in results] == [result.exhausted for result in alone]
 
 
-def test_tenants_of_one_batch_have_vectors_caches_and_collections_of_their_own() -> None:
+def test_tenants_in_one_batch_share_neither_vectors_nor_caches_nor_collections() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder, reader = Embedder(snapshot), FakeReader(snapshot)
     search = search_of(snapshot, embedder=embedder, reader=reader)
-    asked = [
+    queries = [
         replace(QUERY, retrieval=Retrieval.DENSE),
         replace(QUERY, retrieval=Retrieval.DENSE, tenant_id="u", query="another"),
         replace(QUERY, retrieval=Retrieval.DENSE, tenant_id="u"),
     ]
-    found = search.batch(asked, NEVER)
-    assert [each.passages for each in found] == [(b"a",)] * 3
+    results = search.batch(queries, NEVER)
+    assert [result.passages for result in results] == [(b"a",)] * 3
     vectors = [request.vector for request in snapshot.requests]
-    assert np.array_equal(vectors, HashEmbedder(DIMENSION).embed([each.text for each in asked]))
+    assert np.array_equal(vectors, HashEmbedder(DIMENSION).embed([query.text for query in queries]))
     assert embedder.batches == [[QUERY.query], ["another", QUERY.query]]
-    assert reader.opened[-3:] == [(each.tenant_id, each.collection) for each in asked]
+    assert reader.opened[-3:] == [(query.tenant_id, query.collection) for query in queries]
 
 
-def test_the_searches_of_a_batch_share_one_reply_with_space_for_their_errors() -> None:
+def test_the_results_of_a_batch_share_one_reply_limit_that_reserves_space_for_errors() -> None:
     snapshot = FakeSnapshot(["x" * 1000])
     size_bytes = encoded_bytes(search_of(snapshot).encoded(QUERY, NEVER))
     reply = ReplyLimit(3 * _ERROR_BYTES + 2 * size_bytes)
-    found = search_of(snapshot, reply=reply).batch([QUERY] * 3, NEVER)
-    too_large = [isinstance(each, errors.ReplyTooLarge) for each in found]
+    outcomes = search_of(snapshot, reply=reply).batch([QUERY] * 3, NEVER)
+    too_large = [isinstance(outcome, errors.ReplyTooLarge) for outcome in outcomes]
     assert too_large == [False, False, True]
 
 
 @pytest.mark.parametrize("message", ["é" * 5000, "a lone surrogate \ud800" * 100])
-def test_any_error_fits_the_space_that_a_batch_keeps_for_it(message: str) -> None:
+def test_any_error_fits_into_the_space_that_a_batch_reserves_for_it(message: str) -> None:
     error = errors.EmbedderUnavailable(message, field="merge_adjacent")
     encoded = encoded_batch([error])
     assert len(encoded) <= _ERROR_BYTES
@@ -79,9 +84,9 @@ def test_any_error_fits_the_space_that_a_batch_keeps_for_it(message: str) -> Non
     assert outcome.message[:10] == message[:10]
 
 
-def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
+def test_an_invalid_search_of_a_batch_does_not_affect_the_other_searches() -> None:
     refused = errors.InvalidArgument("mode is 77", field="mode")
-    found = search_of(FakeSnapshot(["a"])).batch(
+    outcomes = search_of(FakeSnapshot(["a"])).batch(
         [
             refused,
             QUERY,
@@ -92,22 +97,22 @@ def test_what_is_wrong_with_one_search_of_a_batch_touches_no_other() -> None:
         ],
         NEVER,
     )
-    assert found[0] is refused
-    assert found[1].passages == (b"a",)
-    assert [error.field for error in found[2:]] == ["limit", "vector", "vector", "text"]
+    assert outcomes[0] is refused
+    assert outcomes[1].passages == (b"a",)
+    assert [error.field for error in outcomes[2:]] == ["limit", "vector", "vector", "text"]
 
 
-def test_a_batch_searches_no_collection_of_another_embedder_by_text() -> None:
+def test_a_batch_refuses_a_search_by_text_in_a_collection_of_another_embedder() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot, name="other/model")
     vector = replace(QUERY, query=[1.0, 0.0, 0.0, 0.0])
-    text, found = search_of(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
-    assert isinstance(text, errors.EmbedderMismatch)
-    assert found.passages == (b"a",)
+    error, result = search_of(snapshot, embedder=embedder).batch([QUERY, vector], NEVER)
+    assert isinstance(error, errors.EmbedderMismatch)
+    assert result.passages == (b"a",)
     assert len(snapshot.requests) == 1
 
 
-def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None:
+def test_a_text_that_the_embedder_refuses_does_not_affect_other_searches_of_the_batch() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
     embedder.refused = "bad"
@@ -117,21 +122,21 @@ def test_a_text_that_the_embedder_refuses_spoils_no_other_of_the_batch() -> None
     assert good.passages == (b"a",)
 
 
-def test_an_embedder_that_is_down_is_asked_once_for_a_batch() -> None:
+def test_an_embedder_that_is_down_is_called_once_for_a_batch() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
     embedder.failure = errors.EmbedderUnavailable("down")
-    found = search_of(snapshot, embedder=embedder).batch(
+    outcomes = search_of(snapshot, embedder=embedder).batch(
         [QUERY, replace(QUERY, query="another")], NEVER
     )
-    assert found == [embedder.failure] * 2
+    assert outcomes == [embedder.failure] * 2
     assert len(embedder.batches) == 1
 
 
-@pytest.mark.parametrize("number", [0, 33])
-def test_a_batch_has_a_bound(number: int) -> None:
-    with pytest.raises(errors.InvalidArgument, match=f"{number} entries; .* 1 to 32") as caught:
-        search_of(FakeSnapshot(["a"])).batch([QUERY] * number, NEVER)
+@pytest.mark.parametrize("count", [0, 33])
+def test_a_batch_of_no_searches_or_of_too_many_is_refused(count: int) -> None:
+    with pytest.raises(errors.InvalidArgument, match=f"{count} entries; .* 1 to 32") as caught:
+        search_of(FakeSnapshot(["a"])).batch([QUERY] * count, NEVER)
     assert caught.value.field == "searches"
 
 

@@ -1,4 +1,7 @@
-"""Markers in a model's text: which are kept, which vanish, and what they stand behind."""
+"""Markers of existing passages stay in a model's text, and other markers are removed.
+
+A marker that stays cites a statement, which is usually the text before the marker.
+"""
 
 import re
 from typing import Any
@@ -13,11 +16,11 @@ PASSAGES = 3
 
 
 def filtered(*pieces: str, passages: int = PASSAGES) -> tuple[str, tuple[Marker, ...]]:
-    """The text that comes out of pieces, and its markers."""
-    reading = MarkerFilter(passages)
-    shown = "".join(map(reading.feed, pieces)) + reading.finish()
-    assert shown == reading.text
-    return shown, reading.markers
+    """Returns the output for a text that comes in pieces, and the markers in the output."""
+    marker_filter = MarkerFilter(passages)
+    output = "".join(map(marker_filter.feed, pieces)) + marker_filter.finish()
+    assert output == marker_filter.text
+    return output, marker_filter.markers
 
 
 @pytest.mark.parametrize(
@@ -38,11 +41,15 @@ def filtered(*pieces: str, passages: int = PASSAGES) -> tuple[str, tuple[Marker,
         ("[2] says so.", [(2,)]),
     ],
 )
-def test_known_markers_stay_as_they_are(text: str, numbers: list[tuple[int, ...]]) -> None:
-    shown, markers = filtered(text)
-    assert shown == text
+def test_markers_of_existing_passages_stay_unchanged(
+    text: str, numbers: list[tuple[int, ...]]
+) -> None:
+    output, markers = filtered(text)
+    assert output == text
     assert [marker.numbers for marker in markers] == numbers
-    assert all(shown[each.start] in "[【" and shown[each.end - 1] in "]】" for each in markers)
+    assert all(
+        output[marker.start] in "[【" and output[marker.end - 1] in "]】" for marker in markers
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_known_markers_stay_as_they_are(text: str, numbers: list[tuple[int, ...]
         ("`a`[4]`b` [4]", "`a`…`b`"),
     ],
 )
-def test_unknown_numbers_are_dropped(text: str, expected: str) -> None:
+def test_numbers_without_a_passage_are_removed(text: str, expected: str) -> None:
     assert filtered(text)[0] == expected
 
 
@@ -85,19 +92,23 @@ def test_unknown_numbers_are_dropped(text: str, expected: str) -> None:
         "[" + "1, " * MAX_MARKER_CHARS + "9]",
     ],
 )
-def test_all_else_stays_as_it_is(text: str) -> None:
+def test_text_that_is_no_marker_stays_unchanged(text: str) -> None:
     assert filtered(text) == (text, ())
 
 
-def test_code_ends_where_it_ends() -> None:
-    """An inline one with its line, a block with as many backticks."""
+def test_markers_after_the_end_of_code_are_filtered() -> None:
+    """After the end of code, `[9]` is a marker without a passage and is removed.
+
+    Inline code ends at the end of its line at the latest. A block of code ends at a run of at least
+    as many backticks as the run that began it.
+    """
     assert filtered("5` long [9]\n[9]a `b` [9]c")[0] == "5` long [9]\na `b`c"
     assert filtered("```\n[9]\n``[9]\n``` [9]\n[9]")[0] == "```\n[9]\n``[9]\n```\n"
 
 
-def test_only_what_may_be_a_marker_is_held_back() -> None:
-    reading = MarkerFilter(PASSAGES)
-    assert [reading.feed(piece) for piece in ("Dogs ", "bark [", "1", ", 9", "]", ".")] == [
+def test_only_text_that_may_become_a_marker_is_held_back() -> None:
+    marker_filter = MarkerFilter(PASSAGES)
+    assert [marker_filter.feed(piece) for piece in ("Dogs ", "bark [", "1", ", 9", "]", ".")] == [
         "Dogs",
         " bark",
         "",
@@ -124,35 +135,40 @@ FRAGMENTS = st.lists(
 
 
 @given(FRAGMENTS, st.data())
-def test_it_does_not_matter_where_the_text_is_cut(text: str, data: Any) -> None:
+def test_the_output_does_not_depend_on_how_the_text_is_cut_into_pieces(
+    text: str, data: Any
+) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert filtered(*pieces) == filtered(text)
 
 
 @given(FRAGMENTS)
-def test_what_comes_out_has_no_unknown_marker(text: str) -> None:
-    """Read again, nothing of it is dropped; and without code, none can be found by eye."""
-    shown, markers = filtered(text)
-    assert filtered(shown) == (shown, markers)
-    if "`" not in shown:
-        assert not re.search(r"(?:\[ *[4-9] *\]|【 *[4-9] *】)", shown)
+def test_the_output_has_no_marker_without_a_passage(text: str) -> None:
+    """If the output is filtered again, nothing is removed.
+
+    If it has no code, a regular expression finds no marker without a passage either.
+    """
+    output, markers = filtered(text)
+    assert filtered(output) == (output, markers)
+    if "`" not in output:
+        assert not re.search(r"(?:\[ *[4-9] *\]|【 *[4-9] *】)", output)
     for marker in markers:
         assert set(marker.numbers) <= set(range(1, PASSAGES + 1))
-        assert set(re.findall(r"\d", shown[marker.start : marker.end])) <= set("123")
+        assert set(re.findall(r"\d", output[marker.start : marker.end])) <= set("123")
 
 
 @given(FRAGMENTS)
-def test_nothing_but_markers_and_blanks_before_them_is_lost(text: str) -> None:
+def test_only_markers_and_the_blanks_before_them_are_removed(text: str) -> None:
     signs = re.compile(r"[\s\d\[\]【】,、;…-]")
     assert signs.sub("", filtered(text)[0]) == signs.sub("", text)
 
 
 @given(st.text())
-def test_any_text_passes(text: str) -> None:
-    shown, markers = filtered(text)
-    for each in cited_statements(shown, markers):
-        assert 0 <= each.start <= each.end <= len(shown)
+def test_the_statements_of_any_text_lie_inside_the_output(text: str) -> None:
+    output, markers = filtered(text)
+    for statement in cited_statements(output, markers):
+        assert 0 <= statement.start <= statement.end <= len(output)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +190,10 @@ def test_any_text_passes(text: str) -> None:
         ("[1]", [("", 1)]),
     ],
 )
-def test_a_marker_stands_behind_what_is_said_before_it(
+def test_a_marker_cites_the_statement_before_it_or_at_the_start_of_a_line_after_it(
     text: str, expected: list[tuple[str, int]]
 ) -> None:
-    shown, markers = filtered(text)
-    found = cited_statements(shown, markers)
-    assert [(shown[each.start : each.end], each.number) for each in found] == expected
+    output, markers = filtered(text)
+    statements = cited_statements(output, markers)
+    cited = [(output[item.start : item.end], item.number) for item in statements]
+    assert cited == expected

@@ -1,4 +1,4 @@
-"""Markup of models that a viewer would act on."""
+"""An added blank turns markup that a viewer would act on into plain text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ HOSTS = hosts_in(["see https://known.example/a, //Other.example", "or www.named.
 
 
 def shown(*pieces: str) -> str:
-    """The text that comes out of pieces, of an answer from two passages that name the hosts."""
-    reading = MarkerFilter(2, HOSTS)
-    text = "".join(map(reading.feed, pieces)) + reading.finish()
-    assert text == reading.text
+    """Returns the output for a text in pieces, with two passages, which name the hosts HOSTS."""
+    marker_filter = MarkerFilter(2, HOSTS)
+    text = "".join(map(marker_filter.feed, pieces)) + marker_filter.finish()
+    assert text == marker_filter.text
     return text
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("![a](https://known.example)", "! [a](https://known.example)"),
         ("![9][a](b)", "! [a](b)"),
@@ -50,14 +50,16 @@ def shown(*pieces: str) -> str:
     ],
 )
 @pytest.mark.parametrize("cut", [1, 100])
-def test_a_blank_makes_it_text(said: str, expected: str, cut: int) -> None:
-    assert shown(*(said[at : at + cut] for at in range(0, len(said), cut))) == expected
+def test_a_blank_turns_images_tags_and_unknown_addresses_into_text(
+    text: str, expected: str, cut: int
+) -> None:
+    assert shown(*(text[at : at + cut] for at in range(0, len(text), cut))) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
-        # More slashes, other slashes, fewer slashes.
+        # The address has more, fewer or other slashes than usual.
         ("https:////evil.example/s", "https://// evil.example/s"),
         ("https:/\\/evil.example/s", "https:/\\/ evil.example/s"),
         ("https\\://evil.example/s", "https\\:// evil.example/s"),
@@ -67,7 +69,7 @@ def test_a_blank_makes_it_text(said: str, expected: str, cut: int) -> None:
         ("[x](\\\\evil.example/a)", "[x](\\ \\evil.example/a)"),
         ("[x](/\\evil.example/a)", "[x](/ \\evil.example/a)"),
         ("[x](HTTPS://evil.example/a)", "[x](HTTPS:// evil.example/a)"),
-        # What may stand before or behind a host in an address.
+        # A user name, a port or punctuation stands before or after the host.
         ("[x](https://[2001:db8::1]/a)", "[x](https:// [2001:db8::1]/a)"),
         ('[x](https://"@evil.example/a)', '[x](https:// "@ evil.example/a)'),
         ("[x](https://known.example@evil/a)", "[x](https://known.example @ evil/a)"),
@@ -81,19 +83,19 @@ def test_a_blank_makes_it_text(said: str, expected: str, cut: int) -> None:
         ("https://known。example/a", "https://known 。example/a"),
         ("https://ｅvil.example/a", "https:// ｅvil.example/a"),
         ("[x](https://known.example`a`.evil/a)", "[x](https://known.example` a`.evil/a)"),
-        # Character references.
+        # Character references stand for characters of the address.
         ("[x](https:&#47;&#47;evil.example/a)", "[x](https: & #47;& #47;evil.example/a)"),
         ("[x](https:/&#x2F;evil.example/a)", "[x](https:/ & #x2F;evil.example/a)"),
         ("https:&sol;&sol;evil.example/a", "https:&sol ;&sol ;evil.example/a"),
         ("https&colon;/&sol;evil.example/a", "https&colon ;/&sol ;evil.example/a"),
         ("[x](java&Tab;script:a)", "[x](java&Tab ;script:a)"),
-        # Schemes.
+        # The link has another scheme than `http` and `https`.
         ("[x](javascript:alert)", "[x](javascript :alert)"),
         ("[x](<data:text/html,a>)", "[x](< data :text/html,a>)"),
         ("[x]: mailto:a@evil.example", "[x]: mailto :a@evil.example"),
         ("[x]:\njavascript:alert", "[x]:\njavascript :alert"),
         ("[x](java\nscript:a)", "[x](java \nscript:a)"),
-        # Other forms of links.
+        # The link has another form, or contains a tab, a line end or a blank.
         ("[x]: https://evil.example/a", "[x]: https:// evil.example/a"),
         ("<https://evil.example/a>", "< https:// evil.example/a>"),
         ("www.evil.example/a", "www. evil.example/a"),
@@ -105,12 +107,12 @@ def test_a_blank_makes_it_text(said: str, expected: str, cut: int) -> None:
         ("[x](https:y [a](b) x@evil/a)", "[x](https: y [a](b) x@ evil/a)"),
     ],
 )
-def test_what_is_not_plainly_a_known_host_gets_a_blank(said: str, expected: str) -> None:
-    assert shown(said) == expected
+def test_an_address_that_may_lead_to_an_unknown_host_gets_a_blank(text: str, expected: str) -> None:
+    assert shown(text) == expected
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "[a](https://known.example) and [b](http://known.example/b?c=d&amp;e#f).",
         "[a](https://known.example)を参照 [c](//other.example:8080/x(y)) a@b.example",
@@ -126,23 +128,23 @@ def test_what_is_not_plainly_a_known_host_gets_a_blank(said: str, expected: str)
         "C:\\path, 10:30, key:value, wwww.x, awww.x, www",
     ],
 )
-def test_all_else_stays_as_it_is(said: str) -> None:
-    assert shown(said) == said
+def test_addresses_of_known_hosts_and_other_text_stay_unchanged(text: str) -> None:
+    assert shown(text) == text
 
 
-def test_hosts_are_those_of_addresses_without_the_end_of_a_sentence() -> None:
+def test_hosts_are_read_from_addresses_without_the_punctuation_after_them() -> None:
     long = "a" * 300
     texts = ["At https://A.example:80/b. Or //c.example.", "_www.d.example_", f"//{long} //..."]
     assert hosts_in(texts) == {"a.example", "c.example", "www.d.example"}
 
 
-def test_a_marker_behind_a_host_stays_whole() -> None:
-    reading = MarkerFilter(2, HOSTS)
-    reading.feed("See https://known.example[1].")
-    reading.finish()
-    (marker,) = reading.markers
-    assert reading.text == "See https://known.example [1]."
-    assert reading.text[marker.start : marker.end] == "[1]"
+def test_a_marker_directly_after_a_host_stays_a_marker() -> None:
+    marker_filter = MarkerFilter(2, HOSTS)
+    marker_filter.feed("See https://known.example[1].")
+    marker_filter.finish()
+    (marker,) = marker_filter.markers
+    assert marker_filter.text == "See https://known.example [1]."
+    assert marker_filter.text[marker.start : marker.end] == "[1]"
 
 
 FRAGMENTS = st.lists(
@@ -159,75 +161,80 @@ FRAGMENTS = st.lists(
 
 
 @given(FRAGMENTS, st.data())
-def test_it_does_not_matter_where_the_text_is_cut(text: str, data: Any) -> None:
+def test_the_output_does_not_depend_on_how_the_text_is_cut_into_pieces(
+    text: str, data: Any
+) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert shown(*pieces) == shown(text)
 
 
 @given(FRAGMENTS)
-def test_nothing_but_blanks_is_added(text: str) -> None:
+def test_the_guard_adds_only_blanks(text: str) -> None:
     guard = MarkupGuard(HOSTS)
-    out = "".join(f" {each}" if guard.breaks(each, in_code=False) else each for each in text)
+    out = "".join(f" {char}" if guard.breaks(char, in_code=False) else char for char in text)
     assert re.sub(" ", "", out) == re.sub(" ", "", text)
 
 
 @given(st.sampled_from(["", "[x](", "[x](<", "[x][x]\n\n[x]: "]), FRAGMENTS)
-def test_links_that_a_viewer_makes_lead_to_known_hosts(start: str, text: str) -> None:
-    """Or to none, wherever a viewer finds code."""
-    said = start + text
+def test_links_that_a_viewer_renders_lead_to_no_unknown_host(start: str, text: str) -> None:
+    """Some links have no host. The viewer and the guard may disagree on what is code."""
+    source = start + text
     for ending in ("", ")", ">)"):
-        for href in links(shown(said + ending)):
-            assert is_known(href), (said + ending, shown(said + ending), href)
+        for href in links(shown(source + ending)):
+            assert is_known(href), (source + ending, shown(source + ending), href)
 
 
 VIEWER = MarkdownIt("commonmark")
 VIEWER.validateLink = lambda url: True  # type: ignore[method-assign]
 VIEWER.normalizeLink = lambda url: url  # type: ignore[method-assign]
-# As GitHub finds them in text, and less of what ends a sentence.
-BARE = re.compile(r"(?:https?://|(?<!\w)www(?=\.))[\w.-]+[^ \t\r\n\0]*", re.IGNORECASE)
-ENDS = "\"'`)]}>*|,;!.:~?_"
+# GitHub turns an address in plain text into a link if it matches this pattern.
+BARE_ADDRESS = re.compile(r"(?:https?://|(?<!\w)www(?=\.))[\w.-]+[^ \t\r\n\0]*", re.IGNORECASE)
+# These characters at the end of an address in plain text are not part of the link.
+END_PUNCTUATION = "\"'`)]}>*|,;!.:~?_"
 
 
 def links(text: str) -> Iterator[str]:
-    """The addresses of links and images, and those that are text, of rendered Markdown."""
+    """Yields the addresses of the links and images, and in the text, of rendered Markdown."""
     for token in VIEWER.parse(text):
         if token.children:
             yield from _links(token.children)
 
 
 def _links(tokens: Sequence[Token]) -> Iterator[str]:
-    for each in tokens:
-        yield from (str(each.attrs[name]) for name in ("href", "src") if name in each.attrs)
-    texts = (each.content if each.type.startswith("text") else "\0" for each in tokens)
-    for found in BARE.findall("".join(texts)):
-        bare = found.rstrip(ENDS)
-        yield f"http://{bare}" if bare[:4].lower() == "www." else bare
+    for token in tokens:
+        yield from (str(token.attrs[name]) for name in ("href", "src") if name in token.attrs)
+    texts = (token.content if token.type.startswith("text") else "\0" for token in tokens)
+    for match in BARE_ADDRESS.findall("".join(texts)):
+        address = match.rstrip(END_PUNCTUATION)
+        yield f"http://{address}" if address[:4].lower() == "www." else address
 
 
 def is_known(href: str) -> bool:
-    """Whether a browser that reads an address goes nowhere else than to a known host.
+    """Returns True if a browser that opens the address reaches no unknown host.
 
-    One that a known host goes on from is allowed, and so is punctuation at the end, because no
-    name ends in it. Follows the URL Standard of WHATWG.
+    The browser follows the URL Standard of WHATWG. The beginning of a known host is allowed.
+    Punctuation after the host is allowed too, because no host name ends with it.
     """
     address = re.sub(r"[\t\n\r]", "", href.strip())
     scheme, rest = re.fullmatch(r"(?:([a-z][a-z0-9+.-]*):)?(.*)", address, re.I | re.S).groups()  # type: ignore[union-attr]
     if scheme is None and not re.match(r"[/\\]{2}", rest):
         return True
     if scheme is not None and scheme.lower() not in ("http", "https"):
-        return len(scheme) > 32 or scheme.lower() in HOSTS  # No program has one of these.
+        return len(scheme) > 32 or scheme.lower() in HOSTS  # No program opens such a scheme.
     authority = re.split(r"[/\\?#]", rest.lstrip("/\\"), maxsplit=1)[0]
     host = unquote(re.sub(r":\d*$", "", authority.rpartition("@")[2]))
     if host.startswith("["):  # IPv6.
         return False
     is_valid = bool(host) and not re.search(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]", host)
-    return not is_valid or any(each.startswith(host.lower().rstrip(ENDS)) for each in HOSTS)
+    return not is_valid or any(
+        known.startswith(host.lower().rstrip(END_PUNCTUATION)) for known in HOSTS
+    )
 
 
-def test_a_marker_after_a_blank_that_was_added_has_its_own_place() -> None:
-    reading = MarkerFilter(2)
-    reading.feed("Yes![2]")
-    reading.finish()
-    (marker,) = reading.markers
-    assert reading.text[marker.start : marker.end] == "[2]"
+def test_the_range_of_a_marker_leaves_out_the_blank_that_the_guard_added() -> None:
+    marker_filter = MarkerFilter(2)
+    marker_filter.feed("Yes![2]")
+    marker_filter.finish()
+    (marker,) = marker_filter.markers
+    assert marker_filter.text[marker.start : marker.end] == "[2]"

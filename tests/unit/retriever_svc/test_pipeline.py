@@ -1,4 +1,7 @@
-"""The pipeline of a search, over a snapshot that is a plain ranking."""
+"""The search pipeline checks a query, embeds its text, and returns the engine's result.
+
+The engine is a fake snapshot with a fixed ranking.
+"""
 
 import math
 from collections.abc import Sequence
@@ -41,11 +44,12 @@ from tests.support.engines.rankings import (
 )
 
 
-def _ask(ranking: Sequence[str], deadline: Deadline = NEVER, **asked: Any) -> Any:
-    return search_of(FakeSnapshot(ranking))(replace(QUERY, **asked), deadline)
+def _search(ranking: Sequence[str], deadline: Deadline = NEVER, **options: Any) -> Any:
+    """Returns the result of QUERY with these options, from a snapshot with this ranking."""
+    return search_of(FakeSnapshot(ranking))(replace(QUERY, **options), deadline)
 
 
-def test_what_the_engine_finds_is_the_result() -> None:
+def test_the_result_has_the_passages_and_the_counts_of_the_engine() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(100)])
     result = search_of(snapshot)(replace(QUERY, limit=5), NEVER)
     assert result.passages == ("p0", "p1", "p2", "p3", "p4")
@@ -54,7 +58,7 @@ def test_what_the_engine_finds_is_the_result() -> None:
 
 
 def test_a_search_opens_one_snapshot_and_closes_it() -> None:
-    """Except the first one of a collection, which looks at it before it embeds."""
+    """The first search of a collection opens two: it checks the collection before it embeds."""
     snapshot = FakeSnapshot(["a", "b"])
     reader = FakeReader(snapshot)
     search = search_of(snapshot, reader=reader)
@@ -64,7 +68,7 @@ def test_a_search_opens_one_snapshot_and_closes_it() -> None:
     assert (reader.snapshots, len(snapshot.requests), snapshot.is_open) == (3, 2, False)
 
 
-def test_a_search_by_vector_opens_one_snapshot_from_the_first() -> None:
+def test_the_first_search_by_vector_in_a_collection_opens_one_snapshot_too() -> None:
     snapshot = FakeSnapshot(["a", "b"])
     reader = FakeReader(snapshot)
     search_of(snapshot, reader=reader)(replace(QUERY, query=[1, 0, 0, 0], collection="o"), NEVER)
@@ -75,8 +79,8 @@ def test_the_engine_encodes_passages() -> None:
     assert search_of(FakeSnapshot(["a", "b"])).encoded(QUERY, NEVER).passages == (b"a", b"b")
 
 
-def test_an_engine_may_encode_passages_from_values() -> None:
-    snapshot = _Values(["a", "b", "c"])
+def test_passages_that_an_engine_returns_as_values_are_encoded() -> None:
+    snapshot = _ValueSnapshot(["a", "b", "c"])
     query = replace(QUERY, limit=2, filter=Exists("title"))
     encoded = search_of(snapshot).encoded(query, NEVER)
     values = search_of(snapshot)(query, NEVER)
@@ -85,8 +89,8 @@ def test_an_engine_may_encode_passages_from_values() -> None:
     assert without_passages == replace(values, passages=())
 
 
-class _Values(PlainSnapshot):
-    """Finds whole passages and encodes them from values."""
+class _ValueSnapshot(PlainSnapshot):
+    """A snapshot that returns passages as values. The pipeline encodes these values."""
 
     def passage(self, name: str) -> Passage:
         span = Span(0, 4, 0, 4)
@@ -94,16 +98,16 @@ class _Values(PlainSnapshot):
         return Passage(chunk, 0.5, ())
 
 
-def test_nothing_is_searched_for_a_caller_who_has_gone() -> None:
+def test_nothing_is_searched_after_the_deadline() -> None:
     with pytest.raises(errors.DeadlineExceeded, match="embedding"):
-        _ask(["a"], Deadline.after(-1))
+        _search(["a"], Deadline.after(-1))
 
 
-# Levels
+# The following tests cover the levels at which leaves match and passages are returned.
 
 
 @pytest.mark.parametrize(
-    ("service", "collection", "asked", "returned"),
+    ("service_level", "collection_level", "query_level", "returned_level"),
     [
         (2, None, None, 2),
         (2, 1, None, 1),
@@ -113,22 +117,26 @@ def test_nothing_is_searched_for_a_caller_who_has_gone() -> None:
         (0, 0, None, 0),
     ],
 )
-def test_the_level_is_the_querys_else_the_collections_else_the_services(
-    service: int, collection: int | None, asked: int | None, returned: int
+def test_the_query_sets_the_return_level_or_else_the_collection_or_else_the_service(
+    service_level: int,
+    collection_level: int | None,
+    query_level: int | None,
+    returned_level: int,
 ) -> None:
-    snapshot = FakeSnapshot(["a"], replace(SETTINGS, return_level=collection))
-    result = search_of(snapshot, service)(replace(QUERY, return_level=asked), NEVER)
-    assert [request.level for request in snapshot.requests] == [returned]
-    assert (result.matched_at_level, result.returned_at_level) == (0, returned)
+    snapshot = FakeSnapshot(["a"], replace(SETTINGS, return_level=collection_level))
+    query = replace(QUERY, return_level=query_level)
+    result = search_of(snapshot, service_level)(query, NEVER)
+    assert [request.level for request in snapshot.requests] == [returned_level]
+    assert (result.matched_at_level, result.returned_at_level) == (0, returned_level)
 
 
-def test_what_the_service_returns_is_never_below_the_embedded_level() -> None:
+def test_a_return_level_of_the_service_below_the_embedded_level_is_raised_to_it() -> None:
     settings = replace(SETTINGS, tree=replace(TREE, embedding_level=2))
     result = search_of(FakeSnapshot(["a"], settings), return_level=1)(QUERY, NEVER)
     assert (result.matched_at_level, result.returned_at_level) == (2, 2)
 
 
-def test_standard_returns_the_embedded_level() -> None:
+def test_the_mode_standard_returns_the_embedded_level() -> None:
     settings = replace(SETTINGS, tree=replace(TREE, embedding_level=1), return_level=3)
     query = replace(QUERY, mode=SearchMode.STANDARD)
     result = search_of(FakeSnapshot(["a"], settings))(query, NEVER)
@@ -143,26 +151,28 @@ def test_a_level_that_cannot_be_returned_is_refused(level: int) -> None:
     assert caught.value.field == "return_level"
 
 
-def test_standard_has_no_level_to_choose() -> None:
+def test_the_mode_standard_refuses_a_return_level() -> None:
     with pytest.raises(errors.InvalidArgument, match="return_level is 0; STANDARD") as caught:
-        _ask(["a"], mode=SearchMode.STANDARD, return_level=0)
+        _search(["a"], mode=SearchMode.STANDARD, return_level=0)
     assert caught.value.field == "return_level"
 
 
-# What is passed on
+# The following tests cover the options that are passed to the engine.
 
 
 @pytest.mark.parametrize("aggregation", Aggregation)
-def test_aggregation_and_budget_reach_the_engine(aggregation: Aggregation) -> None:
+def test_the_aggregation_and_the_token_budget_are_passed_to_the_engine(
+    aggregation: Aggregation,
+) -> None:
     snapshot = FakeSnapshot(["a"])
     search_of(snapshot)(replace(QUERY, aggregation=aggregation, token_budget=99), NEVER)
     (request,) = snapshot.requests
     assert (request.level, request.aggregation, request.token_budget) == (2, aggregation, 99)
 
 
-def test_all_that_the_engine_needs_is_passed_on() -> None:
+def test_the_options_of_a_query_are_passed_to_the_engine() -> None:
     snapshot = FakeSnapshot(["a"])
-    asked = {
+    options = {
         "limit": 7,
         "candidates": 70,
         "min_score": 0.25,
@@ -171,15 +181,15 @@ def test_all_that_the_engine_needs_is_passed_on() -> None:
         "merge_adjacent": True,
         "filter": Exists("title"),
     }
-    search_of(snapshot)(replace(QUERY, **asked), NEVER)
+    search_of(snapshot)(replace(QUERY, **options), NEVER)
     (request,) = snapshot.requests
-    assert {name: getattr(request, name) for name in asked} == asked
+    assert {name: getattr(request, name) for name in options} == options
 
 
-@pytest.mark.parametrize(("asked", "ratio"), [({}, 0.5), ({"merge_ratio": 0.75}, 0.75)])
-def test_auto_merge_goes_up_to_the_return_level(asked: dict[str, Any], ratio: float) -> None:
+@pytest.mark.parametrize(("options", "ratio"), [({}, 0.5), ({"merge_ratio": 0.75}, 0.75)])
+def test_auto_merge_merges_up_to_the_return_level(options: dict[str, Any], ratio: float) -> None:
     snapshot = FakeSnapshot(["a"])
-    query = replace(QUERY, mode=SearchMode.AUTO_MERGE, return_level=3, **asked)
+    query = replace(QUERY, mode=SearchMode.AUTO_MERGE, return_level=3, **options)
     result = search_of(snapshot)(query, NEVER)
     (request,) = snapshot.requests
     assert (request.mode, request.level, request.merge_ratio) == (query.mode, 3, ratio)
@@ -187,40 +197,40 @@ def test_auto_merge_goes_up_to_the_return_level(asked: dict[str, Any], ratio: fl
 
 
 @pytest.mark.parametrize("ratio", [-0.5, 0.0, 1.01, math.nan, math.inf])
-def test_a_ratio_that_cannot_be_reached_is_refused(ratio: float) -> None:
+def test_a_merge_ratio_outside_its_range_is_refused(ratio: float) -> None:
     with pytest.raises(errors.InvalidArgument, match="over 0 and up to 1") as caught:
-        _ask(["a"], mode=SearchMode.AUTO_MERGE, merge_ratio=ratio)
+        _search(["a"], mode=SearchMode.AUTO_MERGE, merge_ratio=ratio)
     assert caught.value.field == "merge_ratio"
 
 
 @pytest.mark.parametrize("mode", [SearchMode.STANDARD, SearchMode.SMALL_TO_BIG])
-def test_other_modes_have_no_ratio(mode: SearchMode) -> None:
+def test_modes_other_than_auto_merge_refuse_a_merge_ratio(mode: SearchMode) -> None:
     with pytest.raises(errors.InvalidArgument, match=mode.name):
-        _ask(["a"], mode=mode, merge_ratio=0.5)
+        _search(["a"], mode=mode, merge_ratio=0.5)
 
 
-# Filters
+# The following tests cover filters.
 
 
-def test_a_filter_narrows_the_snapshot_and_says_what_was_eligible() -> None:
+def test_a_filter_limits_the_passages_and_the_result_counts_the_eligible_leaves() -> None:
     snapshot = FakeSnapshot([f"p{leaf}" for leaf in range(9)])
-    given = Match("metadata.lang", ("en",))
-    result = search_of(snapshot)(replace(QUERY, filter=given, limit=9), NEVER)
-    assert [request.filter for request in snapshot.requests] == [given]
+    condition = Match("metadata.lang", ("en",))
+    result = search_of(snapshot)(replace(QUERY, filter=condition, limit=9), NEVER)
+    assert [request.filter for request in snapshot.requests] == [condition]
     assert result.passages == ("p0", "p2", "p4", "p6", "p8")
     assert (result.eligible_leaves, result.exhausted, result.plan) == (5, True, SearchPlan.SCAN)
     everything = search_of(snapshot)(QUERY, NEVER)
     assert (everything.eligible_leaves, everything.timings.filter_us) == (9, 0)
 
 
-def test_a_filter_that_makes_no_sense_is_refused_before_anything_is_embedded() -> None:
+def test_an_invalid_filter_is_refused_before_anything_is_embedded() -> None:
     embedder = Embedder(snapshot := FakeSnapshot(["a"]))
     with pytest.raises(errors.InvalidArgument, match="metadata"):
         search_of(snapshot, embedder=embedder)(replace(QUERY, filter=Exists("lang")), NEVER)
     assert (embedder.texts, snapshot.requests) == ([], [])
 
 
-# Timings
+# The following tests cover the time of each stage.
 
 
 def test_stages_are_timed_in_microseconds() -> None:
@@ -237,15 +247,15 @@ def test_stages_are_timed_in_microseconds() -> None:
     assert timings.filter_us == 5000
 
 
-def test_a_stage_that_comes_again_is_added_up() -> None:
+def test_the_times_of_a_repeated_stage_are_added() -> None:
     stages = [("search", 0.0, 1.0), ("climb", 1.0, 1.5), ("search", 2.0, 2.25)]
     assert stage_seconds(stages) == {"search": 1.25, "climb": 0.5}
 
 
-# Queries
+# The following tests cover the text and the vector of a query.
 
 
-def test_a_text_is_embedded_once() -> None:
+def test_the_text_of_a_repeated_query_is_embedded_once() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
@@ -258,7 +268,7 @@ def test_a_text_is_embedded_once() -> None:
 
 
 @pytest.mark.parametrize("scale", [1, 1e-30, 1e30, -2])
-def test_a_vector_is_used_at_unit_length(scale: float) -> None:
+def test_the_vector_of_a_query_is_scaled_to_unit_length(scale: float) -> None:
     snapshot = FakeSnapshot(["a"])
     search_of(snapshot)(replace(QUERY, query=[3 * scale, 0, 4 * scale, 0]), NEVER)
     (vector,) = [request.vector for request in snapshot.requests]
@@ -266,7 +276,7 @@ def test_a_vector_is_used_at_unit_length(scale: float) -> None:
     assert np.allclose(vector * math.copysign(1, scale), [0.6, 0, 0.8, 0])
 
 
-def test_a_vector_needs_no_embedder() -> None:
+def test_a_search_by_vector_does_not_need_the_embedder_of_the_collection() -> None:
     snapshot = FakeSnapshot(["a"], replace(SETTINGS, embedder="other/model"))
     assert search_of(snapshot)(replace(QUERY, query=[1, 0, 0, 0]), NEVER).passages == ("a",)
 
@@ -282,11 +292,11 @@ def test_a_vector_needs_no_embedder() -> None:
         ([1, math.inf, 0, 0], "NaN or infinity"),
     ],
 )
-def test_a_vector_without_direction_or_of_another_size_is_refused(
+def test_a_vector_without_direction_or_of_another_dimension_is_refused(
     vector: list[float], words: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
-        _ask(["a"], query=vector)
+        _search(["a"], query=vector)
     assert caught.value.field == "vector"
 
 
@@ -297,7 +307,7 @@ def test_a_vector_without_direction_or_of_another_size_is_refused(
         ("hash/4", 9, r"hash/4 \(4 dimensions\); this service runs hash/4 \(9 dimensions\)"),
     ],
 )
-def test_a_text_needs_the_embedder_the_collection_was_made_with(
+def test_a_search_by_text_needs_the_embedder_of_the_collection(
     name: str, dimension: int, words: str
 ) -> None:
     snapshot = FakeSnapshot(["a"])
@@ -313,8 +323,11 @@ def test_nothing_is_embedded_or_searched_for_a_collection_of_another_embedder() 
     assert (embedder.texts, snapshot.requests) == ([], [])
 
 
-def test_a_collection_that_was_made_again_with_another_embedder_is_found_out() -> None:
-    """Its name is known, so the first query is embedded in vain, and no further one."""
+def test_a_collection_that_was_created_again_with_another_embedder_is_noticed() -> None:
+    """The pipeline has cached the collection, so it embeds one more query in vain.
+
+    It does not embed the queries after that.
+    """
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
@@ -327,11 +340,11 @@ def test_a_collection_that_was_made_again_with_another_embedder_is_found_out() -
     assert len(snapshot.requests) == 1
 
 
-# Limits
+# The following tests cover the limits of options.
 
 
 @pytest.mark.parametrize(
-    ("asked", "field", "words"),
+    ("options", "field", "words"),
     [
         ({"limit": 0}, "limit", "limit is 0; it must be from 1 to 100"),
         ({"limit": 101}, "limit", "limit is 101; it must be from 1 to 100"),
@@ -346,57 +359,57 @@ def test_a_collection_that_was_made_again_with_another_embedder_is_found_out() -
         ({"collection": "c/d"}, "collection", "collection is"),
     ],
 )
-def test_what_is_past_its_limit_is_refused_by_field_and_value(
-    asked: dict[str, Any], field: str, words: str
+def test_the_error_for_an_invalid_option_names_its_field_and_its_value(
+    options: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
-        _ask(["a"], **asked)
+        _search(["a"], **options)
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
-    "asked", [{"limit": 1}, {"limit": 100}, {"candidates": 10_000}, {"query": "x" * 32_768}]
+    "options", [{"limit": 1}, {"limit": 100}, {"candidates": 10_000}, {"query": "x" * 32_768}]
 )
-def test_the_limits_themselves_are_allowed(asked: dict[str, Any]) -> None:
-    assert _ask(["a"], **asked).passages == ("a",)
+def test_values_equal_to_their_limits_are_allowed(options: dict[str, Any]) -> None:
+    assert _search(["a"], **options).passages == ("a",)
 
 
-# Summaries first
+# The following tests cover the mode SUMMARY_FIRST.
 
 
 @pytest.mark.parametrize(
-    ("asked", "count", "scope"),
+    ("options", "count", "scope"),
     [
         ({}, 3, SummaryScope.SECTIONS),
         ({"top_sections": 1, "summary_scope": SummaryScope.DOCUMENTS}, 1, SummaryScope.DOCUMENTS),
         ({"top_sections": 1000, "summary_scope": SummaryScope.SECTIONS}, 9, SummaryScope.SECTIONS),
     ],
 )
-def test_only_the_best_sections_are_searched(
-    asked: dict[str, Any], count: int, scope: SummaryScope
+def test_summary_first_searches_only_the_best_sections(
+    options: dict[str, Any], count: int, scope: SummaryScope
 ) -> None:
     sections = "abcdefghi"[:count]
     snapshot = FakeSnapshot("abcdefghi" * 5)
-    query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, limit=20, **asked)
+    query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, limit=20, **options)
     result = search_of(snapshot)(query, NEVER)
     (request,) = snapshot.requests
-    assert (request.top_sections, request.summary_scope) == (asked.get("top_sections", 3), scope)
+    assert (request.top_sections, request.summary_scope) == (options.get("top_sections", 3), scope)
     assert result.passages == result.sections == tuple(sections)
     assert result.exhausted
     assert result.eligible_leaves == 5 * count
     assert (request.level, request.aggregation) == (2, Aggregation.MAX)
 
 
-def test_sections_are_chosen_among_what_the_filter_lets_through() -> None:
+def test_summary_first_chooses_only_among_sections_that_the_filter_allows() -> None:
     snapshot = FakeSnapshot("abcdefgh")
     query = replace(QUERY, mode=SearchMode.SUMMARY_FIRST, filter=Exists("title"))
     assert search_of(snapshot)(query, NEVER).sections == ("a", "c", "e")
 
 
-# Waiting for a change
+# The following tests cover searches that wait for a sequence number.
 
 
-def test_a_search_finds_its_change_there() -> None:
+def test_a_search_runs_at_once_if_the_tenant_has_reached_min_sequence() -> None:
     snapshot = FakeSnapshot(["a"])
     reader = FakeReader(snapshot, iter([9]))
     search = search_of(snapshot, reader=reader)
@@ -404,13 +417,13 @@ def test_a_search_finds_its_change_there() -> None:
     assert set(reader.tenants) == {QUERY.tenant_id}
 
 
-def test_a_search_without_a_change_to_wait_for_does_not_look() -> None:
-    snapshot, looks = FakeSnapshot(["a"]), iter([1])
-    search_of(snapshot, reader=FakeReader(snapshot, looks))(QUERY, NEVER)
-    assert list(looks) == [1]
+def test_a_search_without_min_sequence_does_not_read_the_sequence() -> None:
+    snapshot, sequences = FakeSnapshot(["a"]), iter([1])
+    search_of(snapshot, reader=FakeReader(snapshot, sequences))(QUERY, NEVER)
+    assert list(sequences) == [1]
 
 
-def test_a_search_is_suspended_until_its_change_has_come() -> None:
+def test_a_search_is_suspended_until_the_tenant_reaches_min_sequence() -> None:
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, iter([3, 3, 8])))
     with pytest.raises(Suspended) as caught:
@@ -419,20 +432,20 @@ def test_a_search_is_suspended_until_its_change_has_come() -> None:
     assert caught.value.is_ready()
 
 
-def test_a_suspended_search_runs_again_when_its_caller_goes() -> None:
+def test_a_suspended_search_runs_again_when_its_caller_leaves() -> None:
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
-    waits = [True]
+    is_waiting = [True]
     with pytest.raises(Suspended) as caught:
-        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: waits[0]))
+        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: is_waiting[0]))
     assert not caught.value.is_past
-    waits[0] = False
+    is_waiting[0] = False
     assert caught.value.is_past
     with pytest.raises(errors.Cancelled, match="waiting for min_sequence"):
-        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: waits[0]))
+        search(replace(QUERY, min_sequence=8), Deadline(is_waiting=lambda: is_waiting[0]))
 
 
-def test_a_change_that_does_not_come_in_time_is_refused_with_how_far_the_tenant_is() -> None:
+def test_the_error_after_the_deadline_names_min_sequence_and_the_last_sequence() -> None:
     snapshot = FakeSnapshot(["a"])
     search = search_of(snapshot, reader=FakeReader(snapshot, repeat(3)))
     with pytest.raises(
@@ -442,7 +455,7 @@ def test_a_change_that_does_not_come_in_time_is_refused_with_how_far_the_tenant_
     assert caught.value.field == "min_sequence"
 
 
-def test_nothing_is_embedded_or_searched_for_a_caller_that_is_gone() -> None:
+def test_nothing_is_searched_for_a_caller_that_has_left() -> None:
     snapshot = FakeSnapshot(["a"])
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)

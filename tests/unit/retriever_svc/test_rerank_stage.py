@@ -1,4 +1,7 @@
-"""Reranking in a search, over a snapshot that is a plain ranking of passages."""
+"""A search returns its best passages in the order of the reranker.
+
+The engine is a fake snapshot with a fixed ranking.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,14 +22,14 @@ TOP = 6
 
 
 def passage(name: str) -> Passage:
-    """A passage of ten tokens whose text is its name."""
+    """Returns a passage of ten tokens whose text is its name."""
     span = Span(0, len(name), 0, len(name))
     chunk = Chunk(f"{name}#0.0", name, 0, 0, name, 10, span, ("Part",), 0, 0, "Title", "", {})
     return Passage(chunk, 0.5, (MatchedChild(chunk.chunk_id, 0.5, span),))
 
 
-class Snapshot(PlainSnapshot):
-    """Finds whole passages."""
+class ValueSnapshot(PlainSnapshot):
+    """A snapshot that returns passages as values."""
 
     def passage(self, name: str) -> Passage:
         return passage(name)
@@ -34,121 +37,129 @@ class Snapshot(PlainSnapshot):
 
 @dataclass
 class FakeReranker:
-    """Prefers passages of high numbers; fails if told to."""
+    """A reranker whose score for a passage is the number in the passage's name.
+
+    With `equal_scores`, all scores are 0. It raises `failure` if there is one. `calls` records the
+    query and the texts of each call.
+    """
 
     snapshot: PlainSnapshot
     failure: errors.HragError | None = None
-    same: bool = False
+    equal_scores: bool = False
     name: str = "fake/m"
-    asked: list[tuple[str, list[str]]] = field(default_factory=list)
+    calls: list[tuple[str, list[str]]] = field(default_factory=list)
     deadlines: list[float] = field(default_factory=list)
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         assert not self.snapshot.is_open, "a read transaction must not wait for a model"
-        self.asked.append((query, list(texts)))
+        self.calls.append((query, list(texts)))
         self.deadlines.append(deadline.remaining_s)
         if self.failure is not None:
             raise self.failure
-        return [0.0 if self.same else float(text.rpartition("p")[2]) for text in texts]
+        return [0.0 if self.equal_scores else float(text.rpartition("p")[2]) for text in texts]
 
 
 def search(
     failure: errors.HragError | None = None,
     deadline: Deadline = NEVER,
     *,
-    same: bool = False,
+    equal_scores: bool = False,
     names: Sequence[str] = NAMES,
-    **asked: Any,
+    **options: Any,
 ) -> tuple[SearchResult, FakeReranker]:
-    snapshot = Snapshot(names)
-    reranker = FakeReranker(snapshot, failure, same)
+    """Returns the result of QUERY with these options, and the reranker that ordered it."""
+    snapshot = ValueSnapshot(names)
+    reranker = FakeReranker(snapshot, failure, equal_scores)
     run = search_of(snapshot, reranking=RerankSetup(reranker, TOP))
-    return run(replace(QUERY, **asked), deadline), reranker
+    return run(replace(QUERY, **options), deadline), reranker
 
 
-def found(result: SearchResult) -> list[str]:
-    return [each.chunk.content for each in result.passages]
+def names_of(result: SearchResult) -> list[str]:
+    """Returns the names of the passages of a result."""
+    return [passage.chunk.content for passage in result.passages]
 
 
-# Order
+# The following tests cover the order of reranked passages.
 
 
-def test_the_best_passages_come_in_the_rerankers_order_and_the_rest_below() -> None:
+def test_the_best_passages_are_in_the_rerankers_order_and_the_other_passages_follow() -> None:
     result, reranker = search(limit=8)
-    assert found(result) == ["p5", "p4", "p3", "p2", "p1", "p0", "p6", "p7"]
-    assert [each.rerank_score for each in result.passages] == [5, 4, 3, 2, 1, 0, None, None]
-    assert {each.score for each in result.passages} == {0.5}, "scores stay the search's"
+    assert names_of(result) == ["p5", "p4", "p3", "p2", "p1", "p0", "p6", "p7"]
+    rerank_scores = [passage.rerank_score for passage in result.passages]
+    assert rerank_scores == [5, 4, 3, 2, 1, 0, None, None]
+    scores = {passage.score for passage in result.passages}
+    assert scores == {0.5}, "the reranker must not change the scores of the search"
     assert (result.reranked, result.rerank_failure) == (True, "")
     texts = [f"Title > Part\np{number}" for number in range(TOP)]
-    assert reranker.asked == [(QUERY.query, texts)]
+    assert reranker.calls == [(QUERY.query, texts)]
 
 
 def test_the_order_does_not_depend_on_the_limit() -> None:
-    whole = found(search(limit=20)[0])
+    whole = names_of(search(limit=20)[0])
     for limit in range(1, 20):
         result, reranker = search(limit=limit)
-        assert found(result) == whole[:limit]
-        assert len(reranker.asked[0][1]) == TOP
+        assert names_of(result) == whole[:limit]
+        assert len(reranker.calls[0][1]) == TOP
         assert not result.exhausted
     assert search(limit=20)[0].exhausted
 
 
-def test_equal_scores_keep_the_searchs_order() -> None:
-    assert found(search(same=True, limit=TOP)[0]) == NAMES[:TOP]
+def test_passages_with_equal_rerank_scores_keep_the_order_of_the_search() -> None:
+    assert names_of(search(equal_scores=True, limit=TOP)[0]) == NAMES[:TOP]
 
 
-def test_fewer_passages_than_the_reranker_takes() -> None:
+def test_a_search_may_return_fewer_passages_than_the_reranker_orders() -> None:
     result, reranker = search(names=NAMES[:2], limit=5)
-    assert (found(result), result.exhausted) == (["p1", "p0"], True)
-    assert len(reranker.asked[0][1]) == 2
+    assert (names_of(result), result.exhausted) == (["p1", "p0"], True)
+    assert len(reranker.calls[0][1]) == 2
     assert not search(names=NAMES[:2], limit=1)[0].exhausted
 
 
-def test_nothing_found_is_not_reranked() -> None:
+def test_a_result_without_passages_is_not_reranked() -> None:
     result, reranker = search(names=[])
     assert (result.passages, result.reranked, result.rerank_failure) == ((), False, "")
-    assert reranker.asked == []
+    assert reranker.calls == []
 
 
-def test_budgets_are_filled_in_the_new_order() -> None:
+def test_the_token_budget_is_filled_in_the_rerankers_order() -> None:
     result, _ = search(limit=10, token_budget=25)
-    assert (found(result), result.exhausted) == (["p5", "p4"], False)
+    assert (names_of(result), result.exhausted) == (["p5", "p4"], False)
 
 
-def test_a_passage_that_does_not_fit_takes_no_place() -> None:
-    """`p5` has thirty tokens and is tried first."""
-    snapshot = Snapshot(NAMES[:6])
+def test_a_passage_above_the_token_budget_does_not_count_for_the_limit() -> None:
+    """The reranker puts `p5` first. It has 30 tokens, and the budget is 25 at first."""
+    snapshot = ValueSnapshot(NAMES[:6])
 
-    def long(name: str) -> Passage:
+    def long_passage(name: str) -> Passage:
         chunk = replace(passage(name).chunk, token_count=30 if name == "p5" else 10)
         return replace(passage(name), chunk=chunk)
 
-    snapshot.passage = long  # type: ignore[method-assign]
+    snapshot.passage = long_passage  # type: ignore[method-assign]
     run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
     for limit, expected in (2, ["p4", "p3"]), (9, ["p4", "p3"]):
         result = run(replace(QUERY, limit=limit, token_budget=25), NEVER)
-        assert (found(result), result.exhausted) == (expected, False)
+        assert (names_of(result), result.exhausted) == (expected, False)
     result = run(replace(QUERY, limit=6, token_budget=80), NEVER)
     assert (len(result.passages), result.exhausted) == (6, True)
 
 
 @pytest.mark.parametrize(("keep_overlap", "expected"), [(False, ["p5"]), (True, NAMES[5:2:-1])])
-def test_passages_that_repeat_text_are_returned_only_if_asked_for(
+def test_passages_that_repeat_text_are_returned_only_with_keep_overlap(
     keep_overlap: bool, expected: list[str]
 ) -> None:
-    """Here all are the same span of one document."""
-    snapshot = Snapshot(NAMES[:6])
+    """All passages of this snapshot are the same span of one document."""
+    snapshot = ValueSnapshot(NAMES[:6])
 
-    def of_one(name: str) -> Passage:
+    def of_one_document(name: str) -> Passage:
         return replace(passage(name), chunk=replace(passage(name).chunk, document_id="d"))
 
-    snapshot.passage = of_one  # type: ignore[method-assign]
+    snapshot.passage = of_one_document  # type: ignore[method-assign]
     run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
-    assert found(run(replace(QUERY, limit=3, keep_overlap=keep_overlap), NEVER)) == expected
+    assert names_of(run(replace(QUERY, limit=3, keep_overlap=keep_overlap), NEVER)) == expected
 
 
-def test_encoded_passages_are_the_same() -> None:
-    snapshot = Snapshot(NAMES)
+def test_encoded_passages_equal_the_passages_as_values() -> None:
+    snapshot = ValueSnapshot(NAMES)
     run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
     values, encoded = run(QUERY, NEVER), run.encoded(QUERY, NEVER)
     assert encoded.passages == tuple(map(encoded_passage, values.passages))
@@ -156,26 +167,26 @@ def test_encoded_passages_are_the_same() -> None:
     assert encoded == values
 
 
-def test_each_search_of_a_batch_is_reranked() -> None:
-    snapshot = Snapshot(NAMES)
+def test_each_search_of_a_batch_is_reranked_if_its_query_does_not_forbid_it() -> None:
+    snapshot = ValueSnapshot(NAMES)
     run = search_of(snapshot, reranking=RerankSetup(FakeReranker(snapshot), TOP))
     outcomes: list[Any] = run.batch([QUERY, replace(QUERY, rerank=False)], NEVER)
-    assert [each.reranked for each in outcomes] == [True, False]
+    assert [result.reranked for result in outcomes] == [True, False]
 
 
-# Failures
+# The following tests cover failures of the reranker.
 
 
 @pytest.mark.parametrize("error", [errors.RerankerUnavailable, errors.RerankerRejected])
-def test_a_failing_reranker_leaves_the_searchs_order_and_says_why(
+def test_if_the_reranker_fails_passages_keep_the_order_of_the_search_and_the_result_says_why(
     error: type[errors.HragError],
 ) -> None:
     with capture_logs() as logs:
         result, reranker = search(error("the endpoint x is down"), limit=8, token_budget=500)
-    assert found(result) == NAMES[:8]
-    asked = reranker.snapshot.requests[-1]
-    assert (asked.limit, asked.token_budget, asked.keep_overlap) == (8, 500, False)
-    assert {each.rerank_score for each in result.passages} == {None}
+    assert names_of(result) == NAMES[:8]
+    request = reranker.snapshot.requests[-1]
+    assert (request.limit, request.token_budget, request.keep_overlap) == (8, 500, False)
+    assert {passage.rerank_score for passage in result.passages} == {None}
     assert (result.reranked, result.rerank_failure) == (False, "the endpoint x is down")
     assert result.timings.rerank_us > 0
     (line,) = logs
@@ -183,27 +194,27 @@ def test_a_failing_reranker_leaves_the_searchs_order_and_says_why(
     assert (line["reranker"], line["problem"]) == ("fake/m", "the endpoint x is down")
 
 
-def test_a_reranker_gets_a_part_of_the_time_that_the_call_has_left() -> None:
+def test_the_reranker_gets_a_share_of_the_time_that_the_call_has_left() -> None:
     _, reranker = search(deadline=Deadline.after(1000))
     assert 700 < reranker.deadlines[0] <= 800
     result, _ = search(errors.DeadlineExceeded("too slow"), Deadline.after(1000))
-    assert found(result) == NAMES[:5]
+    assert names_of(result) == NAMES[:5]
     assert result.rerank_failure == (
         "the reranker fake/m did not answer within its share of the call's time"
     )
 
 
-def test_a_caller_who_has_left_ends_the_search() -> None:
+def test_the_search_ends_if_its_caller_has_left() -> None:
     with pytest.raises(errors.Cancelled):
         search(errors.Cancelled("gone"))
-    snapshot = Snapshot(NAMES)
+    snapshot = ValueSnapshot(NAMES)
     reranker = FakeReranker(snapshot, errors.DeadlineExceeded("too slow"))
     run = search_of(snapshot, reranking=RerankSetup(reranker, TOP))
     with pytest.raises(errors.Cancelled):
-        run(QUERY, Deadline(is_waiting=lambda: not reranker.asked))
+        run(QUERY, Deadline(is_waiting=lambda: not reranker.calls))
 
 
-# When
+# The following tests cover which searches are reranked.
 
 
 @pytest.mark.parametrize(
@@ -222,52 +233,54 @@ def test_modes_whose_passages_are_chunks_are_reranked(mode: SearchMode) -> None:
 @pytest.mark.parametrize("rerank", [None, False])
 def test_a_search_by_vector_or_without_a_reranker_is_not_reranked(rerank: bool | None) -> None:
     result, reranker = search(query=[1, 0, 0, 0], rerank=rerank)
-    assert (reranker.asked, result.reranked, result.rerank_failure) == ([], False, "")
-    plain = search_of(Snapshot(NAMES))(replace(QUERY, rerank=rerank), NEVER)
-    assert (found(plain), plain.reranked) == (NAMES[:5], False)
+    assert (reranker.calls, result.reranked, result.rerank_failure) == ([], False, "")
+    plain = search_of(ValueSnapshot(NAMES))(replace(QUERY, rerank=rerank), NEVER)
+    assert (names_of(plain), plain.reranked) == (NAMES[:5], False)
 
 
 def test_joined_passages_are_not_reranked() -> None:
     result, reranker = search(merge_adjacent=True)
-    assert (found(result), reranker.asked, result.reranked) == (NAMES[:5], [], False)
+    assert (names_of(result), reranker.calls, result.reranked) == (NAMES[:5], [], False)
     assert reranker.snapshot.requests[-1].merge_adjacent
 
 
-def test_a_search_may_do_without() -> None:
+def test_a_search_may_switch_reranking_off() -> None:
     result, reranker = search(rerank=False)
-    assert (found(result), reranker.asked, result.reranked) == (NAMES[:5], [], False)
+    assert (names_of(result), reranker.calls, result.reranked) == (NAMES[:5], [], False)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "words"),
     [
         ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
         ({"query": [1, 0, 0, 0]}, "needs a text"),
         ({"merge_adjacent": True}, "merge_adjacent joins passages in the search's order"),
     ],
 )
-def test_what_cannot_be_reranked_is_refused(asked: dict[str, Any], words: str) -> None:
+def test_searches_that_cannot_be_reranked_are_refused_if_they_require_it(
+    options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
-        search(rerank=True, **asked)
+        search(rerank=True, **options)
     assert caught.value.field == "rerank"
 
 
 def test_a_search_that_requires_a_reranker_is_refused_without_one() -> None:
-    snapshot = Snapshot(NAMES)
+    snapshot = ValueSnapshot(NAMES)
     with pytest.raises(errors.RerankerNotConfigured, match="HRAG_RERANK_BASE_URL"):
         search_of(snapshot)(replace(QUERY, rerank=True), NEVER)
     assert snapshot.requests == []
     assert search(rerank=True)[0].reranked
 
 
-def test_long_headings_are_cut() -> None:
-    snapshot = Snapshot(["p1"])
+def test_the_reranker_gets_the_beginning_of_a_long_heading() -> None:
+    snapshot = ValueSnapshot(["p1"])
     reranker = FakeReranker(snapshot)
 
-    def named(name: str) -> Passage:
+    def with_long_title(name: str) -> Passage:
         short = passage(name)
         return replace(short, chunk=replace(short.chunk, title="x" * 1000, section_path=()))
 
-    snapshot.passage = named  # type: ignore[method-assign]
+    snapshot.passage = with_long_title  # type: ignore[method-assign]
     search_of(snapshot, reranking=RerankSetup(reranker))(SearchQuery("t", "what?"), NEVER)
-    assert reranker.asked == [("what?", ["x" * 256 + "\np1"])]
+    assert reranker.calls == [("what?", ["x" * 256 + "\np1"])]

@@ -1,4 +1,4 @@
-"""Which sources a search uses, what it passes on to them, and what it says of them."""
+"""A search chooses its sources, passes its options to them, and reports missing sources."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,21 +21,23 @@ from hrag.values.deadline import NEVER
 from tests.support.engines import rankings
 from tests.support.engines.rankings import QUERY, Embedder, FakeReader, FakeSnapshot, search_of
 
+# The settings of a collection with vectors and a lexical index, and of one without vectors.
 SETTINGS = replace(rankings.SETTINGS, analyzer="english/1")
 WORDS = replace(SETTINGS, embedder="none", dimension=0)
 VECTOR = [0.0, 3.0, 4.0, 0.0]
 
 
-def asked_of(
-    settings: CollectionSettings = SETTINGS, **asked: Any
+def request_and_result(
+    settings: CollectionSettings = SETTINGS, **options: Any
 ) -> tuple[FindRequest, SearchResult]:
+    """Returns the request that QUERY with these options sends to the engine, and the result."""
     snapshot = FakeSnapshot(["a"], settings)
-    result = search_of(snapshot)(replace(QUERY, **asked), NEVER)
+    result = search_of(snapshot)(replace(QUERY, **options), NEVER)
     return snapshot.requests[-1], result
 
 
-def test_by_default_both_sources_are_searched_with_the_recipes_weights() -> None:
-    request, result = asked_of()
+def test_by_default_both_sources_are_searched_with_the_default_weights() -> None:
+    request, result = request_and_result()
     assert (request.retrieval, request.text, request.required) == (
         Retrieval.HYBRID,
         QUERY.query,
@@ -47,21 +49,21 @@ def test_by_default_both_sources_are_searched_with_the_recipes_weights() -> None
     assert (result.retrieval, result.fallback) == (Retrieval.HYBRID, "")
 
 
-def test_what_is_asked_of_the_sources_is_passed_on() -> None:
-    asked = {"neighbour_bonus": 0.25, "max_per_document": 3, "candidates": 7}
-    request, _ = asked_of(
+def test_the_options_of_the_sources_are_passed_to_the_engine() -> None:
+    options = {"neighbour_bonus": 0.25, "max_per_document": 3, "candidates": 7}
+    request, _ = request_and_result(
         query='red "big cats" +paw',
         fusion=FusionMethod.RECIPROCAL_RANK,
         lexical_weight=0.75,
-        **asked,
+        **options,
     )
-    assert {name: getattr(request, name) for name in asked} == asked
+    assert {name: getattr(request, name) for name in options} == options
     assert request.fusion == Fusion(FusionMethod.RECIPROCAL_RANK, 0.75, -1.0)
     assert (request.text, request.required) == ("red big cats paw", ("big cats", "paw"))
 
 
-def test_a_vector_serves_the_dense_source_and_the_text_the_lexical_one() -> None:
-    request, _ = asked_of(vector=VECTOR)
+def test_the_dense_source_uses_the_vector_of_a_query_and_the_lexical_source_its_text() -> None:
+    request, _ = request_and_result(vector=VECTOR)
     assert request.vector is not None
     assert np.allclose(request.vector, [0, 0.6, 0.8, 0])
     assert (request.text, request.retrieval) == (QUERY.query, Retrieval.HYBRID)
@@ -88,16 +90,20 @@ def test_a_search_by_words_embeds_nothing(settings: CollectionSettings) -> None:
         (SearchMode.CONTEXT, 0.5),
     ],
 )
-def test_neighbours_count_where_leaves_are_returned(mode: SearchMode, bonus: float) -> None:
-    assert asked_of(mode=mode)[0].neighbour_bonus == bonus
+def test_the_default_neighbour_bonus_is_0_in_modes_that_return_larger_chunks_than_leaves(
+    mode: SearchMode, bonus: float
+) -> None:
+    assert request_and_result(mode=mode)[0].neighbour_bonus == bonus
 
 
-def test_context_fills_a_budget_instead_of_counting_passages() -> None:
-    request, result = asked_of(mode=SearchMode.CONTEXT)
+def test_the_mode_context_fills_a_token_budget_instead_of_counting_passages() -> None:
+    request, result = request_and_result(mode=SearchMode.CONTEXT)
     assert (request.token_budget, request.limit, request.level) == (4096, 4096, 0)
     assert (request.cut_last, request.merge_adjacent, request.neighbour_bonus) == (True, True, 0.5)
     assert result.returned_at_level == 0
-    request, _ = asked_of(mode=SearchMode.CONTEXT, token_budget=99, limit=2, neighbour_bonus=0.0)
+    request, _ = request_and_result(
+        mode=SearchMode.CONTEXT, token_budget=99, limit=2, neighbour_bonus=0.0
+    )
     assert (request.token_budget, request.limit, request.neighbour_bonus) == (99, 2, 0.0)
 
 
@@ -106,11 +112,12 @@ def test_context_fills_a_budget_instead_of_counting_passages() -> None:
 
 
 def fallbacks(missing: str) -> float:
+    """Returns how many searches without the source `missing` the metrics have counted."""
     name = "hrag_search_fallbacks_total"
     return INSTRUMENTS.get_sample_value(name, {"missing": missing}) or 0.0
 
 
-def test_while_the_embedder_is_down_words_are_searched_and_it_is_counted() -> None:
+def test_while_the_embedder_is_down_words_are_searched_and_the_fallback_is_counted() -> None:
     snapshot = FakeSnapshot(["a"], SETTINGS)
     embedder = Embedder(snapshot)
     embedder.failure = errors.EmbedderUnavailable("the endpoint is down")
@@ -129,33 +136,33 @@ def test_while_the_embedder_is_down_words_are_searched_and_it_is_counted() -> No
     assert fallbacks("dense") == before + 1
 
 
-def test_a_collection_without_a_lexical_index_is_searched_by_vectors_and_it_is_counted() -> None:
+def test_without_a_lexical_index_vectors_are_searched_and_the_fallback_is_counted() -> None:
     before = fallbacks("lexical")
-    request, result = asked_of(rankings.SETTINGS)
+    request, result = request_and_result(rankings.SETTINGS)
     assert request.retrieval is result.retrieval is Retrieval.DENSE
     assert "`hrag reindex`" in result.fallback
     assert fallbacks("lexical") == before + 1
 
 
-# Collections without vectors
+# The following tests cover collections without vectors.
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("options", "error"),
     [
         ({"retrieval": Retrieval.DENSE}, errors.NoVectors),
         ({"query": VECTOR}, errors.NoVectors),
         ({"mode": SearchMode.SENTENCE_WINDOW}, errors.NoVectors),
     ],
 )
-def test_a_collection_without_vectors_says_so(
-    asked: dict[str, Any], error: type[errors.HragError]
+def test_a_search_that_needs_vectors_is_refused_in_a_collection_without_vectors(
+    options: dict[str, Any], error: type[errors.HragError]
 ) -> None:
     with pytest.raises(error, match="no vectors"):
-        asked_of(WORDS, **asked)
+        request_and_result(WORDS, **options)
 
 
-def test_a_collection_that_was_made_again_with_vectors_is_found_out() -> None:
+def test_a_collection_that_was_created_again_with_vectors_is_searched_by_vectors() -> None:
     snapshot = FakeSnapshot(["a"], WORDS)
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
@@ -168,7 +175,7 @@ def test_a_collection_that_was_made_again_with_vectors_is_found_out() -> None:
     assert embedder.texts == [QUERY.query]
 
 
-def test_a_collection_that_was_made_again_without_vectors_costs_no_request_for_long() -> None:
+def test_after_a_collection_was_created_again_without_vectors_one_more_query_is_embedded() -> None:
     snapshot = FakeSnapshot(["a"], SETTINGS)
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
@@ -194,10 +201,10 @@ def test_a_service_without_an_embedder_searches_any_collection_by_words() -> Non
         search(replace(QUERY, retrieval=Retrieval.DENSE), NEVER)
 
 
-# Batches
+# The following tests cover batches.
 
 
-def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
+def test_each_search_of_a_batch_has_its_own_sources_fallback_or_error() -> None:
     snapshot = FakeSnapshot(["a"], SETTINGS)
     embedder = Embedder(snapshot)
     embedder.failure = errors.EmbedderUnavailable("down")
@@ -215,19 +222,19 @@ def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
         NEVER,
     )
     assert [
-        (each.retrieval, each.fallback)  # type: ignore[union-attr]
-        for each in (hybrid, lexical, vector)
+        (result.retrieval, result.fallback)  # type: ignore[union-attr]
+        for result in (hybrid, lexical, vector)
     ] == [(Retrieval.LEXICAL, "down"), (Retrieval.LEXICAL, ""), (Retrieval.DENSE, "")]
     assert dense is embedder.failure
     assert isinstance(wrong, errors.InvalidArgument)
     assert len(embedder.batches) == 1
 
 
-# Limits
+# The following tests cover the limits of options.
 
 
 @pytest.mark.parametrize(
-    ("asked", "field", "words"),
+    ("options", "field", "words"),
     [
         ({"query": VECTOR, "retrieval": Retrieval.LEXICAL}, "retrieval", "LEXICAL and text is emp"),
         ({"query": VECTOR, "retrieval": Retrieval.HYBRID}, "retrieval", "HYBRID and text is empty"),
@@ -257,16 +264,16 @@ def test_the_searches_of_a_batch_may_end_in_every_way() -> None:
         ({"mode": SearchMode.CONTEXT, "return_level": 1}, "return_level", "CONTEXT returns"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_field_and_value(
-    asked: dict[str, Any], field: str, words: str
+def test_the_error_for_an_invalid_option_names_its_field_and_its_value(
+    options: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(errors.InvalidArgument, match=words) as caught:
-        asked_of(**asked)
+        request_and_result(**options)
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"lexical_weight": 0.0},
         {"lexical_weight": 1.0, "neighbour_bonus": 1.0, "max_per_document": 1000},
@@ -274,11 +281,11 @@ def test_what_makes_no_sense_is_refused_by_field_and_value(
         {"mode": SearchMode.CONTEXT, "limit": 100, "token_budget": 1},
     ],
 )
-def test_the_limits_of_retrieval_are_allowed(asked: dict[str, Any]) -> None:
-    assert asked_of(**asked)[1].passages == ("a",)
+def test_options_equal_to_their_limits_are_allowed(options: dict[str, Any]) -> None:
+    assert request_and_result(**options)[1].passages == ("a",)
 
 
-def test_a_query_has_the_defaults_that_the_protocol_names() -> None:
+def test_a_query_has_the_defaults_that_the_protocol_documents() -> None:
     query = SearchQuery("t", "x")
     assert (query.mode, query.limit, query.retrieval) == (None, None, None)
     assert (query.candidates, query.mode_or_default) == (200, SearchMode.SMALL_TO_BIG)

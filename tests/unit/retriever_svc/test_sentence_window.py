@@ -1,4 +1,4 @@
-"""SENTENCE_WINDOW searches in rounds, all in one collection, and embeds for one tenant."""
+"""SENTENCE_WINDOW searches one collection in several rounds, and caches vectors by tenant."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ from tests.support.engines.rankings import (
 )
 
 
-class Growing(FakeSnapshot):
-    """Finds too little, until the third search says that there is no more."""
+class ThreeRounds(FakeSnapshot):
+    """A snapshot that finds no passages. Its third search says that there are no more."""
 
     def find(self, request: FindRequest, form: Any) -> FindResult[Any]:
         self.requests.append(request)
@@ -28,18 +28,19 @@ class Growing(FakeSnapshot):
         return FindResult((), 0, 0, exact=True, exhausted=is_last, stages=STAGES)
 
 
-def test_rounds_stay_in_the_collection_that_an_alias_named_at_first() -> None:
-    snapshot = Growing([], name="docs-1")
+def test_all_rounds_search_the_collection_that_the_alias_named_in_the_first_round() -> None:
+    snapshot = ThreeRounds([], name="docs-1")
     reader = FakeReader(snapshot)
     query = replace(QUERY, query=[1, 0, 0, 0], collection="docs", mode=SearchMode.SENTENCE_WINDOW)
     result = search_of(snapshot, reader=reader)(query, NEVER)
     assert (result.exhausted, result.passages) == (True, ())
-    # The first query of a collection opens one snapshot more, to read its settings.
+    # There are three rounds. Before the first query of a collection, one more snapshot is opened
+    # to read the collection's settings.
     assert [name for _, name in reader.opened] == ["docs", "docs", "docs-1", "docs-1"]
 
 
-class Single(FakeSnapshot):
-    """Its only leaf is one sentence."""
+class SingleLeaf(FakeSnapshot):
+    """A snapshot whose only leaf is one sentence."""
 
     def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
         span = Span(0, 10, 0, 10)
@@ -47,9 +48,9 @@ class Single(FakeSnapshot):
         return (SurroundedLeaf(chunk, 0.5, "", "", Outline.of("d", "", "", {}, (), ())),)
 
 
-def test_sentences_of_another_tenant_are_embedded_again() -> None:
-    """Else the time of a search would tell that another tenant has the same sentence."""
-    snapshot = Single(["d"])
+def test_a_sentence_is_embedded_again_for_another_tenant() -> None:
+    """If tenants shared cached vectors, a fast search would reveal another tenant's sentence."""
+    snapshot = SingleLeaf(["d"])
     embedder = Embedder(snapshot)
     search = search_of(snapshot, embedder=embedder)
     for tenant_id in ("t", "u", "t", "u"):

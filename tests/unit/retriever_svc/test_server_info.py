@@ -1,4 +1,4 @@
-"""What GetServerInfo shows to whom: store-wide numbers are for the role admin."""
+"""GetServerInfo shows figures of the whole store only to callers with the role admin."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -20,8 +20,8 @@ EMBEDDED = ReaderStatus(1.5, EmbeddedReaderStatus(9, 7, 2, 100, 200, 1))
 
 def servicer_of(reader: ReaderStatus) -> RetrieverServicer:
     info = ServerInfo("1", "hash/8", 2, 5, 50, LIMITS, reader, "")
-    none = cast("Any", None)
-    return RetrieverServicer(none, none, none, lambda: info)
+    unused = cast("Any", None)
+    return RetrieverServicer(unused, unused, unused, lambda: info)
 
 
 def call(channel: grpc.Channel, key: str | None = None) -> pb.GetServerInfoResponse:
@@ -31,6 +31,7 @@ def call(channel: grpc.Channel, key: str | None = None) -> pb.GetServerInfoRespo
 
 
 def shown(response: pb.GetServerInfoResponse) -> tuple[int, int] | None:
+    """Returns the two sequences of the store in a response, or None if they are left out."""
     if not response.HasField("reader"):
         return None
     embedded = response.reader.embedded
@@ -41,32 +42,32 @@ def shown(response: pb.GetServerInfoResponse) -> tuple[int, int] | None:
 @pytest.mark.parametrize(
     ("role", "expected"), [(Role.READ, None), (Role.WRITE, None), (Role.ADMIN, (9, 7))]
 )
-def test_what_is_counted_over_all_tenants_is_shown_to_admins_only(
+def test_figures_of_all_tenants_are_shown_to_admins_only(
     tmp_path: Path, role: Role, expected: tuple[int, int] | None
 ) -> None:
     path = tmp_path / "keys.json"
     key = credentials.new_key(path, role=role)
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
-    with connected(servicer_of(EMBEDDED), **own) as channel:
+    settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path}
+    with connected(servicer_of(EMBEDDED), **settings) as channel:
         response = call(channel, key)
     assert shown(response) == expected
 
 
-def test_an_admins_role_does_not_stay_with_the_thread(tmp_path: Path) -> None:
+def test_a_thread_does_not_keep_the_role_of_its_previous_caller(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     admin = credentials.new_key(path, role=Role.ADMIN)
     reader = credentials.new_key(path)
-    own = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_THREADS": 1}
-    with connected(servicer_of(EMBEDDED), **own) as channel:
-        found = [shown(call(channel, key)) for key in (admin, reader, admin, reader)]
-    assert found == [(9, 7), None, (9, 7), None]
+    settings = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_THREADS": 1}
+    with connected(servicer_of(EMBEDDED), **settings) as channel:
+        responses = [shown(call(channel, key)) for key in (admin, reader, admin, reader)]
+    assert responses == [(9, 7), None, (9, 7), None]
 
 
-def test_without_authentication_everybody_is_an_admin() -> None:
+def test_without_authentication_every_caller_is_an_admin() -> None:
     with connected(servicer_of(EMBEDDED)) as channel:
         assert shown(call(channel)) == (9, 7)
 
 
-def test_an_engine_without_such_numbers_shows_none() -> None:
+def test_an_engine_without_figures_of_the_store_shows_none() -> None:
     with connected(servicer_of(ReaderStatus(0.0))) as channel:
         assert not call(channel).reader.HasField("embedded")

@@ -1,4 +1,4 @@
-"""How much text one call embeds."""
+"""One call embeds a limited amount of text."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from hrag.types import MAX_EMBEDDED_BYTES
 from retriever_svc.work_limit import TEXT_BYTES, EmbeddingWork
 
 
-def test_equal_texts_count_once() -> None:
+def test_equal_texts_are_counted_once() -> None:
     work = EmbeddingWork()
     for _ in range(10):
         work.add_queries(["x" * (MAX_EMBEDDED_BYTES - TEXT_BYTES)])

@@ -1,6 +1,6 @@
-"""Administers a store in PostgreSQL as a whole.
+"""Checks and migrates a store in PostgreSQL.
 
-hrag does only what the tools of PostgreSQL cannot do: it checks and migrates the store.
+For all other administration, for example backups, operators use the tools of PostgreSQL.
 """
 
 from collections.abc import Iterator
@@ -47,25 +47,25 @@ class PostgresAdministration:
         A repair is not needed: a transaction writes a document together with all data that is
         derived from it, so derived data cannot be out of date.
         """
-        _refuse("a restored backup, or ingesting the documents that `hrag check` names,")
+        _refuse("restore a backup, or ingest the documents that `hrag check` names")
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
         """Raises NotSupported, because pg_basebackup or pg_dump makes backups of the store."""
-        _refuse("pg_basebackup with WAL archiving, or pg_dump,")
+        _refuse("use pg_basebackup with WAL archiving, or pg_dump")
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:  # noqa: ARG002
         """Raises NotSupported, because the tools of PostgreSQL restore backups of the store."""
-        _refuse("pg_restore, or recovery of a base backup,")
+        _refuse("use pg_restore, or recover a base backup")
 
     def vacuum(self) -> VacuumReport:
         """Raises NotSupported, because PostgreSQL itself frees the space of deleted rows."""
-        _refuse("autovacuum, or VACUUM,")
+        _refuse("use autovacuum, or VACUUM")
 
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Raises NotSupported, because PostgreSQL's REINDEX builds the HNSW indexes again."""
-        _refuse("REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
+        _refuse("use REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
 
 
-def _refuse(tool: str) -> NoReturn:
-    """Raises NotSupported; `tool` names the tool of PostgreSQL that operators use instead."""
-    raise NotSupported(f"a store in PostgreSQL uses the tools of its database: {tool} does this")
+def _refuse(advice: str) -> NoReturn:
+    """Raises NotSupported; `advice` says what operators do instead."""
+    raise NotSupported(f"hrag cannot do this for a store in PostgreSQL: {advice}")

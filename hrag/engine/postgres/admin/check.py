@@ -25,7 +25,7 @@ from hrag.passages.indexed_text import indexed_leaves
 from hrag.text.analysis import LeafTerms, analyzer
 from hrag.values.tree import Tree
 
-# One statement reads this many documents.
+# One statement reads at most this many documents: a page.
 _PAGE = 100
 
 _COLLECTIONS = "SELECT tenant_id, collection_id FROM hrag.collections ORDER BY 1, 2"
@@ -99,8 +99,8 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 def check(database: PostgresDatabase) -> CheckReport:
     """Checks the store and the collections of all tenants.
 
-    Returns the counts of what was read, and a message for each problem, which names the tenant
-    and the collection.
+    Returns the counts of collections, documents, leaves and homes, and a message for each problem.
+    A home is a pair of tables with the leaves of one large collection.
     """
     documents = leaves = parts = 0
     problems: list[str] = []
@@ -110,7 +110,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
-            if collection is None:  # The collection was just deleted.
+            if collection is None:  # The collection was deleted after the list was read.
                 continue
             collection_check = _CollectionCheck(connection, collection)
             problems += collection_check.problems()
@@ -123,7 +123,8 @@ def check(database: PostgresDatabase) -> CheckReport:
 class _CollectionCheck:
     """The check of one collection in one snapshot.
 
-    `totals` are sums over the documents that were read, in the order of the columns of _COUNTERS.
+    `totals` are the counters that the collection should have: sums over its documents, in the order
+    of the columns that the statement _COUNTERS reads.
     """
 
     def __init__(self, connection: Connection, collection: OpenedCollection) -> None:
@@ -133,7 +134,7 @@ class _CollectionCheck:
         self._terms_by_ordinal: dict[int, tuple[str, LeafTerms]] = {}
 
     def problems(self) -> list[str]:
-        """Returns a message for each problem, which names the tenant and the collection."""
+        """Returns a message for each problem; each message names the tenant and the collection."""
         problems = list(self._check_documents())
         problems += self._find_strays()
         problems += self._check_tables()
@@ -189,7 +190,7 @@ class _CollectionCheck:
             self._terms_by_ordinal[ordinal] = place, leaf_terms
         counted_terms = 0 if leaf_terms is None else int(leaf_terms.lengths.sum())
         if counted_terms != term_count:
-            yield f"{place}it has {counted_terms} terms, {term_count} are counted"
+            yield f"{place}its text has {counted_terms} terms, but {term_count} are recorded for it"
         counts = (
             *(1, sum(record.chunks_per_level), record.leaf_count, record.token_count),
             *(record.text_bytes, record.vector_bytes, record.stored_bytes, term_count),
@@ -198,7 +199,11 @@ class _CollectionCheck:
         self.totals = [total + more for total, more in zip(self.totals, counts, strict=True)]
 
     def _check_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
-        """Checks that each leaf is stored once, with its ancestors and a vector of full size."""
+        """Checks that each leaf of the document's tree is stored exactly once.
+
+        Also checks that it is stored with the indexes of its ancestors, and with a vector of the
+        collection's dimension.
+        """
         settings = self._collection.settings
         parts = [
             sql.SQL(_LEAVES_OF_DOCUMENT).format(table=table)
@@ -211,7 +216,10 @@ class _CollectionCheck:
         above = tree.ancestors(level).T.tolist()
         dimension = settings.dimension or None
         if stored != [(leaf, indexes, dimension) for leaf, indexes in enumerate(above)]:
-            yield f"{len(stored)} leaves are stored; they do not match the {len(above)} of its tree"
+            yield (
+                f"{len(stored)} leaves are stored; they do not match the {len(above)} leaves of "
+                "its tree"
+            )
 
     def _leaf_terms(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
         """Returns the terms of the document's leaves; None without a lexical index."""
@@ -231,8 +239,8 @@ class _CollectionCheck:
     def _check_lexical_index(self) -> Iterator[str]:
         """Checks that the lexical index has exactly the terms and frequencies of each document.
 
-        Checks all documents of a page together, because each look-up reads all term vectors and
-        tombstones of the collection.
+        Looks up the terms of all documents of a page together, because each look-up reads all term
+        vectors and tombstones of the collection.
         """
         if not self._terms_by_ordinal:
             return
@@ -249,7 +257,10 @@ class _CollectionCheck:
                 yield f"{place}the lexical index does not find it by its words"
 
     def _find_strays(self) -> Iterator[str]:
-        """Finds rows of documents that do not exist, and tombstones of documents that exist."""
+        """Finds leaves, filter terms and term vectors whose document does not exist.
+
+        Also finds tombstones whose document exists.
+        """
         key: Any = self._collection.key
         for table in tables_of(self._collection.home):
             statement = sql.SQL(_STRAY_LEAVES).format(table=table)
@@ -260,7 +271,12 @@ class _CollectionCheck:
                 yield f"the table {name} does not match the documents at ordinal {ordinal}"
 
     def _check_tables(self) -> Iterator[str]:
-        """Checks that a home has only leaves of its collection, and the shared table has none."""
+        """Checks that all leaves of a collection with a home are in its home.
+
+        A home is a pair of tables with the leaves of one large collection. It must have no leaves
+        of other collections, and the table `hrag.leaves`, which the collections without a home
+        share, must have no leaves of this collection.
+        """
         key, home = self._collection.key, self._collection.home
         if home is None:
             return
@@ -269,22 +285,23 @@ class _CollectionCheck:
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"
         if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, but also {shared} leaves in the shared table"
+            yield f"it has home {home}, but {shared} of its leaves are in the table hrag.leaves"
 
     def _check_parts(self) -> Iterator[str]:
-        """Checks that parts of the lexical index do not overlap.
+        """Checks that the parts of the lexical index do not overlap.
 
-        Also checks that a part exists for all postings, and that each tombstone is in the range of
-        ordinals of a part.
+        A part has the postings of the documents in a range of ordinals. Also checks that all
+        postings belong to a part that exists, and that the ordinal of each tombstone is in the
+        range of a part.
         """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
-        yield from (f"part {part} overlaps another one" for part, count in parts.items() if count)
+        yield from (f"part {part} overlaps another part" for part, count in parts.items() if count)
         for (part,) in self._connection.execute(_PARTS_OF_POSTINGS, key).fetchall():
             if part not in parts:
                 yield f"postings of part {part} are stored, but the part does not exist"
         for (ordinal,) in self._connection.execute(_TOMBSTONES, key).fetchall():
-            yield f"the table tombstones has ordinal {ordinal}, which no part contains"
+            yield f"the table tombstones has ordinal {ordinal}, which is in the range of no part"
 
     def _check_summaries(self) -> Iterator[str]:
         """Checks that the summaries of each document were written for its stored version."""

@@ -1,7 +1,7 @@
 """Checks the store as a whole, in one snapshot.
 
-This check finds rows and tables that belong to no collection, wrong totals of tenants, and wrong
-names. A check of single collections cannot find such problems.
+This check finds rows and tables that belong to no collection, wrong totals of tenants, and names
+that do not match a collection. A check of single collections cannot find such problems.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ _HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GRO
 
 
 def problems_of_store(connection: Connection) -> Iterator[str]:
-    """Yields a message for each problem, which names the tenant, the collection or the table."""
+    """Yields a message for each problem; it names the tenant, the collection or the table."""
     for (tenant_id,) in connection.execute(_USAGE).fetchall():
         yield f"tenant {tenant_id}: its usage does not match its collections"
     for place in connection.execute(_FUTURE).fetchall():
@@ -72,7 +72,10 @@ def _describe(tenant_id: str, collection_id: int) -> str:
 
 
 def _check_homes(connection: Connection) -> Iterator[str]:
-    """Checks that each home belongs to one collection and that both of its tables exist."""
+    """Checks that each home belongs to one collection and that both of its tables exist.
+
+    A home is a pair of tables with the leaves of one large collection.
+    """
     tables: dict[str, bool] = dict(connection.execute(_TABLES_OF_HOMES).fetchall())
     for table, is_known in sorted(tables.items()):
         if not is_known:

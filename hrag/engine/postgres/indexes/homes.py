@@ -30,10 +30,10 @@ _HNSW_EF_CONSTRUCTION = 150
 # While an HNSW graph is built in memory, it uses this many bytes for each leaf, in addition to the
 # leaf's vector.
 _LINK_BYTES = 512
-# The limits for `maintenance_work_mem` while an HNSW index is built.
+# The smallest and the largest value of `maintenance_work_mem`, in kB, for building an HNSW index.
 _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
-# A new home that no collection uses after this time is dropped: its build was interrupted.
+# A new home that no collection uses after this time is dropped, because its build was interrupted.
 _ABANDONED_AFTER = timedelta(days=1)
 HOME_RETENTION = timedelta(minutes=1)
 """A replaced home is dropped after this time, because snapshots on replicas may still read it."""
@@ -112,7 +112,10 @@ WITH locked AS (
 
 @dataclass(frozen=True, slots=True)
 class HomeSizes:
-    """How many leaves of a collection are in its HNSW index, and how many each search scans."""
+    """The counts of a collection's leaves, in its HNSW index and outside of it.
+
+    `indexed` leaves are in the index. `scanned` leaves are not, so each search scans them.
+    """
 
     indexed: int
     scanned: int
@@ -121,7 +124,8 @@ class HomeSizes:
 def home_sizes(connection: Connection, collection: OpenedCollection) -> HomeSizes:
     """Returns how many leaves of the collection are in its HNSW index, and how many are not.
 
-    The statement counts the rows of the home's tail, which is fast because the tail is short.
+    If the collection has an HNSW index, the other leaves are in the tail, a table for new leaves.
+    The statement counts the rows of this table, which is fast because it is small.
     """
     if collection.home is None:
         return HomeSizes(0, collection.leaves)
@@ -139,6 +143,7 @@ def move_collection(
 ) -> int:
     """Builds a new home whose index has all leaves of a collection; returns the count of leaves.
 
+    A home is a pair of tables for the leaves of one collection, one of them with an HNSW index.
     Writers of the tenant wait only during the transaction that replaces the old home. If another
     process replaced the old home first, or if the collection was deleted meanwhile, the function
     returns 0 and the tables of the new home are dropped later. They are also dropped later if the
@@ -161,8 +166,8 @@ def move_collection(
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # An ordinal is the sequence number of a change, so leaves that were committed after the
-        # first copy began have ordinals greater than `source.sequence`.
+        # Copies the leaves that were committed after the first copy began. Their ordinals are
+        # greater than `source.sequence`, because an ordinal is the sequence number of a change.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home, retention)
     with database.autocommit() as connection:
@@ -209,10 +214,10 @@ def _build_index(
 def _replace(
     connection: Connection, old: OpenedCollection, home: int, retention: timedelta
 ) -> None:
-    """Makes `home` the home of the collection, and removes what it replaces.
+    """Makes `home` the home of the collection, that is, the pair of tables with its leaves.
 
-    The new home replaces the old home or, if there is none, the collection's rows in the shared
-    table `hrag.leaves`.
+    If the collection had another home, the old home is dropped later. If it had none, its rows in
+    the shared table `hrag.leaves` are deleted.
     """
     if old.home is None:
         connection.execute(_REMOVE_SHARED, old.key)
@@ -223,10 +228,10 @@ def _replace(
 
 
 def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
-    """Moves at most `max_leaves` leaves from the tail of the collection's home into its index.
+    """Moves at most `max_leaves` leaves of a collection from its tail to the table with its index.
 
-    Returns the count of moved leaves. Leaves of documents that a writer is replacing stay in the
-    tail until the next call.
+    The tail is the table for new leaves, without an HNSW index. Returns the count of moved leaves.
+    Leaves of documents that a writer is replacing stay in the tail until the next call.
     """
     leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)
@@ -239,8 +244,9 @@ def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves:
 def drop_unused(database: PostgresDatabase) -> bool:
     """Drops one home that is no longer used; returns False if there is no home to drop.
 
-    A home that a snapshot on this server may still read is not dropped. If a standby has
-    `hot_standby_feedback`, a home that a snapshot on the standby may read is not dropped either.
+    A home is a pair of tables for the leaves of one collection. A home that a snapshot on this
+    server may still read is not dropped. If a standby has `hot_standby_feedback`, a home that a
+    snapshot on the standby may read is not dropped either.
     """
     with database.write() as connection:
         row = connection.execute(_DUE).fetchone()
@@ -256,6 +262,9 @@ def drop_unused(database: PostgresDatabase) -> bool:
 def retire_home(
     connection: Connection, tenant_id: str, home: int, retention: timedelta = HOME_RETENTION
 ) -> None:
-    """Records that no collection uses the home any more; it is dropped after `retention`."""
+    """Records that no collection uses the two tables of a home any more.
+
+    `drop_unused` drops the tables after the time `retention`.
+    """
     parameters = {"tenant_id": tenant_id, "home": home, "delay": retention}
     connection.execute(_ADD_UNUSED, parameters)

@@ -40,13 +40,15 @@ The smallest count of leaves of a tier is this many times the smallest count of 
 _MAX_BUILT_LEAVES = 8192
 # Parts are merged only if the merged part has at most this many leaves.
 _MAX_PART_LEAVES = 1 << 19
-# A part with a larger share of deleted leaves is rewritten, because searches read all its postings.
+# A part with a larger share of deleted leaves is rewritten without them, because searches read the
+# postings of deleted leaves too.
 _MAX_DELETED = 0.2
 # A merge reads at most this many rows of the table `postings` in one statement.
 _ROWS_AT_ONCE = 20_000
 # A merge decodes about this many bytes of rows at once. When decoded, they take about 100 MB.
 _BYTES_AT_ONCE = 4 << 20
-# In an entry of `LeafTerms`, this many low bits are the term's frequency. The term is above them.
+# In an entry of `LeafTerms`, this many of the lowest bits are the frequency of a term. The higher
+# bits are the id of the term.
 _FREQUENCY_BITS = np.uint64(8)
 
 _Row = tuple[int, int, bytes]
@@ -113,7 +115,7 @@ AND collection_id = %(collection_id)s AND ordinal = ANY(%(ordinals)b::bigint[])
 class IndexPart(NamedTuple):
     """A part of the lexical index: the postings of documents with a contiguous range of ordinals.
 
-    `leaves` is the count of leaves in the part, and `deleted` is the count of those whose document
+    `leaves` is the count of leaves in the part. `deleted` is the count of its leaves whose document
     has a tombstone. `number` is the id of the part in its collection. The id of a part that is
     built from term vectors is the ordinal of its first document. The id of a merged part is the
     negated id of the first part that it replaces, so it differs from the ids of all parts that it
@@ -128,9 +130,10 @@ class IndexPart(NamedTuple):
 
 
 def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
-    """Builds a part from the oldest term vectors if they have at least `min_leaves` leaves.
+    """Builds a part of the lexical index from the oldest term vectors of a collection.
 
-    Returns the count of leaves in the new part; 0 if no part was built.
+    Returns the count of leaves in the new part. Builds no part and returns 0 if the term vectors
+    have fewer than `min_leaves` leaves.
     """
     rows = connection.execute(_VECTORS, {**key, "max_leaves": _MAX_BUILT_LEAVES}).fetchall()
     while rows and not fits_a_part(rows[0][0], rows[-1][0]):
@@ -155,9 +158,9 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
 
 
 def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
-    """Returns the postings of `terms` in ascending order of terms.
+    """Returns the posting lists of leaves, in ascending order of terms.
 
-    `terms` are the terms of the leaves `labels`, in the same order.
+    `labels` are the labels of the leaves. `terms` has the terms of each leaf, in the same order.
     """
     rows = np.repeat(np.arange(len(labels)), np.diff(terms.starts))
     order = np.argsort(terms.entries >> _FREQUENCY_BITS, kind="stable")
@@ -171,8 +174,9 @@ def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
 
 
 def merge_parts(connection: Connection, key: Key, fan_in: int = FAN_IN) -> int:
-    """Merges the parts that `due_merge` selects with this `fan_in`, or rewrites a single part.
+    """Merges the parts of the lexical index that `due_merge` selects, or rewrites a single part.
 
+    `fan_in` is the argument of `due_merge` that determines how many parts are merged at a time.
     Returns how many leaves, including deleted leaves, the replaced parts had; 0 if no merge is due.
     """
     parts = [IndexPart(*row) for row in connection.execute(_PARTS, key)]
@@ -217,9 +221,10 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
 
 
 def _small_runs(parts: Sequence[IndexPart], limit: int) -> Iterator[list[IndexPart]]:
-    """Yields runs of adjacent parts with fewer than `limit` living leaves each.
+    """Yields runs of adjacent parts; each part of a run has fewer than `limit` living leaves.
 
-    Merged into one part, a run stays within the limits of the size and ordinals of a part.
+    The parts of a run can be merged: they do not have too many leaves for one part in total, and
+    their ordinals are not too far apart.
     """
     run: list[IndexPart] = []
     leaves = 0
@@ -302,8 +307,8 @@ def _write(
     numbers = {"part": part.number, "first": part.first_ordinal, "last": part.last_ordinal}
     connection.execute(_ADD_PART, {**key, **numbers, "leaves": part.leaves})
     collection = (key["tenant_id"], key["collection_id"])
-    # Each batch is written by a separate COPY: between two batches, a merge reads the rows of the
-    # next batch from the same connection.
+    # Each batch is written by a separate COPY. Between two batches, a merge reads the rows of the
+    # next batch from the same connection, which is not possible during a COPY.
     for batch in postings:
         rows = zip(batch.terms.tolist(), batch.packed(part.first_ordinal), strict=True)
         with connection.cursor() as cursor, cursor.copy(_COPY) as copying:

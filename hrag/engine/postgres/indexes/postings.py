@@ -24,14 +24,14 @@ from hrag.values.errors import DataLoss
 # The header has the count of postings, then the width of each column in bytes.
 _HEADER = struct.Struct("<4I")
 _DTYPES = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "<u2", "<u4"))}
-# The possible widths of a value, in bytes.
+# The possible widths of the values in a column, in bytes.
 _WIDTHS = np.array(list(_DTYPES))
 _LIMITS = np.array([1 << 8 * width for width in list(_DTYPES)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
-# To divide postings into slices of similar size, the ordinal of one posting in this many is
-# sampled.
+# To divide postings into slices of similar size, a sample is sorted: the ordinal of one in this
+# many postings.
 _SAMPLE_STRIDE = 256
 
 _Columns = list[NDArray[Any]]
@@ -69,7 +69,10 @@ class PostingArrays(NamedTuple):
         )
 
     def packed(self, first_ordinal: int) -> list[bytes]:
-        """Returns the encoded row of each term; `first_ordinal` is the part's lowest ordinal."""
+        """Returns the encoded row of each term, for one part of the lexical index.
+
+        `first_ordinal` is the lowest ordinal of the part.
+        """
         if not len(self.terms):
             return []
         offsets = (ordinals_of(self.labels) - np.uint64(first_ordinal)).astype(np.uint32)
@@ -93,13 +96,16 @@ class PostingArrays(NamedTuple):
     def unpacked(cls, stored: Sequence[tuple[int, int, bytes]]) -> "PostingArrays":
         """Decodes rows that `packed` has encoded.
 
-        Each element is a tuple of a term, the first ordinal of its part, and the encoded row.
-        Raises DataLoss if the size of a row does not match its header.
+        Each element of `stored` is a tuple of a term, the first ordinal of the part, and the
+        encoded row. Raises DataLoss if the size of a row does not match its header.
         """
         return StoredPostings(stored).whole()
 
     def merged(self) -> "PostingArrays":
-        """Returns the same postings; adjacent entries of the same term become one entry."""
+        """Returns the same postings; a term that occurs several times in a row occurs only once.
+
+        The postings of these occurrences become one posting list.
+        """
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])
         return self._replace(terms=self.terms[first], starts=starts)
@@ -112,7 +118,7 @@ class StoredPostings:
     """
 
     def __init__(self, stored: Sequence[tuple[int, int, bytes]]) -> None:
-        """Reads the headers of the rows; `stored` is as in `PostingArrays.unpacked`.
+        """Reads the headers of the rows; `stored` is the argument of `PostingArrays.unpacked`.
 
         Raises DataLoss if the size of a row does not match its header.
         """
@@ -142,9 +148,10 @@ class StoredPostings:
             yield self._unpack_range(starts, ends)
 
     def _slice_bounds(self, size: int) -> list[NDArray[np.int64]]:
-        """Returns the boundaries of the slices, including the start and the end of all rows.
+        """Returns where the slices begin and where the last slice ends.
 
-        A boundary, `int64[rows]`, has one offset for each row.
+        Each boundary is an array, `int64[rows]`: for each row, the index of the first posting after
+        the boundary.
         """
         begins = self._sample_ordinals()[:: max(size // _SAMPLE_STRIDE, 1)][1:]
         bounds = np.zeros((len(begins), len(self._counts)), np.int64)
@@ -165,7 +172,7 @@ class StoredPostings:
         return np.sort(np.concatenate(sampled))
 
     def _unpack_range(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> PostingArrays:
-        """Decodes the postings of each row i from `starts[i]` to `ends[i]` (exclusive)."""
+        """Decodes, of each row i, the postings from index `starts[i]` to `ends[i]` (exclusive)."""
         rows = np.flatnonzero(ends > starts)
         bounds = zip(rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True)
         parts: list[_Columns] = [[np.empty(0, np.uint32)] for _ in range(_COLUMNS)]
@@ -188,7 +195,10 @@ class StoredPostings:
 
 
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
-    """Returns True if one part can encode all ordinals from the first to the last."""
+    """Returns True if one part of the lexical index can have all ordinals from first to last.
+
+    Postings store the distance from the first ordinal of the part in at most 32 bits.
+    """
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 
 

@@ -29,8 +29,9 @@ def try_lock_maintenance(connection: Connection, collection_id: int) -> bool:
 def lock_step(connection: Connection, collection_id: int) -> None:
     """Locks the collection for one step of maintenance, until this transaction ends.
 
-    Waits while another process runs a step on the postings or rows of the collection. In one
-    transaction, a step reads rows, writes postings, and deletes the rows. Without the lock, two
-    simultaneous steps could read the same rows and write the same postings twice.
+    A step builds or merges parts of the lexical index, or deletes rows of a deleted collection.
+    Waits while another process runs a step for the collection. In one transaction, a step reads
+    rows, writes postings, and deletes the rows. Without the lock, two simultaneous steps could read
+    the same rows and write the same postings twice.
     """
     connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))

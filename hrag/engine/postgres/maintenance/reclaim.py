@@ -39,7 +39,10 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 
 
 class DeletedCollection(NamedTuple):
-    """A deleted collection whose rows still exist; `home` is the id of its home, if it had one."""
+    """A deleted collection whose rows still exist.
+
+    `home` is the id of its home, the pair of tables with its leaves; None if it had no home.
+    """
 
     tenant_id: str
     collection_id: int
@@ -62,9 +65,10 @@ def reclaim_some(
 ) -> bool:
     """Deletes some rows of a deleted collection. Always returns True.
 
-    Once no row remains, deletes the collection from `deleted_collections`, and records that its
-    home may be dropped after `home_retention`. Waits for a maintenance step that began before the
-    collection was deleted; otherwise the rows that the step writes would remain.
+    Once no row remains, deletes the collection from `deleted_collections`. If the collection has a
+    home, which is a pair of tables for the leaves of a large collection, records that the home may
+    be dropped after `home_retention`. Waits for a maintenance step that began before the collection
+    was deleted; otherwise the rows that the step writes would remain.
     """
     lock_step(connection, deleted.collection_id)
     parameters = {

@@ -95,7 +95,11 @@ class MaintenanceWorker:
         home_leaves: int = DEFAULT_HOME_LEAVES,
         limits: MaintenanceLimits = DEFAULT_LIMITS,
     ) -> None:
-        """A collection with more than `home_leaves` leaves gets a home."""
+        """Creates the worker; `start` starts its thread.
+
+        A collection with more than `home_leaves` leaves gets a home: a table with an HNSW index,
+        and a tail, which is a table for new leaves.
+        """
         self._database = database
         self._home_leaves = home_leaves
         self._limits = limits
@@ -107,7 +111,7 @@ class MaintenanceWorker:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread, which checks all collections first."""
+        """Starts the thread, which first checks all collections for work."""
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
         self._thread.start()
 
@@ -172,9 +176,10 @@ class MaintenanceWorker:
         return False
 
     def _survey(self) -> None:
-        """Finds all collections that may need maintenance, for `_maintain_changed`.
+        """Finds all collections that may need maintenance; `_maintain_changed` then maintains them.
 
-        Also deletes the rows of deleted collections, and drops unused homes.
+        Also deletes the rows of deleted collections, and drops unused homes, which are tables that
+        no collection uses any more.
         """
         parameters = {
             "min_leaves": self._limits.min_part_leaves,
@@ -214,11 +219,12 @@ class MaintenanceWorker:
     def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
         """Does all maintenance that a collection needs, unless another process is doing it.
 
-        With `every_leaf`, indexes tails and term vectors even if they have only a few leaves.
+        With `every_leaf`, indexes all leaves, even if only a few are not indexed yet.
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
-                self._backlogs.pop(collection_id, None)  # Only the other process knows the backlog.
+                # Another process maintains the collection. Only that process knows the backlog.
+                self._backlogs.pop(collection_id, None)
                 return
             self._index_terms(tenant_id, collection_id, every_leaf)
             self._index_vectors(tenant_id, collection_id, every_leaf)
@@ -275,9 +281,10 @@ class MaintenanceWorker:
     ) -> bool:
         """Returns True if a new home must be built for the collection.
 
-        A collection gets its first home when it has many leaves. It gets a new home when the tail
-        of its home is long, because building a new index then costs less than inserting the leaves
-        of the tail into the old index one by one.
+        A home is a pair of tables: one with an HNSW index, and the tail with the newest leaves. A
+        collection gets its first home when it has many leaves. It gets a new home when the tail
+        is long, because building a new index then costs less than inserting the leaves of the tail
+        into the old index one by one.
         """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)

@@ -50,7 +50,8 @@ from hrag.values.collections import CollectionSettings, TreeSettings
 from hrag.values.search import Aggregation, FusionMethod, Retrieval, SearchMode
 from hrag_fast import Groups
 
-# A statement reads the documents of at most this many groups.
+# A statement returns at most this many groups with their documents. A group is a chunk with its
+# matched leaves.
 _MAX_GROUPS = 64
 
 _NEAREST = f"""
@@ -118,9 +119,10 @@ score + %(bonus)s::real * greatest(score,
 class BestGroups:
     """The best groups of the first round of a search.
 
-    `considered` is the count of candidate leaves, and `total` is the count of all groups that the
-    candidates form, of which `groups` has the best ones. `exact` and `complete` describe the
-    candidates; `hrag.engine.common.candidates.ScoredRows` defines both.
+    A group is a chunk with the candidate leaves in it. `considered` is the count of candidate
+    leaves. `total` is the count of all groups that these leaves form; `groups` has the best of
+    these groups. `exact` is True if it is certain that the candidates are the best leaves of each
+    source. `complete` is True if no further leaf can become a candidate.
     """
 
     groups: AncestorGroups
@@ -131,16 +133,21 @@ class BestGroups:
 
 
 def can_find(request: FindRequest) -> bool:
-    """Returns True if the statements of this module support the request."""
+    """Returns True if `best_groups` supports the request.
+
+    It supports requests in which the score of a passage is the score of its best leaf, except
+    requests in the mode AUTO_MERGE.
+    """
     return request.aggregation is Aggregation.MAX and request.mode is not SearchMode.AUTO_MERGE
 
 
 def expected_passages(request: FindRequest, settings: CollectionSettings) -> int:
     """Returns how many of the best groups are nearly always enough for the request's passages.
 
-    The caller reads the texts of this many groups in one statement. If the request has a token
-    budget, the result is twice the count of full-size chunks that fit in the budget, because chunks
-    may be shorter and may overlap. The result is at most the limit of the request.
+    A group is a chunk with its matched leaves, and may become a passage. The caller reads the texts
+    of this many groups in one statement. If the request has a token budget, the result is twice the
+    count of full-size chunks that fit in the budget, because chunks may be shorter and may overlap.
+    The result is at most the limit of the request.
     """
     if not request.token_budget:
         return request.limit
@@ -151,9 +158,10 @@ def expected_passages(request: FindRequest, settings: CollectionSettings) -> int
 def best_groups(
     ranker: Ranker, request: FindRequest, documents: PostgresDocuments
 ) -> BestGroups | None:
-    """Returns the best groups, and adds their documents to `documents`.
+    """Returns the best groups of the first round, and adds their documents to `documents`.
 
-    Returns None if the HNSW index returned fewer leaves than requested.
+    A group is a chunk with its matched leaves. Returns None if the HNSW index returned fewer leaves
+    than requested.
     """
     query = _dense_query(ranker, request) if ranker.is_dense else _lexical_query(ranker, request)
     if query is None:
@@ -174,11 +182,11 @@ def best_groups(
 
 @dataclass(frozen=True, slots=True)
 class _GroupQuery:
-    """The statement that returns the best groups, with its parameters.
+    """The statement that groups candidate leaves and returns the best groups, with its parameters.
 
     In a dense search, the statement also finds the candidate leaves. In other searches, the
     candidate leaves are parameters. `graph` is True if the statement uses the HNSW index. `exact`
-    and `complete` are as in `BestGroups`.
+    and `complete` have the same meaning as in `BestGroups`.
     """
 
     statement: sql.SQL
@@ -196,9 +204,10 @@ class _GroupQuery:
 
 
 class _Grouping(NamedTuple):
-    """The values of a request on which the SQL text of a grouping statement depends.
+    """The values of a request on which the text of the statement that groups leaves depends.
 
-    `texts` is the count of groups whose document texts the statement reads.
+    The statement groups leaves by their ancestors at `level`. It reads the texts of the `texts`
+    best groups.
     """
 
     tree: TreeSettings
@@ -214,7 +223,7 @@ class _Grouping(NamedTuple):
 
     @property
     def height(self) -> sql.Literal:
-        """The subscript, from 1, in the array `above` of a leaf's ancestor at the level."""
+        """The SQL subscript, from 1, of the ancestor at `level` in the array `above` of a leaf."""
         return sql.Literal(self.level - self.tree.embedding_level + 1)
 
     def of_leaves(
@@ -222,9 +231,9 @@ class _Grouping(NamedTuple):
     ) -> sql.SQL:
         """Returns the statement that groups the leaves which the query `candidates` returns.
 
-        `score` is the SQL expression of a leaf's score. If `has_nearest`, `candidates` was made
-        from `_NEAREST`, and the last column of the statement is the count of leaves that the HNSW
-        index returned. Otherwise the last column is NULL.
+        `score` is the SQL expression of a leaf's score. With `has_nearest`, `candidates` is the
+        query `_NEAREST`, which finds the nearest leaves, and the last column of the statement is
+        the count of leaves that the HNSW index returned. Otherwise the last column is NULL.
         """
         statement = sql.SQL(_GROUPS).format(
             candidates=candidates,
@@ -321,7 +330,8 @@ def _ancestor_groups(
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
     scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # The statement has already grouped the leaves, so the table needs no ancestors.
+    # A table of leaves has their ancestors only for grouping. The statement has already grouped
+    # these leaves, so the array of ancestors stays empty.
     above = np.empty((0, len(labels)), np.uint32)
     table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)
@@ -337,5 +347,5 @@ def _ancestor_groups(
 
 
 def _concatenate(rows: Sequence[tuple[Any, ...]], column: int, dtype: type[Any]) -> NDArray[Any]:
-    """Concatenates the arrays that the rows have in one column."""
+    """Concatenates the arrays that all rows have in the column with the index `column`."""
     return np.array([*chain.from_iterable(row[column] for row in rows)], dtype)

@@ -151,5 +151,5 @@ def _read_vectors(
     for leaf, packed in rows:
         vectors[leaf] = np.frombuffer(packed, ">f2", offset=_HEADER_BYTES)
     if len(rows) != count:
-        raise DataLoss(f"{len(rows)} of its {count} leaves are stored")
+        raise DataLoss(f"{len(rows)} leaves of the document are stored, but it must have {count}")
     return vectors

@@ -89,8 +89,9 @@ class LongText:
     """
 
     def __init__(self, size_bytes: int, read: Callable[[_Part], None]) -> None:
-        """`read` must read the given part of the text and pass it to `add`."""
-        # The operating system allocates memory only for the pages of the array that are written.
+        """`read` must read the part of the text that it is called with, and pass it to `add`."""
+        # The array has the size of the whole text, but blocks that are never read take no memory:
+        # the operating system allocates memory only for the pages of the array that are written.
         self._bytes = bytearray(size_bytes)
         self._read = read
         self._present: set[int] = set()
@@ -101,15 +102,18 @@ class LongText:
         return memoryview(self._bytes)
 
     def check(self, start: int, end: int) -> None:
-        """Reads, in one statement, the missing blocks of the bytes from `start` to `end`."""
+        """Reads the blocks with the bytes from `start` to `end` that were not read yet.
+
+        One statement reads all of them.
+        """
         missing = self.missing(start, end)
         if missing is not None:
             self._read(missing)
 
     def missing(self, start: int, end: int) -> _Part | None:
-        """Returns the part that must be read to have all bytes from `start` to `end`.
+        """Returns the part of the text that must be read to have all bytes from `start` to `end`.
 
-        Returns None if no block is missing.
+        Returns None if all these bytes were read before.
         """
         last = max(min(end, len(self._bytes)) - 1, start)
         blocks = range(start // _BLOCK_BYTES, last // _BLOCK_BYTES + 1)
@@ -120,7 +124,10 @@ class LongText:
         return first, (absent[-1] + 1) * _BLOCK_BYTES - first
 
     def add(self, start: int, part: bytes) -> None:
-        """Stores a part of the text that was read; its first byte `start` begins a block."""
+        """Stores a part of the text that was read.
+
+        `start` is the offset of its first byte, which must be the first byte of a block.
+        """
         self._bytes[start : start + len(part)] = part
         self._present.update(range(start // _BLOCK_BYTES, -(-(start + len(part)) // _BLOCK_BYTES)))
 
@@ -137,8 +144,8 @@ class _UnparsedDocument(NamedTuple):
 class _ParsedDocument(NamedTuple):
     """A decoded document.
 
-    `long` is its text if the text is read in blocks, otherwise None. `cited` caches the document
-    for the encoder of passages, for each set of fields.
+    `long` is its text if the text is read in blocks, otherwise None. `cited` caches the encoded
+    fields that are equal in all passages of the document, for each set of requested fields.
     """
 
     text: TreeText
@@ -161,9 +168,10 @@ class PostgresDocuments:
     _batch_size: int = _MAX_DOCUMENTS
 
     def expect(self, ordinals: Iterable[int], batch_size: int = _MAX_DOCUMENTS) -> None:
-        """Announces the documents that will be needed, in this order.
+        """Announces the documents that will be needed, in the order in which they will be needed.
 
-        When one of them is first needed, up to `batch_size` documents are read together.
+        When one of them is needed and was not read yet, one statement reads it together with the
+        next documents, up to `batch_size` documents in total.
         """
         self._expected = list(dict.fromkeys(ordinals))
         self._batch_size = max(1, min(batch_size, _MAX_DOCUMENTS))
@@ -190,9 +198,10 @@ class PostgresDocuments:
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns a group's chunk as an encoded passage.
+        """Returns the chunk of the group with the index `group` as an encoded passage.
 
-        Implements `hrag.engine.common.fetch.DocumentReader.encoded`.
+        A group is a chunk with its matched leaves. Implements
+        `hrag.engine.common.fetch.DocumentReader.encoded`.
         """
         text, _, cited = self._document(ordinal)
         if fields not in cited:
@@ -262,7 +271,10 @@ class PostgresDocuments:
                 long.add(start, part)
 
     def _document(self, ordinal: int) -> _ParsedDocument:
-        """Returns a document; if it was not read yet, reads it with the next expected documents."""
+        """Returns a document.
+
+        If it was not read yet, reads it together with the next documents that `expect` announced.
+        """
         if ordinal not in self._stored:
             if ordinal not in self._rows:
                 self._read([ordinal, *self._expected_after(ordinal)])
@@ -270,7 +282,10 @@ class PostgresDocuments:
         return self._stored[ordinal]
 
     def _expected_after(self, ordinal: int) -> list[int]:
-        """Returns the ordinals of the next expected documents that were not read yet."""
+        """Returns the ordinals of the documents to read together with a document.
+
+        They are the next documents that `expect` announced, without those that were read before.
+        """
         if ordinal not in self._expected:
             return []
         index = self._expected.index(ordinal)

@@ -48,9 +48,10 @@ class EligibleLeaves:
 
     @property
     def condition(self) -> str:
-        """SQL conditions that a statement appends to its conditions on tenant and collection.
+        """SQL conditions, each beginning with AND, that exclude the leaves that are not eligible.
 
-        They exclude the leaves that are not eligible. Empty if all leaves are eligible.
+        A statement appends them to its conditions on tenant and collection. The text is empty if
+        all leaves are eligible.
         """
         parts = []
         if self.ordinals is not None:

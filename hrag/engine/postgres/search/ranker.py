@@ -1,6 +1,6 @@
 """Ranks the leaves of a collection for a request.
 
-The ranked leaves are rows of a table of candidates.
+The leaves that were read are rows of a table; a ranking refers to leaves by their row numbers.
 """
 
 from collections.abc import Sequence
@@ -101,7 +101,10 @@ class Ranker:
 
     @property
     def lexical(self) -> LexicalQuery:
-        """The lexical scores of the query, which are read once. Not for dense searches."""
+        """The BM25 scores of leaves for the query; the first access reads the postings.
+
+        A dense search does not use these scores.
+        """
         if self._lexical is None:
             parameters = {**self.collection.key, "terms": bigints(self._ids)}
             self._set_lexical(self._connection.execute(MATCHES, parameters).fetchall())
@@ -113,7 +116,7 @@ class Ranker:
 
     @property
     def locator(self) -> TermLocator:
-        """Locates the query's terms in passages.
+        """The object that finds the query's terms in passages.
 
         In a dense search, all terms have the same weight. In other searches, rare terms have
         higher weights.
@@ -124,15 +127,15 @@ class Ranker:
     def has_all(self, returned: int, count: int) -> bool:
         """Returns True if a source has returned all eligible leaves.
 
-        The source was asked for at most `count` leaves and returned `returned` of them.
+        The source was asked for at most `count` leaves, and it returned `returned` leaves.
         """
         return returned < count or returned >= self.eligible.count
 
     def first_candidates(self, count: int) -> FirstCandidates | None:
-        """Reads the candidates of the first round in one statement. Not for dense searches.
+        """Reads the candidates of the first round of a lexical or hybrid search in one statement.
 
         Each source returns at most `count` leaves. Returns None if the HNSW index returned fewer
-        leaves than requested.
+        leaves than requested. A dense search does not use this method.
         """
         empty = np.empty(0, np.uint64), np.empty(0, np.float32)
         if self._request.retrieval is Retrieval.LEXICAL:
@@ -159,7 +162,10 @@ class Ranker:
         )
 
     def best(self, count: int) -> ScoredRows:
-        """Returns the `count` best eligible leaves of each source, with their scores."""
+        """Returns the `count` best eligible leaves of each source, with their scores.
+
+        In a hybrid search, the scores of the lexical and the dense source are fused.
+        """
         if self.is_dense:
             by_vector = self._candidates_of(self._search_dense(count))
             return rank_one_source(self._table, by_vector, lexical=False)

@@ -1,4 +1,4 @@
-"""The reader of the PostgreSQL engine; each of its snapshots is a transaction."""
+"""The reader of the PostgreSQL engine; it opens snapshots, each of which is a transaction."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,10 @@ _SEQUENCE = "SELECT sequence FROM hrag.tenants WHERE tenant_id = %s"
 
 
 class PostgresReader:
-    """Opens snapshots of collections; a snapshot of a replica has the state of the replica.
+    """Opens snapshots of collections.
+
+    If the reader is connected to a replica, a snapshot has the state of the replica, which may be
+    older than the state of the primary.
 
     Implements `hrag.engine.Reader`.
     """
@@ -68,7 +71,11 @@ class PostgresReader:
         return document_export.documents(self._database, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns a status with a lag of 0 s, because searches read the database directly."""
+        """Returns a status whose lag is 0 s.
+
+        The lag is the time for which changes wait until a background thread applies them. This
+        reader needs no such thread, because searches read the tables of the database.
+        """
         return ReaderStatus(lag_s=0.0)
 
     def preload(self) -> None:

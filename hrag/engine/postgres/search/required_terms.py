@@ -1,8 +1,8 @@
 """Finds the leaves that contain each required word and phrase of a query exactly.
 
-The lexical index returns the leaves that have all words of these phrases, in any order and form.
-Then the heading and the text of each of these leaves are compared with the phrases. Without a
-lexical index, the texts of all eligible leaves are compared.
+First, the lexical index returns the leaves that have all words of the required phrases, in any
+order and in any form of the words. Then the heading and the text of each of these leaves are
+searched for the exact words and phrases. Without a lexical index, all eligible leaves are searched.
 """
 
 import numpy as np
@@ -28,9 +28,10 @@ def leaves_with_required_parts(
     required: tuple[str, ...],
     deadline: Deadline,
 ) -> EligibleLeaves:
-    """Returns the eligible leaves whose heading or text contains every word or phrase `required`.
+    """Returns the eligible leaves that contain all the words and phrases in `required`.
 
-    Checks the deadline before each leaf, and raises the errors of `Deadline.check`.
+    A leaf contains a word or a phrase if its heading or its text contains it. Checks the deadline
+    before each leaf, and raises the errors of `Deadline.check`.
     """
     labels = _leaves_with_words(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)

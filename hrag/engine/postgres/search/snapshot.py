@@ -2,8 +2,8 @@
 
 A search runs in steps:
 
-1. Find the eligible leaves. They pass the filter or are in sections that summaries led to, and they
-   contain the required words of the query.
+1. Find the eligible leaves. They are in documents that pass the filter or, with two-stage routing,
+   in the sections with the best summaries. They contain the required words of the query.
 2. Rank the eligible leaves: each source returns candidates, and their scores are fused.
 3. Group the candidates by their ancestors. If this gives too few passages, rank more candidates.
 4. Fetch the passages.
@@ -39,7 +39,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 from hrag.values.search import ChosenSection, SearchMode
 
-# A response lists at most this many sections. A search may return at most as many passages.
+# A response lists at most this many of the sections that two-stage routing chose. This is also the
+# largest limit of passages that a request may have.
 _MAX_SHOWN_SECTIONS = 100
 
 _LEAF_COUNT = """
@@ -66,7 +67,11 @@ class PostgresSnapshot(BrowsableSnapshot):
         summaries: OpenedCollection | None,
         deadline: Deadline,
     ) -> None:
-        """`summaries` is the summary collection; None if the snapshot is opened without it."""
+        """Stores the arguments; runs no statement.
+
+        `summaries` is the collection that has the summaries of the documents of `collection`; None
+        if the snapshot is opened without it.
+        """
         self._connection = connection
         self._collection = collection
         self._summaries = summaries
@@ -89,10 +94,13 @@ class PostgresSnapshot(BrowsableSnapshot):
         return self._collection.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs a search and returns its passages in `form`. Implements `Snapshot.find`.
+        """Runs a search. `form` determines the form of the returned passages.
 
-        Most searches need only a first round, for which `_first_round` runs one or two statements.
-        The other searches run round by round, each with more candidates than the round before.
+        A round of a search ranks candidate leaves and groups them by ancestor. Most searches need
+        only one round, for which `_first_round` runs one or two statements. The other searches run
+        several rounds, each with more candidates than the round before.
+
+        Implements `Snapshot.find`.
         """
         stages: list[Stage] = []
         eligible, sections = self._eligible_leaves(request, stages)
@@ -100,8 +108,9 @@ class PostgresSnapshot(BrowsableSnapshot):
 
         def read(groups: AncestorGroups) -> tuple[tuple[P, ...], RoundOutcome]:
             self._read_ahead(request, groups)
-            # The locator needs the statistics of terms, which the first round reads together with
-            # its candidates. So the locator is created here, after the round.
+            # The locator finds the query's terms in passages. It needs the statistics of the terms,
+            # which the first round reads together with its candidates. So the locator is created
+            # here, after the round.
             fetch = Fetch(self._documents, request, form, ranker.locator, self._deadline)
             return fetch.read(groups)
 
@@ -120,7 +129,11 @@ class PostgresSnapshot(BrowsableSnapshot):
         )
 
     def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
-        """Reads together as many documents of the best groups as a search nearly always needs."""
+        """Prepares the reading of passages, so that few statements read their documents and texts.
+
+        A group is a chunk with its matched leaves. Announces the documents of all groups, and reads
+        the texts of as many of the best groups as a search nearly always needs.
+        """
         ordinals = [split_label(key)[0] for key in groups.keys]
         count = expected_passages(request, self.settings)
         self._documents.expect(ordinals, count)
@@ -130,7 +143,11 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _first_round(
         self, request: FindRequest, ranker: Ranker, read: Read[P]
     ) -> FindResult[P] | None:
-        """Returns the result of the search; None if the first round is not enough."""
+        """Runs the first round of a search in one or two statements; returns the search's result.
+
+        Returns None if the candidates of this round do not give enough passages. The caller must
+        then run the search round by round.
+        """
         began = time.perf_counter()
         best = best_groups(ranker, request, self._documents)
         searched = time.perf_counter()
@@ -140,9 +157,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         reaching = groups if request.min_score is None else groups.reaching(request.min_score)
         climbed = time.perf_counter()
         has_all = total == len(groups)
-        # `reached` counts the groups that may reach `min_score`. A group that the statement did not
-        # return scores at most as high as the last group that it returned. So groups that were not
-        # returned are counted only if all returned groups reach `min_score`.
+        # `reached` is the count of groups that may reach `min_score`. The statement returned only
+        # the best groups. If one of these is below `min_score`, all groups that were not returned
+        # are below it too. So they are counted only if all returned groups reach `min_score`.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
@@ -168,9 +185,11 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _eligible_leaves(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves that the search may find, and the sections that summaries led to.
+        """Returns the leaves that the search may find, and the sections that routing chose.
 
-        Appends the start and end time of each step to `stages`.
+        In the mode SUMMARY_FIRST, two-stage routing chooses the sections with the best summaries.
+        In other modes, no section is returned. Appends the name, start time and end time of each
+        step to `stages`.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             eligible, sections = self._route_by_summaries(request, stages)
@@ -187,7 +206,7 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _filter_leaves(
         self, collection: OpenedCollection, filter: Filter | None, stages: list[Stage]
     ) -> EligibleLeaves:
-        """Returns the leaves of the documents that pass the filter; without one, all leaves."""
+        """Returns the leaves of the documents that pass the filter; all leaves without a filter."""
         if filter is None:
             return EligibleLeaves.all_of(collection)
         began = time.perf_counter()
@@ -202,11 +221,10 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
-        """Returns the leaves of the sections with the best summaries, and the best sections.
+        """Chooses the sections with the best summaries; returns their leaves and the sections.
 
-        At most `_MAX_SHOWN_SECTIONS` sections are returned; the leaves are those of all chosen
-        sections. The filter is evaluated on the summaries, which have the metadata of their
-        documents.
+        Returns the leaves of all chosen sections, but only the `_MAX_SHOWN_SECTIONS` best sections.
+        The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         summaries = self._summaries
         if summaries is None:

@@ -41,8 +41,9 @@ def route(
 
     `eligible` are the summaries of documents that pass the request's filter. With
     SummaryScope.DOCUMENTS, at most `top_sections` documents are chosen first, and only their
-    sections are ranked. Each source ranks as many candidates as in any other search, because the
-    section with the best fused score may be the first one of no source.
+    sections are ranked. Each source returns as many candidates as in other searches, even if fewer
+    sections are requested, because the section with the best fused score need not be the best
+    section of a single source.
     """
     count = request.top_sections
     candidates = max(request.candidates, count)
@@ -87,7 +88,7 @@ def chosen_sections(
     documents: PostgresDocuments,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """Returns the routed sections as ChosenSection, for the response.
+    """Returns the sections that `route` chose, in the form in which the response lists them.
 
     Reads several documents in one statement, and calls
     `hrag.engine.common.routed_sections.chosen_sections`.
@@ -98,7 +99,7 @@ def chosen_sections(
 
 
 def leaves_in(routed: Sequence[RoutedSection]) -> Labels:
-    """Returns the labels of the sections' leaves, ascending; no two sections share a leaf."""
+    """Returns the labels of all leaves in the sections, ascending and without duplicates."""
     parts = [
         labels_of(section.ordinal, section.leaves.stop)[section.leaves.start :]
         for section in routed

@@ -57,7 +57,7 @@ class _TextArray(_Array):
 
 
 class _OtherArray(_Array):
-    """An array of a type without a fixed OID; the statement casts it to its type."""
+    """An encoded array whose type has no fixed OID; the statement must cast it to the type."""
 
 
 class _ArrayDumper(Dumper):
@@ -72,7 +72,8 @@ def _register(kind: type[_Array], oid: int) -> None:
     psycopg.adapters.register_dumper(kind, dumper)
 
 
-# The second argument is the OID of the array type. With 0, a cast in the statement sets the type.
+# Each class is registered with the OID of its array type. With the OID 0, a cast in the statement
+# determines the type.
 _register(_BoolArray, 1000)
 _register(_ByteaArray, 1001)
 _register(_Int4Array, 1007)

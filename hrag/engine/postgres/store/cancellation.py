@@ -22,9 +22,9 @@ _INTERVAL_S = 0.05
 # statement_timeout has then already ended the statement that ran at the deadline. The request
 # ends statements of the same transaction that began later.
 _LATE_S = 0.1
-# The canceller's thread sleeps after this time without a transaction. It does not sleep earlier,
-# because waking it for each transaction costs more than checking an empty set twenty times a
-# second.
+# After this time without a transaction, the canceller's thread stops its regular checks and sleeps
+# until the next transaction. It does not sleep earlier, because waking it for each transaction
+# costs more than checking an empty set twenty times a second.
 _SLEEPS_AFTER_S = 1.0
 _REQUEST_S = 1.0
 """The longest time that a server may take to receive a cancel request."""
@@ -79,7 +79,8 @@ class Canceller:
     def watching(self, connection: Connection, deadline: Deadline) -> Iterator[None]:
         """Watches the transaction on `connection` during the block.
 
-        Cancels its statements once `deadline` has passed or its caller no longer waits.
+        Cancels the transaction's statements once `deadline` has passed or once the caller no longer
+        waits for the result.
         """
         if deadline == NEVER:
             yield

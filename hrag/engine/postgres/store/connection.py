@@ -80,8 +80,9 @@ class Connection(psycopg.Connection[Row]):
         """
         connection = cls.connect(dsn, autocommit=True, cursor_factory=Cursor, **parameters)
         if not psycopg.capabilities.has_send_close_prepared():
-            # If the count of prepared statements were limited, this version of libpq would make
-            # psycopg close the oldest one by DEALLOCATE.
+            # If a connection has too many prepared statements, psycopg closes the oldest one. With
+            # this version of libpq it would send DEALLOCATE, which PgBouncer does not understand.
+            # So the count of prepared statements is not limited, and none is closed.
             connection.prepared_max = None
         connection.opened_s = connection.returned_s = time.monotonic()
         return connection
@@ -138,7 +139,9 @@ class Connection(psycopg.Connection[Row]):
         """
         self.settle()
         if self.pgconn.transaction_status == pq.TransactionStatus.INERROR:
-            raise psycopg.errors.InFailedSqlTransaction("a failed statement was ignored")
+            raise psycopg.errors.InFailedSqlTransaction(
+                "the transaction cannot be committed, because one of its statements has failed"
+            )
         self.commit()
 
     def abandon(self) -> bool:
@@ -200,9 +203,9 @@ def _check(results: list[PGresult]) -> None:
 
 
 def _is_readable(fileno: int) -> bool:
-    """Returns True if the server has sent something that no request has caused.
+    """Returns True if the server has sent data that is not the reply to a request.
 
-    In most cases, the server has sent a notice that it closes the connection.
+    In most cases, the data is a notice that the server closes the connection.
     """
     poll = select.poll()
     poll.register(fileno, select.POLLIN)

@@ -22,8 +22,8 @@ from hrag.values.errors import StoreUnavailable, TooBusy
 _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
-# A connection of this age is closed and replaced by a new one. So readers that moved to another
-# server during a failover return to the nearest server.
+# A connection of this age is closed and replaced by a new one. A new connection leads to the
+# nearest server, so readers that moved to another server during a failover return to it.
 _MAX_AGE_S = 1800.0
 
 
@@ -31,8 +31,8 @@ _MAX_AGE_S = 1800.0
 class ConnectionTimes:
     """Times for the pool and for health checks.
 
-    They limit how long callers wait for connections, and how long a reply of the server proves
-    that it works.
+    They limit how long callers wait for connections, and for how long the last reply of the server
+    is regarded as proof that it works.
     """
 
     max_wait_s: float = 3.0
@@ -70,9 +70,9 @@ class Pool:
     def take(self, deadline: Deadline) -> Connection:
         """Returns a connection, outside of any transaction, for the exclusive use of the caller.
 
-        `deadline` is the caller's deadline. Raises TooBusy if all connections stay in use for
-        `max_wait_s`, psycopg.OperationalError if the server accepts no connection,
-        StoreUnavailable after `close`, and the errors of `Deadline.check`.
+        `deadline` is the caller's deadline; raises the errors of `Deadline.check`. Raises TooBusy
+        if all connections stay in use for `max_wait_s`. Raises psycopg.OperationalError if the
+        server accepts no connection. Raises StoreUnavailable if the pool is closed.
         """
         self._wait_for_permit(deadline)
         try:
@@ -84,8 +84,8 @@ class Pool:
     def give_back(self, connection: Connection, *, is_sound: bool) -> None:
         """Returns a connection to the pool for the next caller.
 
-        Closes the connection instead if it is not sound (`is_sound`), if it is too old, or if the
-        pool is closed.
+        Closes the connection instead if it is too old, if the pool is closed, or if `is_sound` is
+        False, which means that the connection cannot be used any more.
         """
         now_s = time.monotonic()
         if is_sound and not self._is_closed and now_s - connection.opened_s < _MAX_AGE_S:
@@ -121,7 +121,7 @@ class Pool:
                 )
 
     def _take_usable(self) -> Connection | None:
-        """Returns the last used idle connection that still works; None if no idle one works."""
+        """Returns the most recently used idle connection that works; None if there is none."""
         while (connection := self._pop_idle()) is not None:
             if connection.is_usable(_REPLY_S) and self._answers(connection):
                 return connection
@@ -140,7 +140,7 @@ class Pool:
         return True
 
     def _pop_idle(self) -> Connection | None:
-        """Removes and returns the idle connection that was used last; None if none is idle."""
+        """Removes and returns the most recently used idle connection; None if none is idle."""
         try:
             return self._idle.pop()
         except IndexError:

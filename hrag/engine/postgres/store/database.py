@@ -29,25 +29,26 @@ Result = TypeVar("Result")
 # was made while a table was small, it would scan the whole table even when the table is large.
 # Every statement of the engine can use an index instead.
 _NO_SEQSCAN = b"; SET LOCAL enable_seqscan = off"
-# The usual value of `hnsw.ef_search`. At 100,000 leaves, recall@10 is 0.924 with 50, 0.985 with 100
-# and 0.995 with 200.
+# The usual value of `hnsw.ef_search`. At 100,000 leaves, recall@10 is 0.924 with the value 50,
+# 0.985 with 100, and 0.995 with 200.
 EF_SEARCH = 200
 # The settings of searches in an HNSW index; `vector_source` explains them. With `relaxed_order`,
-# pgvector continues its scan until enough rows are eligible and living. The settings are made by
-# SET LOCAL because Citus does not propagate set_config() to its worker nodes.
+# pgvector continues its scan until it has found enough rows that are eligible and not deleted. The
+# settings are made by SET LOCAL because Citus does not propagate set_config() to its worker nodes.
 _INDEX_SETTINGS = b"; SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = %d"
 _BEGIN_READING = b"".join(
     (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NO_SEQSCAN, _INDEX_SETTINGS % EF_SEARCH)
 )
-# BEGIN does not say READ WRITE, because a standby would reject it. Without it, a standby rejects
-# the first change with an SQLSTATE that this module recognises.
+# BEGIN does not say READ WRITE, because a standby would reject the BEGIN. Without READ WRITE, a
+# standby accepts the BEGIN and rejects the first change, with an SQLSTATE that this module
+# recognises.
 _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
-# Connection parameters for which the DSN sets no value. `connect_timeout` has libpq's smallest
-# value, two seconds. It applies to a server that does not reply at all; a server that is down
-# refuses the connection at once. The keepalives and `tcp_user_timeout` end a connection to a
-# machine that disappeared after a minute.
+# The values of connection parameters that the DSN does not set. `connect_timeout` has libpq's
+# smallest value, two seconds. It is for a server that does not reply at all: a machine whose server
+# is down refuses the connection at once. The keepalives and `tcp_user_timeout` close a connection
+# when its server has not replied for a minute.
 _DEFAULTS = {
     "connect_timeout": "2",
     "client_encoding": "utf8",
@@ -135,7 +136,7 @@ class PostgresDatabase:
                     raise
             deadline.check("repeating a transaction that conflicted with another")
             time.sleep(_FIRST_PAUSE_S * 2**attempt * random.random())
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("unreachable: the last attempt returns a result or raises an error")
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
@@ -185,7 +186,8 @@ class PostgresDatabase:
     def _connection(self, deadline: Deadline, pool: Pool) -> Iterator[Connection]:
         """Runs the block with a connection of the pool; translates errors of psycopg.
 
-        After the block, the connection returns to the pool, or is closed if it is not sound.
+        After the block, the connection returns to the pool, or is closed if it cannot be used any
+        more.
         """
         with translated(deadline):
             connection = pool.take(deadline)
@@ -199,7 +201,8 @@ class PostgresDatabase:
             hrag_error = error_of(error, deadline, connection.info.user)
             is_sound = connection.abandon() and error.sqlstate != READ_ONLY
             if error.sqlstate == READ_ONLY:
-                # The server has become a standby, and the idle connections lead to it too.
+                # The server has become a standby. The idle connections lead to the same server, so
+                # they are closed.
                 for idle_pool in (self._pool, self._check_pool):
                     idle_pool.close_idle()
             if hrag_error is None:

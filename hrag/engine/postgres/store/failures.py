@@ -29,8 +29,8 @@ _SCHEMA_NAME = re.compile(rf"\b{SCHEMA}\b")
 READ_ONLY = "25006"
 _QUERY_CANCELED = "57014"
 _INSUFFICIENT_PRIVILEGE = "42501"
-# PostgreSQL's condition character_not_in_repertoire: a text contains NUL. psycopg may detect the
-# NUL before the server does; its error has no SQLSTATE then.
+# PostgreSQL's condition character_not_in_repertoire: a text contains NUL. If psycopg detects the
+# NUL before it sends the text, its error has no SQLSTATE.
 _NO_TEXT = "22021"
 # PostgreSQL's conditions invalid_schema_name and undefined_table.
 _MISSING = frozenset({"3F000", "42P01"})
@@ -72,7 +72,10 @@ _ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
 
 @contextmanager
 def translated(deadline: Deadline, role: str = "") -> Iterator[None]:
-    """Translates an error of psycopg in the block as `error_of` does, and raises the result."""
+    """Translates an error of psycopg that the block raises to the error that `error_of` returns.
+
+    If `error_of` returns None, the error of psycopg is raised unchanged.
+    """
     try:
         yield
     except psycopg.Error as error:
@@ -130,7 +133,8 @@ def _is_connection_error(error: psycopg.Error) -> bool:
 
     Such errors have no SQLSTATE.
     """
-    # PipelineAborted has no SQLSTATE either, but its cause is an earlier error in the pipeline.
+    # PipelineAborted has no SQLSTATE either, but it does not mean that the connection was lost: its
+    # cause is an earlier error in the pipeline.
     is_aborted = isinstance(error, psycopg.errors.PipelineAborted)
     return isinstance(error, psycopg.OperationalError) and not error.sqlstate and not is_aborted
 
@@ -140,7 +144,7 @@ def _names_hrag_schema(error: psycopg.Error) -> bool:
 
     Returns False for a table of a home, which may have just been dropped: homes are in the schema
     hrag_homes. Messages are in the server's language, with quotation marks of that language, so
-    only the name of the schema is compared.
+    the message is searched only for the name of the schema.
     """
     return _SCHEMA_NAME.search(_message(error)) is not None
 

@@ -8,8 +8,9 @@ from hrag.engine.postgres.store.queries import table_names
 def tables_of(home: int | None) -> tuple[sql.Composable, ...]:
     """Returns the table identifiers for the leaves of a collection.
 
-    If `home` is the id of a home, these are the home's table with the HNSW index, then its tail.
-    If `home` is None, it is the table `hrag.leaves`, which all collections share.
+    If `home` is the id of a home, a pair of tables for one large collection, returns the table with
+    the HNSW index, then the tail with the newest leaves. If `home` is None, returns only the table
+    `hrag.leaves`, which all collections without a home share.
     """
     return tuple(sql.Identifier(*name) for name in table_names(home))
 

@@ -33,11 +33,12 @@ Key: TypeAlias = Mapping[str, object]
 class OpenedCollection:
     """A collection and its running totals, as one snapshot sees them.
 
-    `home` is the id of the collection's home; None while its leaves are in the shared table.
-    `leaves` is the count of living leaves. `terms` is the count of occurrences of terms in these
-    leaves. `sequence` is the sequence number of the tenant's last commit. `in_graph` estimates how
-    many leaves the HNSW index of the home contains; None without a home. Deleted leaves stay in
-    the index until VACUUM, which also updates the estimate.
+    `home` is the id of the collection's home, a pair of tables for its leaves; None while its
+    leaves are in the table `hrag.leaves`, which many collections share. `leaves` is the count of
+    living leaves. `terms` is the count of occurrences of terms in these leaves. `sequence` is the
+    sequence number of the tenant's last commit. `in_graph` estimates how many leaves the HNSW index
+    of the home contains; None without a home. Deleted leaves stay in the index until VACUUM, which
+    also updates the estimate.
     """
 
     tenant_id: str

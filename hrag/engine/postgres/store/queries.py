@@ -1,6 +1,6 @@
 """Queries that the writer, the reader and maintenance share.
 
-The caller runs each query in its own transaction.
+Each query runs in the current transaction of the caller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,10 @@ def collection_record(record: str) -> CollectionRecord:
 
 
 def find_collection(connection: Connection, tenant_id: str, name: str) -> CollectionHandle:
-    """Returns a handle of the collection with this name or alias, or raises CollectionNotFound."""
+    """Returns the handle (tenant, name, id and settings) of the collection with this name or alias.
+
+    Raises CollectionNotFound if there is no such collection.
+    """
     row = None
     if is_storable(tenant_id, name):
         row = connection.execute(_FIND_COLLECTION, (tenant_id, name)).fetchone()
@@ -107,7 +110,10 @@ def find_collection(connection: Connection, tenant_id: str, name: str) -> Collec
 
 
 def handle_of(collection_id: int, record: str) -> CollectionHandle:
-    """Returns a handle for the collection with this id and this JSON record."""
+    """Creates the handle of a collection from its id and its JSON record.
+
+    A handle has the tenant, the name, the id and the settings of the collection.
+    """
     decoded = collection_record(record)
     return CollectionHandle(decoded.tenant_id, decoded.name, collection_id, decoded.settings)
 
@@ -189,7 +195,10 @@ def all_collections(connection: Connection) -> Iterator[Collection]:
 
 
 def described(documents: int, record: str) -> Collection:
-    """Returns what clients see of a collection with this count of documents and JSON record."""
+    """Returns the description of a collection for clients.
+
+    `documents` is its count of documents, and `record` is its JSON record.
+    """
     decoded = collection_record(record)
     return Collection(decoded.tenant_id, decoded.name, decoded.settings, documents)
 
@@ -198,7 +207,8 @@ def table_names(home: int | None) -> Sequence[tuple[str, str]]:
     """Returns schema and name of each table that may contain leaves of a collection.
 
     The writer inserts new leaves into the last of these tables. `home` is the id of the
-    collection's home; None if its leaves are in the shared table.
+    collection's home, a pair of tables for its leaves. `home` is None if its leaves are in the
+    table `hrag.leaves`, which all collections without a home share.
     """
     if home is None:
         return (("hrag", "leaves"),)

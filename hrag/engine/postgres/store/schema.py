@@ -100,9 +100,9 @@ def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -
 
 
 def _lock_version(connection: Connection) -> int:
-    """Returns the schema version, 0 without a store, and prevents migrations by other processes.
+    """Prevents migrations by other processes until this transaction ends.
 
-    The advisory lock is released when the transaction ends.
+    Returns the schema version of the store; 0 if there is no store.
     """
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     return _read_version(connection)
@@ -190,11 +190,16 @@ def _require_vector(connection: Connection) -> None:
     ).fetchone()
     if row is None:
         raise StoreUnavailable(
-            f"the server does not have pgvector: install version {needed} or newer on its machine"
+            f"the server does not have pgvector; install version {needed} or newer on the "
+            "server's machine"
         )
     installed, version = row
     if tuple(map(int, version.split(".")[:2])) < _OLDEST_VECTOR:
-        remedy = "ALTER EXTENSION vector UPDATE" if installed else "install that on its machine"
+        remedy = (
+            "ALTER EXTENSION vector UPDATE"
+            if installed
+            else "install a newer version on the server's machine"
+        )
         raise StoreUnavailable(
             f"the server has pgvector {version}; hrag needs {needed} or newer: {remedy}"
         )

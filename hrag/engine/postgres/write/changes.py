@@ -43,7 +43,8 @@ _DELETE_TERMS = """
 DELETE FROM hrag.terms
 WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY(%s)
 """
-# A document without a term vector is in a part of the lexical index, so it needs a tombstone.
+# A deleted document has either a term vector, which is deleted, or postings in the lexical index.
+# Postings are deleted only by a later merge, so a document without a term vector gets a tombstone.
 _DELETE_TERM_VECTORS = """
 WITH deleted AS (
   DELETE FROM hrag.term_vectors
@@ -127,7 +128,10 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, version: DocumentVersion) -> "Counts":
-        """Returns what a document adds to the totals, except `unsummarised`."""
+        """Returns the counts of one version of a document.
+
+        `unsummarised` and `summary_tokens` are 0 in the result.
+        """
         record = version.record
         return cls(
             documents=1,
@@ -183,8 +187,8 @@ def write_changes(
 ) -> None:
     """Writes the changes of all collections and the tenant's usage, and commits.
 
-    `collections` has the changes of each collection, by its id. `halfvec_oid` is the OID of the
-    type halfvec.
+    `collections` has the changes of each collection, by its id. `halfvec_oid` is the OID of
+    pgvector's type halfvec.
     """
     with connection.pipeline():
         for number, changes in collections.items():

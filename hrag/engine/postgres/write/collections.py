@@ -177,10 +177,10 @@ class CollectionWriter:
         return AliasChange(new, previous, usage.sequence)
 
     def _alias_target(self, connection: Connection, tenant_id: str, alias: str) -> str:
-        """Returns the name of the collection that an alias refers to; "" for a new alias.
+        """Returns the name of the collection that an alias refers to; "" if the alias is new.
 
-        Raises CollectionExists if a collection has the name, or StorageQuotaExceeded if the tenant
-        cannot have another alias.
+        Raises CollectionExists if a collection has the name `alias`. Raises StorageQuotaExceeded if
+        the alias is new and the tenant cannot have another alias.
         """
         aliases = {name: collection for name, _, collection in aliases_of(connection, tenant_id)}
         if alias in aliases:

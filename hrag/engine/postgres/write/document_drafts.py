@@ -23,7 +23,7 @@ from hrag.values.tree import CHUNK
 # The estimated overhead of a table row: its header, its tenant id and collection id, its entry in
 # an index, and unused space on pages.
 _ROW_BYTES = 96
-# The size of the headers of a leaf's array of ancestors and of its vector.
+# A leaf's array of ancestors has a header of 24 bytes, and its vector has a header of 8 bytes.
 _ARRAY_BYTES = 24 + 8
 # For each level, a leaf stores the index of its ancestor in 4 bytes.
 _LEVEL_BYTES = 4
@@ -52,7 +52,7 @@ class DocumentDraft:
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
     def described_as(self, document: DocumentRecord) -> "DocumentDraft":
-        """Returns a copy of the draft with the source, metadata and hash of another document."""
+        """Returns a copy of the draft with the source, metadata and content hash of `document`."""
         record = replace(
             self.record,
             source=document.source,
@@ -65,9 +65,9 @@ class DocumentDraft:
 
 
 def draft_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentDraft:
-    """Returns the draft of a document for the collection `handle`.
+    """Returns the draft of a document, with all values to store in the collection `handle`.
 
-    Raises InvalidArgument or TooLarge if the document does not fit the collection.
+    Raises InvalidArgument or TooLarge if the document does not fit the collection's settings.
     """
     settings = handle.settings
     check_shapes(document, settings)
@@ -94,9 +94,9 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentDr
 def draft_of_summaries(
     handle: CollectionHandle, document: DocumentRecord, summaries: DocumentSummaries
 ) -> DocumentDraft | None:
-    """Returns the draft of a document's summaries for the summary collection `handle`.
+    """Returns the draft of a document's summaries, to be stored in the summary collection `handle`.
 
-    Returns None if there are no summaries. Raises InvalidArgument.
+    Returns None if there are no summaries. Raises the errors of `draft_of`.
     """
     if not summaries.summaries:
         return None

@@ -69,16 +69,17 @@ def read_text(
     info = DocumentRecord.from_bytes(record).info()
     text = content if len(content) == text_bytes else _PartialText(text_bytes, start, content)
     remaining = reply.after(field_bytes(info_bytes(info)))
-    # If a part is requested, `read_part` only reads slices of `text`. If the whole text is
-    # requested but was not read completely, it is too long for the reply, and `read_part` raises
-    # an error.
+    # If a part is requested, `read_part` only reads slices of `text`, so a _PartialText is enough.
+    # If the whole text is requested, a _PartialText means that the text is too long for the reply;
+    # then `read_part` raises an error.
     return info, *read_part(text, part, remaining)  # type: ignore[arg-type]
 
 
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
     """Returns the bytes that `read_part` may access: the offset of the first, and their count."""
     if part is None:
-        # For a longer text, `read_part` raises an error.
+        # A text with more bytes than are left in the reply is read only in part, because it does
+        # not fit; `read_part` raises an error for it.
         return 0, min(reply.left_bytes, _MAX_BYTES)
     start = min(max(part.start - _MAX_PREVIOUS_BYTES, 0), _MAX_BYTES)
     size = part.start - start + reply.left_bytes + 1

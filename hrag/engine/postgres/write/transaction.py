@@ -66,8 +66,8 @@ _SUMMARIES_BY_ORDINAL = f"""
 class TenantTransaction:
     """The changes of one tenant in the current transaction of `connection`.
 
-    A caller first locks the documents, then changes them, then calls `finish`, which commits. For
-    the methods that change documents, only locked documents exist.
+    A caller first locks the documents, then changes them, then calls `finish`, which commits. The
+    methods that change documents treat a document that was not locked as if it did not exist.
     """
 
     def __init__(self, connection: Connection, tenant_id: str, quota_of: QuotaOf) -> None:
@@ -79,7 +79,7 @@ class TenantTransaction:
         self._changes: dict[int, CollectionChanges] = {}
         self._living: dict[tuple[int, str], DocumentVersion] = {}
 
-    # Locks and reads.
+    # The following methods lock rows and read them.
 
     def lock(self, documents: Sequence[tuple[CollectionHandle, str]]) -> None:
         """Locks the tenant's row, the documents with these ids, and the documents' summaries.
@@ -135,7 +135,7 @@ class TenantTransaction:
                 version = DocumentVersion(ordinal, document, term_count, is_unsummarised)
                 self._living[number, document.document_id] = version
 
-    # Changes.
+    # The following methods change documents.
 
     def put(self, draft: DocumentDraft) -> IngestResult:
         """Stores a document. Replaces the stored document with the same id if there is one.
@@ -175,10 +175,11 @@ class TenantTransaction:
     ) -> bool:
         """Stores the summaries of a document.
 
-        Returns False if the document no longer waits for summaries. `draft` is the draft of the
-        summaries; None if there are no summaries. `sections` has, for each summary of a section,
-        the range of the document's leaves in this section. Adds `tokens` to the collection's total
-        of summary tokens, even if the result is False. Raises CollectionNotFound.
+        Returns False if the document no longer waits for summaries. `draft` has the summaries,
+        prepared for storing; None if there are no summaries. `sections` has, for each summary of a
+        section, the range of the document's leaves in this section. Adds `tokens` to the
+        collection's total of summary tokens, even if the result is False. Raises
+        CollectionNotFound.
         """
         self.require(handle)
         number = handle.collection_id
@@ -232,11 +233,11 @@ class TenantTransaction:
         return sequence
 
     def delete_unchanged(self, handle: CollectionHandle, last_sequence: int) -> DocumentDeletion:
-        """Deletes the locked documents of the collection that have not changed since a change.
+        """Deletes the locked documents of the collection, except documents with newer changes.
 
-        `last_sequence` is the sequence number of that change. A document is deleted if the sequence
-        number of its own last change is at most `last_sequence`. The locked documents are those
-        that `lock` or `lock_ordinals` has locked. Raises CollectionNotFound.
+        A document is deleted if the sequence number of its last change is at most `last_sequence`.
+        The locked documents are those that `lock` or `lock_ordinals` has locked. Raises
+        CollectionNotFound.
         """
         self.require(handle)
         versions = [v for (number, _), v in self._living.items() if number == handle.collection_id]
@@ -265,7 +266,7 @@ class TenantTransaction:
             write_changes(self._connection, self._tenant_id, changed, self._usage, oid)
         return list(changed)
 
-    # Helpers of the changes.
+    # The following methods help the methods that change documents.
 
     def _require_version(self, handle: CollectionHandle, document_id: str) -> DocumentVersion:
         self.require(handle)
@@ -301,7 +302,7 @@ class TenantTransaction:
         return version
 
     def _remove(self, handle: CollectionHandle, version: DocumentVersion, sequence: int) -> None:
-        """Deletes a document and its summaries; `sequence` is the number of this change."""
+        """Deletes a document and its summaries; `sequence` is the change's sequence number."""
         document_id = version.record.document_id
         for number in ids_with_summaries(handle):
             deleted = self._living.pop((number, document_id), None)
@@ -373,7 +374,7 @@ def summary_id_of(number: int) -> int:
 
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
-    """Returns a handle of the summary collection of a collection with summaries."""
+    """Returns the handle of the summary collection of a collection that has summaries."""
     return summary_handle(handle, summary_id_of(handle.collection_id))
 
 

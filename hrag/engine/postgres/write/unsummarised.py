@@ -1,8 +1,9 @@
 """Finds the next document that waits for its summaries.
 
-If a document or a collection is damaged, UnreadableVersion is raised with a version. The caller
-then excludes this version from the next search. The version is the result of `version_of` for a
-document, and the negated id for a whole collection.
+If a document or a collection is damaged, UnreadableVersion is raised. It contains an integer that
+identifies what is damaged: the result of `version_of` for a document, or the negated id of a
+collection. The caller passes this integer as one of `excluding` when it looks for the next
+document.
 """
 
 from collections.abc import Container, Iterator
@@ -17,9 +18,9 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# The lowest bits of a version are the ordinal of the document, and the bits above are the id of its
-# collection. An ordinal is unique only in its tenant. This many bits are enough for 17 million
-# million changes of a tenant.
+# In a result of `version_of`, this many of the lowest bits are the ordinal of the document. The
+# higher bits are the id of its collection, because an ordinal is unique only in its tenant. The
+# lowest bits are enough for 17 million million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
@@ -46,7 +47,7 @@ def version_of(collection_id: int, ordinal: int) -> int:
 
 
 def ordinal_of(version: int) -> int:
-    """Returns the ordinal of the document whose version `version_of` returned."""
+    """Returns the ordinal of a document; `version` is the result of `version_of` for it."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -80,7 +81,7 @@ def next_unsummarised(
 def _report_damage(version: int, name: str) -> Iterator[None]:
     """Translates the exceptions `_DAMAGE` that the block raises to UnreadableVersion.
 
-    `name` describes the damaged document or collection in the message.
+    `version` identifies the damaged document or collection, and `name` describes it in the message.
     """
     try:
         yield
@@ -109,7 +110,7 @@ def _read_document(
 ) -> Unsummarised:
     number = collection.collection_id
     row = connection.execute(_DOCUMENT, (collection.tenant_id, number, ordinal)).fetchone()
-    assert row is not None  # The same snapshot has just listed the document.
+    assert row is not None  # The row exists, because the same snapshot has just listed it.
     record, tree, body = row
     document = DocumentRecord.from_bytes(record)
     return Unsummarised(

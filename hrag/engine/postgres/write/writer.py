@@ -99,7 +99,7 @@ class PostgresWriter(CollectionWriter):
     `wait_for_capacity` returns at once.
     """
 
-    # Documents.
+    # The following methods read and change documents.
 
     def admit(
         self,
@@ -136,11 +136,11 @@ class PostgresWriter(CollectionWriter):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """Puts several documents, in one commit for each tenant.
+        """Puts several documents; one commit stores all documents of a tenant.
 
-        Returns each document's result or error. If the commit of a tenant fails, the error is
-        raised if the tenant is the first one. After the commit of an earlier tenant, nothing is
-        raised: the error becomes the result of each document of the failed tenant.
+        Returns each document's result or error. If the commit for the first tenant fails, raises
+        its error. If the commit for a later tenant fails, its error becomes the result of each
+        document of this tenant, because the commits for earlier tenants cannot be undone.
 
         Implements `Writer.put_many`.
         """
@@ -296,7 +296,7 @@ class PostgresWriter(CollectionWriter):
         with self._database.read(deadline) as connection:
             yield connection
 
-    # Status.
+    # The following methods return counts.
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
         tenant_id, number = collection.tenant_id, collection.collection_id
@@ -326,7 +326,7 @@ class PostgresWriter(CollectionWriter):
         assert row is not None
         return StoreTotals(*row)
 
-    # Summaries.
+    # The following methods read documents without summaries, and store summaries.
 
     def next_unsummarised(
         self,

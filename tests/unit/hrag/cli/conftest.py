@@ -11,7 +11,8 @@ import structlog
 def _restore_logging() -> Iterator[None]:
     """Restores the settings of structlog after each test.
 
-    A command sets the level and the format of all logs. No logger caches them during a test.
+    A command sets the level and the format of all logs. During a test, no logger caches these
+    settings.
     """
     before, configure = structlog.get_config(), structlog.configure
 

@@ -23,16 +23,16 @@ from hrag.v1.indexer_pb2_grpc import IndexerServiceServicer
 from tests.support.servers.servers import INDEXER, serving
 
 
-def _names(group: Any) -> Iterator[str]:
+def _command_names(group: Any) -> Iterator[str]:
     """Yields the names of all commands, for example `keys create`."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from (f"{name} {subcommand}" for subcommand in _names(command))
+            yield from (f"{name} {subcommand}" for subcommand in _command_names(command))
         else:
             yield name
 
 
-COMMANDS = tuple(_names(get_command(app)))
+COMMANDS = tuple(_command_names(get_command(app)))
 
 
 GUIDE = Path(__file__).resolve().parents[4] / "docs/guide/command-line.md"
@@ -122,7 +122,7 @@ def test_an_impossible_address_is_refused(command, address):
     )
 
 
-def test_the_error_at_the_address_of_the_other_service_names_the_address():
+def test_the_error_of_a_call_to_the_wrong_service_names_the_address():
     with serving(IndexerServiceServicer(), INDEXER) as address:
         result = _run("search", "x", "--retriever", address)
     assert result.exit_code == 1
@@ -160,8 +160,8 @@ def test_an_unknown_text_encoding_is_refused(name):
     assert "is not a text encoding" in result.stderr
 
 
-def test_a_file_that_may_not_be_read_fails_alone(tmp_path, monkeypatch):
-    """Root may read any file, so the answer of `os.access` is replaced."""
+def test_an_unreadable_file_does_not_end_the_command(tmp_path, monkeypatch):
+    """Root may read any file, so `os.access` is replaced. It reports that no file may be read."""
     monkeypatch.setattr("os.access", lambda *_, **__: False)
     secret = tmp_path / "secret.txt"
     secret.write_text("x")
@@ -218,7 +218,7 @@ def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path):
 
 
 class FakeStore:
-    """An engine that is also its administration."""
+    """A fake engine, which is its own administration."""
 
     location = "somewhere"
 

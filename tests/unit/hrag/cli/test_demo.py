@@ -1,4 +1,4 @@
-"""`hrag demo` has fitting documents and questions, waits for summaries, and measures fairly."""
+"""`hrag demo` has documents that answer its questions, waits for summaries, and measures fairly."""
 
 from io import StringIO
 
@@ -25,7 +25,7 @@ class FakeClient:
 
 
 class SummarisingClient:
-    """A client that reports one unsummarised document less at each call."""
+    """A client that reports one document fewer without a summary at each call."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
@@ -83,7 +83,7 @@ def test_questions_come_from_every_text_in_turn():
     assert texts == ["The first guide", "One sentence to begin with.", "How to install it"]
 
 
-def test_the_same_question_is_asked_once():
+def test_the_same_question_is_not_asked_twice():
     assert len(questions_from([StoredText((), "Only this one sentence.")] * 3, 6)) == 1
 
 

@@ -24,7 +24,7 @@ from tests.support.documents.evaluation_fakes import (
 )
 
 COLLECTIONS = ("tree", "flat")
-BOTH = ("--compare", "standard:collection=tree,standard:collection=flat")
+COMPARE_BOTH = ("--compare", "standard:collection=tree,standard:collection=flat")
 QUESTION = {"query": "one?", "gold": [{"doc_id": "a"}]}
 
 Eval = Callable[..., Any]
@@ -80,7 +80,7 @@ def run(services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_only_the_collections_that_are_compared_must_exist(run: Eval) -> None:
     nowhere = {"query": "two?", "gold": [{"doc_id": "nowhere"}]}
-    completed = run(*BOTH, questions=(QUESTION, nowhere))
+    completed = run(*COMPARE_BOTH, questions=(QUESTION, nowhere))
     assert completed.exit_code == 0, completed.output
     for name in COLLECTIONS:
         assert (
@@ -93,7 +93,7 @@ def test_only_the_collections_that_are_compared_must_exist(run: Eval) -> None:
 
 def test_the_json_counts_fallbacks_by_their_reason(run: Eval, tmp_path: Path) -> None:
     completed = run(
-        *BOTH, "--json", tmp_path / "r.json", questions=(QUESTION, {**QUESTION, "qid": "b"})
+        *COMPARE_BOTH, "--json", tmp_path / "r.json", questions=(QUESTION, {**QUESTION, "qid": "b"})
     )
     assert completed.exit_code == 0, completed.output
     systems = json.loads((tmp_path / "r.json").read_text())["retrieval"]["systems"]
@@ -107,7 +107,7 @@ def test_the_json_counts_fallbacks_by_their_reason(run: Eval, tmp_path: Path) ->
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(
     run: Eval, services: Services, tmp_path: Path, option: str, name: str, says: str
 ) -> None:
-    completed = run(*BOTH, option, tmp_path / name)
+    completed = run(*COMPARE_BOTH, option, tmp_path / name)
     assert (completed.exit_code, services.calls) == (1, [])
     assert says in completed.stderr
     assert str(tmp_path / name) in completed.stderr
@@ -117,14 +117,14 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 def test_the_error_on_a_full_disk_is_one_line_that_names_the_file(
     run: Eval, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """Failed calls of a judge do not end a run. A result that cannot be stored does."""
+    """A failed call of the judge does not end a run. A result that cannot be stored ends it."""
     journal = tmp_path / "run.jsonl"
     questions = ({"query": "one?"},) if options else (QUESTION,)
     with nearly_full_disk(9):
-        completed = run(*BOTH, *options, "--resume", journal, questions=questions)
+        completed = run(*COMPARE_BOTH, *options, "--resume", journal, questions=questions)
     assert (completed.exit_code, completed.stderr) == (
         1,
         f"error: {journal}: No space left on device\n",
     )
-    completed = run(*BOTH, "--resume", journal)
+    completed = run(*COMPARE_BOTH, "--resume", journal)
     assert completed.exit_code == 0, completed.output

@@ -1,4 +1,7 @@
-"""Lines of an export are written, read back or refused. Changing documents are left out."""
+"""The lines of an export are read back as they were written, and malformed lines are refused.
+
+An export leaves out a document that keeps changing.
+"""
 
 import json
 from types import SimpleNamespace
@@ -45,7 +48,7 @@ def test_a_document_is_read_back():
     assert (document.mime_type, document.metadata) == ("text/markdown", {"标签": ["甲", 2]})
 
 
-def test_pages_are_kept_and_the_type_of_their_file_is_not():
+def test_pages_are_kept_and_the_type_of_their_file_is_not_kept():
     pages = (Page("one", 7), Page("", 8))
     line = document_line(CompleteDocument(_info("application/pdf"), "one\n\n", pages))
     document = parse_document(line.encode())
@@ -119,6 +122,10 @@ def test_a_file_that_is_no_export_is_refused(line, says):
 
 
 def _chunk(start: int, end: int, first: int, last: int, *starts: tuple[int, int]) -> Chunk:
+    """Returns a chunk of the characters `start` to `end`, on the pages `first` to `last`.
+
+    `starts` are the characters at which further pages start, each with its page number.
+    """
     return Chunk(
         "d#0.0",
         "d",
@@ -141,7 +148,7 @@ def _chunk(start: int, end: int, first: int, last: int, *starts: tuple[int, int]
     "chunks",
     [
         [_chunk(0, 12, 3, 5, (5, 4), (7, 5))],
-        [_chunk(0, 6, 3, 4, (5, 4)), _chunk(4, 12, 3, 5, (5, 4), (7, 5))],  # These overlap.
+        [_chunk(0, 6, 3, 4, (5, 4)), _chunk(4, 12, 3, 5, (5, 4), (7, 5))],  # These chunks overlap.
         [_chunk(0, 7, 3, 4, (5, 4)), _chunk(7, 12, 5, 5)],  # The first chunk ends with a page.
     ],
 )
@@ -162,12 +169,12 @@ def test_pages_are_reconstructed_from_the_chunks(chunks):
         (("", "one", ""), _chunk(0, 7, 3, 4, (2, 4))),
     ],
 )
-def test_an_empty_last_page_is_a_page(pages, chunk):
+def test_an_empty_last_page_is_reconstructed(pages, chunk):
     expected = tuple(Page(text, number) for number, text in enumerate(pages, start=3))
     assert pages_of("\n\n".join(pages), iter([chunk]), len(pages)) == expected
 
 
-def test_the_number_of_an_empty_last_page_can_be_imported():
+def test_the_page_number_of_an_empty_last_page_can_be_imported():
     last = pages_of("one\n\n", iter([_chunk(0, 5, 2**32 - 1, 2**32 - 1)]), 2)[-1]
     assert last == Page("", 2**32 - 1)
 

@@ -75,7 +75,7 @@ def test_without_a_compiled_kernel_the_error_names_it_in_one_line(command, monke
 def test_the_checked_modules_are_the_packages_of_the_server_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     server = project["optional-dependencies"]["server"]
-    # A package that hrag needs in any case is always there. The extra only bounds its versions.
+    # hrag always requires these packages. The extra only restricts their versions.
     always = {Requirement(requirement).name for requirement in project["dependencies"]}
     required = {Requirement(requirement).name for requirement in server} - always
     distributions = packages_distributions()

@@ -1,4 +1,7 @@
-"""An exported graph is read back unchanged, for every text."""
+"""A graph that is exported as GraphML or Cypher is read back with the same texts.
+
+GraphML replaces only the characters that XML does not allow.
+"""
 
 import io
 
@@ -46,6 +49,7 @@ def _document(text: str) -> CompleteDocument:
 
 
 def _written(form: GraphFormat, text: str) -> str:
+    """Returns the graph of a document with this text in a format."""
     nodes, edges = graph_of("t", "c", _document(text))
     parts = [form.header(), *map(form.node, nodes), *map(form.edge, edges), form.footer()]
     return "".join(parts)
@@ -91,6 +95,7 @@ def test_graphml_keeps_every_character_that_xml_allows(text):
 @example(text=NASTY)
 @example(text="\\\x01' \\u0027 \\\\u0027")
 def test_cypher_is_read_back_by_databases_of_both_kinds(decode_first, text):
+    """Some databases decode `\\uXXXX` before they parse a statement, others afterwards."""
     script = _written(Cypher(), text)
     graph = executed(script, decode_first=decode_first)
     key = frozenset({"tenantId": "t", "collection": "c", "id": "d#1.0"}.items())

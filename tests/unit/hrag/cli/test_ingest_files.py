@@ -1,4 +1,4 @@
-"""An ingest finds files, gives them ids and reads them."""
+"""`hrag ingest` finds the files of folders, derives document ids from paths and reads the files."""
 
 import errno
 import os
@@ -38,7 +38,7 @@ def test_valid_path_is_the_document_id(relative, expected):
     assert document_id(relative) == expected
 
 
-def test_changed_path_gets_a_hash_suffix():
+def test_an_id_that_differs_from_its_path_has_a_hash_suffix():
     assert document_id("sub/a b.md").startswith("sub:a_b.md-")
     assert document_id("a b.md") != document_id("a_b.md") == "a_b.md"
     assert document_id("a:b") != document_id("a/b") == "a:b"
@@ -163,7 +163,7 @@ def test_a_folder_may_be_deeper_than_the_stack(tmp_path):
     file.write_text("deep")
     try:
         (source,) = find([tmp_path]).documents
-    finally:  # The function that removes the folder after the test would exceed the stack.
+    finally:  # Otherwise pytest would exceed the stack when it removes the folder.
         file.unlink()
         for folder in reversed(folders[1:]):
             folder.rmdir()
@@ -192,7 +192,7 @@ def test_links_are_followed_once_and_real_paths_take_precedence(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     _write(inside, "z/real.md")
     _write(outside, "far.md")
-    (inside / "a").symlink_to(inside / "z")  # This links to a folder that comes later.
+    (inside / "a").symlink_to(inside / "z")  # The linked folder is searched later.
     (inside / "loop").symlink_to(inside)
     (inside / "far").symlink_to(outside)
     assert _names(inside) == ["far/far.md", "z/real.md"]

@@ -1,4 +1,4 @@
-"""An ingest counts the outcome of every document and shows its progress."""
+"""`hrag ingest` counts the outcome of every document and shows its progress."""
 
 import io
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def test_a_collection_that_does_not_exist_ends_the_stream():
     assert (progress.completed, str(progress.error)) == (0, "no such one")
 
 
-def test_a_document_larger_than_a_grpc_message_fails_alone():
+def test_a_document_larger_than_a_grpc_message_does_not_affect_other_documents():
     """A document above 32 MiB is sent in a separate stream. Here only its stated size is large."""
 
     class Refusing(FakeClient):

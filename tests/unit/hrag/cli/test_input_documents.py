@@ -1,4 +1,7 @@
-"""Texts of other encodings are decoded, other bytes are refused, JSON lines are documents."""
+"""Texts in encodings other than UTF-8 are decoded, and bytes that are no text are refused.
+
+Each line of a JSON Lines file is a document.
+"""
 
 import gzip
 import json
@@ -72,7 +75,7 @@ def test_an_invalid_id_is_replaced_by_a_valid_one(tmp_path):
         ('{"text": "a", "n": ' + "[" * 50 + "]" * 50 + "}", "metadata"),
     ],
 )
-def test_a_bad_line_fails_alone(tmp_path, line, says):
+def test_an_invalid_line_does_not_affect_other_lines(tmp_path, line, says):
     path = _file(tmp_path, line, json.dumps({"text": "good"}))
     bad, good = find(path)
     with pytest.raises(Unreadable, match=says):
@@ -80,7 +83,7 @@ def test_a_bad_line_fails_alone(tmp_path, line, says):
     assert good.read().document.body == "good"
 
 
-def test_bytes_that_are_no_text_fail_alone(tmp_path):
+def test_a_line_of_bytes_that_are_no_text_does_not_affect_other_lines(tmp_path):
     path = tmp_path / "a.ndjson"
     path.write_bytes(bytes(range(1, 10)) + b'\xff\0\n{"text": "good"}\n')
     bad, good = find(path)
@@ -101,7 +104,7 @@ def test_bytes_that_are_no_text_fail_alone(tmp_path):
         ("utf-16-le", "utf-16-le"),
     ],
 )
-def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, encoding):
+def test_json_lines_in_utf_16_or_utf_32_are_refused_as_a_whole(tmp_path, written, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "one"}\n{"text": "two"}\n'.encode(written))
     (source,) = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
@@ -112,7 +115,7 @@ def test_a_file_of_wide_characters_is_refused_as_a_whole(tmp_path, written, enco
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "utf-8-sig"])
-def test_lines_of_another_encoding_are_read_with_it(tmp_path, encoding):
+def test_lines_are_read_in_the_encoding_that_the_user_names(tmp_path, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
     sources = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
@@ -162,7 +165,7 @@ def test_fields_of_the_user_replace_fields_of_a_line_and_lines_have_no_root(tmp_
         (b"123456789", [(1, 0, 9, b"1234")]),
     ],
 )
-def test_a_line_beyond_the_limit_is_cut_and_counts_as_one_line(content, lines):
+def test_a_line_longer_than_the_limit_is_cut_and_counts_as_one_line(content, lines):
     assert list(lines_of(BytesIO(content), 3)) == lines
 
 
@@ -199,7 +202,7 @@ def test_utf_8_is_not_changed(text):
         (b"a\0b\0", "utf-16-le"),
     ],
 )
-def test_too_few_bytes_to_guess_from_are_refused(body, encoding):
+def test_a_text_that_is_too_short_to_detect_its_encoding_is_refused(body, encoding):
     with pytest.raises(Unreadable, match=f"{len(body)} bytes are too few .*; --encoding says"):
         decoded(body)
     assert decoded(body, encoding)[0].decode() == body.decode(encoding)

@@ -1,4 +1,4 @@
-"""`hrag migrate` copies and compares stores, audits its runs, and reads the secret safely."""
+"""`hrag migrate` copies and compares stores, audits its runs, and hides the connection string."""
 
 import json
 from contextlib import closing
@@ -34,7 +34,7 @@ def postgres() -> MemoryEngine:
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch, postgres) -> list[Any]:
-    """Replaces PostgreSQL by a store in memory; returns the settings that it was opened with."""
+    """Replaces PostgreSQL by a store in memory; returns the settings of each opening."""
     opened_with = []
 
     def open_or_replace(settings: EngineSettings) -> Any:
@@ -77,7 +77,9 @@ def test_a_store_is_copied_to_postgres_and_back_and_a_second_copy_changes_nothin
     )
     again = run(*TO_POSTGRES, "--json", folder=folder)
     report = json.loads(again.stdout)
-    assert again.exit_code == again.stderr.count("\n") - 1 == 0  # One line is about the audit.
+    assert (
+        again.exit_code == again.stderr.count("\n") - 1 == 0
+    )  # The one line is about the audit log.
     assert (report["source"], report["target"]) == ENGINES
     assert report["copied"] == report["difference_count"] == 0
     assert report["present"] == report["documents"] > 4
@@ -160,7 +162,9 @@ def test_the_target_is_read_from_the_primary_and_not_from_a_replica(folder, open
     assert (settings.postgres_dsn, settings.postgres_read_dsn) == ("host=one", "")
 
 
-def test_the_engine_of_the_services_does_not_matter(folder, opened, tmp_path):
+def test_the_engine_in_the_settings_of_the_services_does_not_affect_a_migration(
+    folder, opened, tmp_path
+):
     secret = tmp_path / "dsn"
     secret.touch(0o600)
     secret.write_text("host=one")

@@ -1,4 +1,4 @@
-"""`hrag migrate` from an embedded store to PostgreSQL and back, on a real server."""
+"""`hrag migrate` copies an embedded store to a real PostgreSQL server and back."""
 
 import json
 from contextlib import closing

@@ -1,4 +1,7 @@
-"""`--where` conditions and `--meta KEY=VALUE` are parsed, or refused with the position."""
+"""`--where` conditions and `--meta KEY=VALUE` are parsed.
+
+The error for a malformed value says at which character the mistake is.
+"""
 
 from datetime import UTC, datetime
 

@@ -10,6 +10,8 @@ from hrag.cli.terminal import Failure
 
 
 class Terminal(io.StringIO):
+    """Standard input that looks like a terminal."""
+
     def isatty(self) -> bool:
         return True
 

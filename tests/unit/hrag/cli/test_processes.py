@@ -39,9 +39,10 @@ def test_an_address_in_use_is_refused_before_anything_starts(tmp_path: Path):
 
 
 def test_the_error_names_a_service_that_was_killed_and_not_waited_for(tmp_path: Path):
-    """This happens after a third Ctrl-C. The second one kills all, the third one ends the wait.
+    """This happens if a user presses Ctrl-C three times.
 
-    Here the indexer is killed, and nothing waits for it before the check.
+    The second Ctrl-C kills both services, and the third one ends the wait for them. Here the test
+    kills the indexer, and nothing waits for its end before the check.
     """
     with ServiceProcesses(tmp_path / "data", *free_addresses(2), logs=tmp_path) as services:
         (indexer,) = (

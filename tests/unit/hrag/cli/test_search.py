@@ -1,4 +1,4 @@
-"""`hrag search` shows results, passes its options to the retriever, and refuses invalid ones."""
+"""`hrag search` shows results, passes options to the retriever, and refuses invalid options."""
 
 import json
 from contextlib import contextmanager
@@ -39,6 +39,7 @@ def section(number: int = 1, summary: str = "What it is about.") -> ChosenSectio
 
 
 def shown(*sections: ChosenSection, mode: SearchMode = SearchMode.SUMMARY_FIRST) -> str:
+    """Returns the output for a result with these sections."""
     passages = (PASSAGE,) if sections or mode is not SearchMode.SUMMARY_FIRST else ()
     result = SearchResult(
         passages, mode, 0, 2, 1, True, 1, Timings(1, 2, 3, 4, 10), None, len(passages), sections
@@ -145,7 +146,7 @@ def test_a_fallback_is_reported_in_the_last_line():
 
 @pytest.fixture
 def query(monkeypatch):
-    """The arguments of the search that the command makes. The result is HYBRID."""
+    """The arguments that the command passes to the client, whose search returns HYBRID."""
     query = {}
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a command on a store as Ctrl-C does: it cleans up and is audited."""
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: the command cleans up and is audited."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from tests.support.servers.forked import HRAG, talking
+from tests.support.servers.forked import HRAG, program_with_output
 from tests.support.servers.processes import children_of, is_alive
 from tests.support.until import until
 
@@ -68,17 +68,17 @@ def test_a_signal_interrupts_every_command(
 
 
 @pytest.mark.parametrize("number", _SIGNALS)
-def test_an_interrupted_backup_leaves_nothing(store, tmp_path, monkeypatch, number):
+def test_an_interrupted_backup_leaves_no_file_and_no_process(store, tmp_path, monkeypatch, number):
     """Neither a part of the copy nor the process that checks the copy remains."""
     monkeypatch.setenv("HRAG_AUDIT_FILE", str(tmp_path / "audit.log"))
     command = [*HRAG, "backup", str(tmp_path / "b"), "--data-dir", str(store)]
-    with talking(*command) as (program, lines):
+    with program_with_output(*command) as (program, lines):
         assert "checking the copy\n" in lines
         while not (children := children_of(program.pid)):
             assert program.poll() is None
         os.kill(program.pid, number)
         assert program.wait(30) == _INTERRUPTED
-    # A process that was just starting ends by itself.
+    # A child process that has only just started ends by itself.
     until(lambda: not any(map(is_alive, children)))
     assert {path.name for path in tmp_path.iterdir()} == {"store", "audit.log"}
     assert outcomes(tmp_path / "audit.log") == ["FAILED"]

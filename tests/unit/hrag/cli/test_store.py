@@ -1,4 +1,7 @@
-"""`hrag check`, `hrag reindex` and `hrag postgres` report, end with exit codes and are audited."""
+"""`hrag check`, `hrag reindex` and `hrag postgres` report their results and are audited.
+
+Their exit codes say whether they have succeeded.
+"""
 
 import json
 from contextlib import closing
@@ -41,7 +44,7 @@ def test_a_repair_is_audited(folder, tmp_path):
     stopped = run(command, HRAG_AUDIT_FILE=str(records))
     assert (stopped.exit_code, stopped.exception.__class__) == (1, SystemExit)
     assert "hrag restore" in stopped.stderr
-    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # A check changes nothing.
+    assert run(["check", "--data-dir", str(folder)]).exit_code == 1  # No repair was made.
     entries = [json.loads(line) for line in records.read_text().splitlines()]
     audited = [(entry["method"], entry["outcome"], entry.get("problems")) for entry in entries]
     assert audited == [("repair", "OK", 0), ("repair", "OK", 1), ("repair", "FAILED", None)]
@@ -107,7 +110,7 @@ def reindex(*arguments: str, **settings: str):
 
 
 class MigratingEngine:
-    """An engine, and its administration, whose schema is migrated to version 3."""
+    """A fake engine, which is its own administration and migrates a schema to version 3."""
 
     location = "host=db"
 

@@ -1,4 +1,4 @@
-"""Tables fit terminals and pipes, errors have exit codes, and progress is shown in lines."""
+"""Tables fit into terminals, errors have exit codes, and progress is shown as lines."""
 
 import io
 from itertools import count

@@ -44,7 +44,7 @@ def _lines(lowest: int = 0, budget: int = 100) -> list[str]:
     with console.capture() as captured:
         console.print(drawn)
     lines = captured.get().splitlines()
-    assert len(lines) == count + 2  # Two lines are about the document itself.
+    assert len(lines) == count + 2  # The first two lines describe the document itself.
     return lines
 
 
@@ -61,7 +61,7 @@ def test_a_line_shows_the_span_and_the_first_words_of_a_chunk():
     assert line.startswith("└── #1.1 2 tokens [11:23] Part · p. 2-3  gamma delta")
 
 
-def test_drawing_stops_at_the_budget():
+def test_the_tree_has_at_most_the_requested_count_of_chunks():
     lines = _lines(budget=4)
     assert "#1.1" in lines[-1]
 

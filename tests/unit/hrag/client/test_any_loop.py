@@ -1,4 +1,7 @@
-"""Searches of one client can be awaited on any event loop, cancelled, and closed."""
+"""Searches of one client can be awaited on any event loop, and be cancelled.
+
+A closed client refuses them.
+"""
 
 import asyncio
 from collections.abc import Iterator

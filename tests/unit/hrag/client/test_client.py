@@ -1,4 +1,7 @@
-"""Both clients retry, pass on deadlines and check arguments; the servicers are fakes."""
+"""The synchronous and the asyncio client retry calls, pass on deadlines and check arguments.
+
+The services are fakes.
+"""
 
 import asyncio
 import math
@@ -57,14 +60,14 @@ _NOT_REPEATABLE: list[tuple[str, Call]] = [
     ("DeleteDocuments", lambda client: client.delete_documents("t", Exists("title"))),
 ]
 
-BOTH = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
+BOTH_CLIENTS = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
 STARTING = errors.ServiceUnavailable("starting")
 
 
 # The following tests cover retries.
 
 
-@BOTH
+@BOTH_CLIENTS
 @pytest.mark.parametrize(("method", "call"), _REPEATABLE)
 def test_a_call_that_may_run_twice_is_retried(run: Any, method: str, call: Call) -> None:
     fake = Fake(STARTING)
@@ -72,7 +75,7 @@ def test_a_call_that_may_run_twice_is_retried(run: Any, method: str, call: Call)
     assert fake.calls == {method: 2}
 
 
-@BOTH
+@BOTH_CLIENTS
 @pytest.mark.parametrize(("method", "call"), _NOT_REPEATABLE)
 def test_a_call_that_must_not_run_twice_is_not_retried(run: Any, method: str, call: Call) -> None:
     fake = Fake(STARTING)
@@ -81,12 +84,12 @@ def test_a_call_that_must_not_run_twice_is_not_retried(run: Any, method: str, ca
     assert fake.calls == {method: 1}
 
 
-def test_every_call_is_either_repeatable_or_not() -> None:
+def test_every_method_is_listed_as_repeatable_or_not_repeatable() -> None:
     methods = {method for method, _ in _REPEATABLE + _NOT_REPEATABLE}
     assert methods == set(REPLIES)
 
 
-@BOTH
+@BOTH_CLIENTS
 @pytest.mark.parametrize(
     "error",
     [
@@ -144,8 +147,8 @@ async def test_calls_of_a_closed_asyncio_client_name_the_reason() -> None:
         await anext(client.ingest_many("t", []))
 
 
-async def test_closing_a_client_ends_its_calls_as_errors() -> None:
-    """A TaskGroup would hide a CancelledError of a task that nobody cancelled."""
+async def test_closing_a_client_ends_its_calls_with_an_error_of_hrag() -> None:
+    """A CancelledError would be wrong: nobody cancelled the task, and a TaskGroup would hide it."""
     fake = Fake()
     fake.may_answer.clear()
     with addresses_of(fake) as addresses:
@@ -194,7 +197,7 @@ def test_a_call_to_the_same_machine_uses_no_proxy(address: str, uses_proxy: bool
 
 
 def _events(client: Any) -> Any:
-    """Returns all events of an answer of either client."""
+    """Returns all events of an answer; for an asyncio client, a coroutine that returns them."""
     answer = client.answer(SearchQuery("t", "text"))
     if isinstance(client, Client):
         return list(answer)
@@ -205,7 +208,7 @@ async def _events_of(answer: AsyncIterator[AnswerEvent]) -> list[AnswerEvent]:
     return [event async for event in answer]
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_an_answer_is_retried_until_its_first_event_has_arrived(run: Any) -> None:
     fake = Fake(STARTING)
     passages, text, end = run(fake, _events)
@@ -226,7 +229,7 @@ def test_an_answer_is_not_retried_after_its_first_event() -> None:
     assert fake.calls == {"Answer": 1}
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_an_answer_has_a_longer_deadline_than_other_calls(run: Any) -> None:
     fake = Fake()
     run(fake, _events, timeout_s=1)
@@ -236,7 +239,7 @@ def test_an_answer_has_a_longer_deadline_than_other_calls(run: Any) -> None:
 # The following tests cover deadlines.
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_a_call_ends_at_its_deadline(run: Any) -> None:
     fake = Fake()
     fake.may_answer.clear()
@@ -247,7 +250,7 @@ def test_a_call_ends_at_its_deadline(run: Any) -> None:
         fake.may_answer.set()
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_the_deadline_reaches_the_service(run: Any) -> None:
     fake = Fake()
     run(fake, lambda client: client.search("t", "text"), timeout_s=77)
@@ -256,7 +259,7 @@ def test_the_deadline_reaches_the_service(run: Any) -> None:
     assert 4 < fake.remaining_s < 5.5
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_a_timeout_of_zero_is_a_deadline_too(run: Any) -> None:
     fake = Fake()
     fake.may_answer.clear()
@@ -267,7 +270,7 @@ def test_a_timeout_of_zero_is_a_deadline_too(run: Any) -> None:
         fake.may_answer.set()
 
 
-@BOTH
+@BOTH_CLIENTS
 @pytest.mark.parametrize("timeout_s", [math.inf, math.nan, 1e10, "5"])
 def test_an_invalid_timeout_is_refused(run: Any, timeout_s: Any) -> None:
     calls: list[Call] = [
@@ -282,7 +285,7 @@ def test_an_invalid_timeout_is_refused(run: Any, timeout_s: Any) -> None:
         run(Fake(), lambda client: client.server_info(), timeout_s=timeout_s)
 
 
-@BOTH
+@BOTH_CLIENTS
 def test_the_longest_timeout_is_allowed(run: Any) -> None:
     assert (
         run(Fake(), lambda client: client.search("t", "x", timeout_s=MAX_TIMEOUT_S)).sequence == 7
@@ -292,7 +295,7 @@ def test_the_longest_timeout_is_allowed(run: Any) -> None:
 # The following tests cover arguments.
 
 
-@BOTH
+@BOTH_CLIENTS
 @pytest.mark.parametrize(
     ("field", "call"),
     [

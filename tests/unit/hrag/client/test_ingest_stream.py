@@ -1,4 +1,4 @@
-"""Both clients stream documents to services; the servicers are fakes."""
+"""The synchronous and the asyncio client stream documents to the indexer, which is a fake."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -19,22 +19,22 @@ from tests.support.servers.fake_services import (
 )
 
 
-def _sync_many(fake: Fake, documents: Any) -> list[Any]:
+def _ingest_sync(fake: Fake, documents: Any) -> list[Any]:
     with client_of(fake) as client:
         return list(client.ingest_many("t", documents))
 
 
-def _async_many(fake: Fake, documents: Any) -> list[Any]:
+def _ingest_async(fake: Fake, documents: Any) -> list[Any]:
     async def run(client: AsyncClient) -> list[Any]:
         return [result async for result in client.ingest_many("t", documents)]
 
     return run_async(fake, run)
 
 
-MANY = pytest.mark.parametrize("run", [_sync_many, _async_many], ids=["sync", "async"])
+BOTH_CLIENTS = pytest.mark.parametrize("run", [_ingest_sync, _ingest_async], ids=["sync", "async"])
 
 
-@MANY
+@BOTH_CLIENTS
 def test_each_document_of_a_stream_gets_its_result_or_its_error(run: Any) -> None:
     first, second, third = run(Fake(), named_documents("a", "bad", "c"))
     assert (first, third) == (stored("a"), stored("c"))
@@ -42,7 +42,7 @@ def test_each_document_of_a_stream_gets_its_result_or_its_error(run: Any) -> Non
     assert (second.message, second.field) == ("blank", "text")
 
 
-@MANY
+@BOTH_CLIENTS
 @pytest.mark.parametrize(
     ("page", "field"),
     [(("x", -1), "number"), (("x", 1.5), "number"), ((5,), "pages"), (None, "pages")],
@@ -57,7 +57,7 @@ def test_a_page_that_cannot_be_sent_is_an_error_of_its_document(
     assert second.field == field
 
 
-@MANY
+@BOTH_CLIENTS
 def test_a_stream_without_documents_has_no_results(run: Any) -> None:
     assert run(Fake(), []) == []
 
@@ -65,13 +65,13 @@ def test_a_stream_without_documents_has_no_results(run: Any) -> None:
 def test_documents_may_come_from_an_asynchronous_source() -> None:
     async def documents() -> AsyncIterator[Document]:
         for document in named_documents("a", "b"):
-            await asyncio.sleep(0)  # The source suspends, as a source that reads a file does.
+            await asyncio.sleep(0)  # The source suspends, like a source that reads a file.
             yield document
 
-    assert _async_many(Fake(), documents()) == [stored("a"), stored("b")]
+    assert _ingest_async(Fake(), documents()) == [stored("a"), stored("b")]
 
 
-@MANY
+@BOTH_CLIENTS
 def test_a_failure_of_the_whole_stream_is_raised_and_not_retried(run: Any) -> None:
     fake = Fake(errors.StorageFull("the disk is full"))
     with pytest.raises(errors.StorageFull, match="the disk is full"):
@@ -80,7 +80,7 @@ def test_a_failure_of_the_whole_stream_is_raised_and_not_retried(run: Any) -> No
 
 
 class _FileIsGone(Exception):
-    """The error that the source of a stream's documents raises."""
+    """An error that the iterator of the documents to send raises."""
 
 
 def _failing_source() -> Iterator[Document]:
@@ -96,9 +96,9 @@ async def _failing_async_source() -> AsyncIterator[Document]:
 @pytest.mark.parametrize(
     ("run", "documents"),
     [
-        (_sync_many, _failing_source),
-        (_async_many, _failing_source),
-        (_async_many, _failing_async_source),
+        (_ingest_sync, _failing_source),
+        (_ingest_async, _failing_source),
+        (_ingest_async, _failing_async_source),
     ],
 )
 def test_an_error_of_the_source_reaches_the_caller(run: Any, documents: Any) -> None:
@@ -106,7 +106,7 @@ def test_an_error_of_the_source_reaches_the_caller(run: Any, documents: Any) -> 
         run(Fake(), documents())
 
 
-@MANY
+@BOTH_CLIENTS
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_exit_of_the_source_of_documents_reaches_the_caller(
     run: Any, kind: type[BaseException]
@@ -138,7 +138,7 @@ def test_a_refused_stream_raises_the_refusal_and_no_error_of_the_source() -> Non
         list(client.ingest_many("t", documents))
 
 
-def test_results_from_before_the_failure_of_the_source_are_yielded_first() -> None:
+def test_results_are_yielded_before_the_error_of_the_source_is_raised() -> None:
     results = []
     with client_of(Fake()) as client, pytest.raises(_FileIsGone):
         results.extend(client.ingest_many("t", _failing_source()))
@@ -146,7 +146,9 @@ def test_results_from_before_the_failure_of_the_source_are_yielded_first() -> No
 
 
 @pytest.mark.parametrize("documents", [_failing_source, _failing_async_source])
-def test_the_asyncio_client_yields_results_from_before_the_failure_first(documents: Any) -> None:
+def test_the_asyncio_client_yields_results_before_it_raises_the_error_of_the_source(
+    documents: Any,
+) -> None:
     results = []
 
     async def run(client: AsyncClient) -> None:
@@ -158,7 +160,7 @@ def test_the_asyncio_client_yields_results_from_before_the_failure_first(documen
     assert results == [stored("a")]
 
 
-@MANY
+@BOTH_CLIENTS
 def test_a_document_that_cannot_be_sent_gets_an_error_in_its_place(run: Any) -> None:
     unsendable: Any = [Document("\ud800", "a"), "text"]
     documents = [
@@ -182,7 +184,7 @@ def test_a_document_that_cannot_be_sent_gets_an_error_in_its_place(run: Any) -> 
     assert all(isinstance(failure, errors.InvalidArgument) for failure in failures)
 
 
-@MANY
+@BOTH_CLIENTS
 def test_each_document_of_a_stream_that_cannot_be_sent_gets_an_error(run: Any) -> None:
     assert [type(error) for error in run(Fake(), [Document("\ud800")] * 2)] == (
         [errors.InvalidArgument] * 2
@@ -214,7 +216,7 @@ async def test_leaving_an_asynchronous_stream_ends_the_call() -> None:
 
 
 def test_documents_are_read_from_the_source_only_as_the_service_receives_them() -> None:
-    """A corpus that does not fit into memory can be streamed."""
+    """So a corpus that does not fit into memory can be streamed."""
     documents_read = 0
 
     def documents() -> Iterator[Document]:

@@ -1,4 +1,4 @@
-"""The synchronous client has the API of the asyncio client, because it is generated from it."""
+"""The synchronous client is generated from the asyncio client and has the same methods."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The tool for agents describes itself to the model, and returns passages to cite."""
+"""The search tool for agents describes itself to the model and returns passages to cite."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def search_result(*passages: Passage) -> SearchResult:
 
 @dataclass
 class FakeClient:
-    """Returns the same answer to every search, or raises it, and records the arguments."""
+    """Returns the same result for every search, or raises the same error, and records arguments."""
 
     answer: SearchResult | HragError = field(default_factory=search_result)
     requests: list[tuple[str, Any, dict[str, Any]]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class FakeAsyncClient(FakeClient):
 
 @dataclass
 class Tool:
-    """A knowledge base over a fake client, called synchronously or asynchronously."""
+    """A knowledge base over a fake client. A call returns findings, also of an async function."""
 
     client: FakeClient
     function: Callable[..., Any]
@@ -88,6 +88,8 @@ class Tool:
 
 @pytest.fixture(params=MAKERS)
 def tool(request: pytest.FixtureRequest) -> Callable[..., Tool]:
+    """A function that creates a tool whose client returns or raises a given answer."""
+
     def make(answer: SearchResult | HragError | None = None, **options: Any) -> Tool:
         kind = FakeClient if request.param == "sync" else FakeAsyncClient
         client = kind(search_result() if answer is None else answer)

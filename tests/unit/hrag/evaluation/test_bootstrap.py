@@ -1,4 +1,4 @@
-"""Bootstrap intervals are repeatable, paired, and as wide as theory says."""
+"""Bootstrap intervals are repeatable, may be paired, and are as wide as theory predicts."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hrag.evaluation.bootstrap import MIN_QUESTIONS, Estimate, estimates, few_qu
 
 
 def test_equal_seeds_give_equal_intervals() -> None:
-    """The number of draws that are in memory at once does not matter."""
+    """How many draws are in memory at once does not change the intervals."""
     values = np.random.default_rng(1).random((2, 30))
     whole = estimates(values, seed=3)
     assert estimates(values, seed=3) == whole
@@ -17,7 +17,7 @@ def test_equal_seeds_give_equal_intervals() -> None:
 
 
 def test_the_interval_of_a_mean_agrees_with_its_standard_error() -> None:
-    """For 500 zeros and 500 ones, it is 1.96 times sqrt(0.25 / 1000) to each side."""
+    """For 500 zeros and 500 ones, the mean is 1.96 * sqrt(0.25 / 1000) from each end."""
     (estimate,) = estimates(np.array([[0.0, 1.0] * 500]), seed=0)
     assert estimate.mean == 0.5
     assert estimate.high - 0.5 == pytest.approx(0.031, abs=0.003)
@@ -51,7 +51,7 @@ def test_a_difference_beyond_chance_has_an_interval_without_zero(
 
 @pytest.mark.parametrize("questions", [1, 2, 3, 5, 10, 20, 50])
 def test_noise_is_rarely_a_difference_beyond_chance(questions: int) -> None:
-    """For 300 comparisons of noise, the confidence allows 5 %. The test allows 10 %."""
+    """The confidence allows 5 % of the 300 comparisons of noise. The test allows 10 %."""
     noise = np.random.default_rng(1).normal(size=(300, questions))
     significant = [row.beyond_chance for row in estimates(noise, seed=0, resamples=500)]
     assert sum(significant) <= 300 * 0.1
@@ -65,7 +65,7 @@ def test_few_questions_give_a_warning() -> None:
     )
 
 
-def test_without_questions_everything_is_zero() -> None:
+def test_estimates_without_questions_are_zero() -> None:
     assert estimates(np.zeros((2, 0)), seed=0) == [Estimate(0, 0, 0, 0)] * 2
 
 

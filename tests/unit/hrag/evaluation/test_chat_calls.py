@@ -11,8 +11,8 @@ from tests.support.documents.evaluation_fakes import ScriptedChat
 WAIT_S = 10
 
 
-def test_an_equal_prompt_is_not_paid_for_twice() -> None:
-    """A prompt with another token limit is another call."""
+def test_equal_prompts_call_the_model_only_once() -> None:
+    """The same prompt with another token limit is a separate call."""
     chat = ScriptedChat(str.upper)
     calls = ChatCalls(chat, Journal())
     assert [calls.ask("one", 10), calls.ask("one", 10), calls.ask("one", 20)] == ["ONE"] * 3

@@ -1,4 +1,7 @@
-"""Questions of a chat model are checked and added to a file, which later runs continue."""
+"""Questions that a chat model generates are checked and added to a file.
+
+A later run adds further questions to the same file.
+"""
 
 import json
 from collections.abc import Callable
@@ -25,7 +28,11 @@ WORDS = "The valve  opens\nat 3 bar. " * 3
 
 
 class Library:
-    """A client of a collection. `chunks` counts the chunks of level 1 of each document."""
+    """A fake client of a collection.
+
+    `chunks` maps the id of each document to the count of its chunks of level 1. Each of these
+    chunks has `tokens` tokens.
+    """
 
     def __init__(self, chunks: dict[str, int] = CHUNKS, tokens: int = 100) -> None:
         self._chunks = chunks
@@ -54,13 +61,13 @@ class Library:
 
 
 def question(**changed: str) -> str:
-    """Returns a reply with a valid question, except for the changed fields."""
+    """Returns the reply of a model: a valid question, in which `changed` replaces fields."""
     fields = {"question": "When does it open?", "quote": "opens at 3 bar.", "answer": "At 3"}
     return json.dumps(fields | changed)
 
 
 def numbered(prompt: str) -> str:
-    """Replies with a question that differs for each chunk."""
+    """Returns a reply whose question is different for each chunk."""
     text = prompt.partition("<<<\n")[2]
     return question(question=f"When does valve {prompt.count('About b')}{text[:2]} open?")
 
@@ -68,6 +75,7 @@ def numbered(prompt: str) -> str:
 def generate(
     path: Path, count: int, reply: Callable[[str], str], library: Library | None = None
 ) -> GenerationResult:
+    """Generates questions until the file has `count` of them."""
     calls = ChatCalls(ScriptedChat(reply), Journal())
     client = cast("Client", library or Library())
     shown: list[tuple[int, int, int]] = []
@@ -75,7 +83,7 @@ def generate(
     return generator.generate(path, count, 0, lambda *counts: shown.append(counts))
 
 
-def test_a_question_has_the_span_of_the_quote_of_the_model(tmp_path: Path) -> None:
+def test_a_question_has_the_span_of_the_quote_that_the_model_returned(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     generated = generate(path, 5, numbered)
     assert (generated.questions, generated.added, generated.rejected) == (5, 5, {})
@@ -92,7 +100,7 @@ def test_a_question_has_the_span_of_the_quote_of_the_model(tmp_path: Path) -> No
         assert content[start % 100 : end - start + start % 100] == "opens\nat 3 bar."
 
 
-def test_a_file_is_continued_with_other_chunks(tmp_path: Path) -> None:
+def test_a_later_run_adds_questions_about_other_chunks(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     generate(path, 3, numbered)
     before = path.read_text()

@@ -1,4 +1,4 @@
-"""The report as a page is complete and self-contained, and hostile questions cannot harm it."""
+"""The HTML report is complete, loads nothing from outside, and escapes hostile questions."""
 
 import re
 from dataclasses import replace
@@ -30,9 +30,9 @@ FEW = "with fewer than 20 the intervals are too narrow"
 
 
 def figures(repeated: int = 1) -> RetrievalFigures:
-    """Returns the figures of two questions, of which one fails in one system.
+    """Returns the figures of two systems for two questions.
 
-    The two questions are repeated so many times.
+    The system `standard` fails on the second question. The two questions occur `repeated` times.
     """
     span = TextSpan("a", 0, 10)
     pair = [Question("q1", HOSTILE, (GoldSpan(span),)), Question("q2", "?", (GoldSpan(span),))]
@@ -48,6 +48,7 @@ def figures(repeated: int = 1) -> RetrievalFigures:
 
 
 def judged() -> JudgeFigures:
+    """Returns the figures of a judge who compared `context` with `standard`."""
     pair = PairFigures(
         system="context",
         baseline="standard",
@@ -153,7 +154,7 @@ def test_parts_that_were_not_measured_are_left_out() -> None:
     assert "the endpoint reports no tokens" in html_report(Report({}, judged=unreported))
 
 
-def test_json_has_the_same_figures() -> None:
+def test_the_json_report_has_the_same_figures() -> None:
     document = report_json(report())
     assert document["version"] == 1
     context, standard = document["retrieval"]["systems"]

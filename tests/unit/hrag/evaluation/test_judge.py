@@ -1,4 +1,4 @@
-"""A judge compares the answers of systems, and its preference for a position cancels out."""
+"""A judge compares the answers of two systems. Its preference for a position cancels out."""
 
 import json
 import re
@@ -114,7 +114,7 @@ def test_a_preference_for_a_position_cancels_out() -> None:
     assert pair.first_preferred == (6 * 2 + 2) / 16
 
 
-def test_preferences_count_by_criterion_and_only_in_both_orders() -> None:
+def test_a_preference_counts_for_a_criterion_only_if_it_holds_in_both_orders() -> None:
     def values(better: int, logic: int) -> dict[str, int]:
         return {"better": better, "accuracy": 0, "completeness": -1, "logic": logic}
 
@@ -135,7 +135,7 @@ def test_equal_answers_are_ties_without_a_call() -> None:
 
 
 def test_equal_passages_are_answered_once() -> None:
-    """Otherwise a model that answers the same prompt differently is compared with itself."""
+    """Otherwise two different replies to the same prompt would be compared with each other."""
 
     def same(query: str, **_: Any) -> SearchResult:
         return result(passage("a", 0, query))
@@ -197,7 +197,7 @@ def test_reference_answers_are_shown_only_to_the_judge() -> None:
     assert all(PAIR.search(prompt) for prompt in with_reference)
 
 
-def test_failed_calls_are_counted_and_the_others_judged() -> None:
+def test_failed_calls_are_counted_and_the_other_questions_are_judged() -> None:
     def reply(prompt: str) -> str:
         if "question 3?" in prompt:
             raise ChatUnavailable("slow")
@@ -226,7 +226,7 @@ def test_an_unavailable_model_ends_the_run() -> None:
     assert len(chat.prompts) < len(questions) / 2
 
 
-def test_finished_calls_are_not_paid_for_twice(tmp_path: Path) -> None:
+def test_finished_calls_are_not_repeated_in_the_next_run(tmp_path: Path) -> None:
     def reply(prompt: str) -> str:
         return judging(lambda *_: verdict("A"))(prompt)
 

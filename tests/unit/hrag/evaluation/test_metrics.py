@@ -27,7 +27,7 @@ def spans(*triples: tuple[str, int, int]) -> tuple[TextSpan, ...]:
 
 
 def question_with(*gold: Any) -> Question:
-    """Returns a question with these expected answers."""
+    """Returns a question with these expected places of its answer (gold)."""
     return Question("q", "?", gold)
 
 
@@ -37,7 +37,7 @@ def retrieved(*ranking: TextSpan, quotes: Any = ((),), budget: int = 10) -> Retr
     return RetrievalResult(ranking, texts, quotes, 1, 1, 1)
 
 
-TWO = question_with(*map(GoldSpan, spans(("a", 10, 20), ("b", 0, 30))))
+TWO_GOLD_SPANS = question_with(*map(GoldSpan, spans(("a", 10, 20), ("b", 0, 30))))
 
 
 def test_characters_of_gold_are_counted_once_and_characters_of_text_as_often_as_they_occur() -> (
@@ -45,22 +45,22 @@ def test_characters_of_gold_are_counted_once_and_characters_of_text_as_often_as_
 ):
     """The gold has 10 + 30 characters, the text has 5 + 10 + 20 + 20 characters.
 
-    The text contains the characters 10 to 18 of `a` and 10 to 30 of `b`.
+    Of the gold, the text contains the characters 10 to 18 of `a` and 10 to 30 of `b`.
     """
     text = spans(("a", 5, 10), ("a", 8, 18), ("b", 10, 30), ("b", 20, 40), ("c", 0, 0))
-    covered = coverage(resolve(TWO, ()), text)
+    covered = coverage(resolve(TWO_GOLD_SPANS, ()), text)
     assert covered == Coverage(gold=40, found=28, text=55, relevant=28, union=67)
     assert recall(covered) == 28 / 40
     assert precision(covered) == 28 / 55
     assert intersection_over_union(covered) == 28 / 67
 
 
-def test_no_text_scores_zero() -> None:
-    covered = coverage(resolve(TWO, ()), ())
+def test_an_empty_text_scores_zero() -> None:
+    covered = coverage(resolve(TWO_GOLD_SPANS, ()), ())
     assert (recall(covered), precision(covered), intersection_over_union(covered)) == (0, 0, 0)
 
 
-def test_overlapping_gold_is_one_piece() -> None:
+def test_overlapping_and_adjacent_gold_spans_are_joined_into_one() -> None:
     gold = resolve(
         question_with(*map(GoldSpan, spans(("a", 0, 10), ("a", 5, 20), ("a", 20, 25)))), ()
     )
@@ -88,13 +88,13 @@ def test_whole_documents_are_scored_by_document() -> None:
         (("a", 5, 5), ("a", 0, 10), False),
     ],
 )
-def test_a_text_finds_gold_by_half_of_the_shorter(
+def test_a_text_finds_gold_if_they_share_half_of_the_shorter_one(
     text: tuple[str, int, int], gold: tuple[str, int, int], expected: bool
 ) -> None:
     assert finds(TextSpan(*text), TextSpan(*gold)) is expected
 
 
-def test_a_passage_has_a_rank_for_each_piece_of_gold_that_it_finds_first() -> None:
+def test_a_passage_has_a_rank_for_each_gold_span_that_it_is_the_first_to_find() -> None:
     gold = resolve(
         question_with(*map(GoldSpan, spans(("a", 0, 9), ("a", 20, 29), ("b", 0, 9)))), ()
     )
@@ -117,7 +117,7 @@ def test_ranks_are_scored_as_trec_eval_does() -> None:
 
 
 def test_a_question_has_every_score() -> None:
-    """The first passage has no gold in its 20 characters, the second has 8 of 10 of the gold."""
+    """The first passage contains no gold, the second contains 8 of the 10 characters of gold."""
     result = retrieved(*spans(("c", 0, 20), ("a", 12, 24)))
     gold = resolve(question_with(GoldSpan(TextSpan("a", 10, 20))), [result])
     expected = {

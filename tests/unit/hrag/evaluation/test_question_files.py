@@ -1,4 +1,7 @@
-"""Questions are read from BEIR folders, JSON lines and tables. Errors name file and line."""
+"""Questions are read from BEIR folders, JSON lines and tables.
+
+An error names the file and the line.
+"""
 
 import json
 from pathlib import Path
@@ -15,13 +18,14 @@ FOX = TextSpan("fox", 4, 9)
 
 
 def written(path: Path, *rows: object) -> Path:
+    """Writes rows as lines, each a text or a JSON object; returns the path of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
 
 
-def test_json_lines_have_spans_quotes_and_documents(tmp_path: Path) -> None:
+def test_questions_in_json_lines_may_have_spans_quotes_and_documents(tmp_path: Path) -> None:
     path = written(
         tmp_path / "q.jsonl",
         {"qid": "a", "query": "Wo?", "gold": [{"doc_id": "fox", "start": 4, "end": 9}]},
@@ -61,7 +65,7 @@ def test_from_a_beir_folder_the_relevant_documents_of_a_split_are_read(tmp_path:
         read_questions(tmp_path, "dev")
 
 
-def test_rows_of_a_table_with_one_question_are_joined(tmp_path: Path) -> None:
+def test_rows_of_a_table_with_the_same_question_are_joined(tmp_path: Path) -> None:
     path = written(
         tmp_path / "q.csv",
         "\ufeffQuestion,document_id,quote,answer",

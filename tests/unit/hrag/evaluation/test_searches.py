@@ -35,13 +35,13 @@ from tests.support.documents.evaluation_fakes import (
     result,
 )
 
-WORDS = "one two three four five six seven eight nine ten "  # It has eleven tokens.
+WORDS = "one two three four five six seven eight nine ten "  # This text has eleven tokens.
 QUESTIONS = (
     Question("first", "one?", (GoldSpan(TextSpan("a", 0, 10)),)),
     Question("second", "two?", (GoldQuote("three four", "b"),)),
 )
-WHERE = SearchTarget("acme", "docs", budgets=(5, 20))
-BOTH = parse_systems("context,standard:dense:candidates=9")
+TARGET = SearchTarget("acme", "docs", budgets=(5, 20))
+SYSTEMS = parse_systems("context,standard:dense:candidates=9")
 
 Find = Callable[..., SearchResult]
 
@@ -53,18 +53,19 @@ def finding(find: Find) -> tuple[Client, list[dict[str, Any]]]:
 
 
 def find_words(query: str, **_: Any) -> SearchResult:
+    """Returns WORDS as a passage of document `a` for the first question, else of `b`."""
     return result(passage("a" if "one" in query else "b", 0, WORDS))
 
 
 def run(client: Client, journal: Journal | None = None, **options: Any) -> Any:
     """Searches all questions with all systems and returns the outcomes."""
     shown: list[tuple[int, int, int]] = []
-    systems = options.get("systems", BOTH)
+    systems = options.get("systems", SYSTEMS)
     outcomes = search_all(
         client,
         QUESTIONS,
         systems,
-        WHERE,
+        TARGET,
         journal or Journal(),
         lambda *counts: shown.append(counts),
     )
@@ -96,7 +97,7 @@ def test_if_short_passages_do_not_fill_the_budget_more_passages_are_requested() 
         return result(*passages[:limit], exhausted=limit > 3)
 
     client, calls = finding(find)
-    retrieved = search_one(client, QUESTIONS[0], BOTH[1], WHERE)
+    retrieved = search_one(client, QUESTIONS[0], SYSTEMS[1], TARGET)
     assert [call["limit"] for call in calls] == [1, 100]
     assert retrieved.texts[20].tokens == 20
     assert len(retrieved.texts[20].spans) == 2
@@ -117,19 +118,21 @@ def test_the_latency_is_measured_for_the_search_that_fills_the_budget(
         passages = [passage("a", 50 * n, WORDS) for n in range(min(limit, 3))]
         return result(*passages, exhausted=False, timings=Timings(embed_us, 1, 1, 1, 1))
 
-    retrieved = search_one(finding(find)[0], QUESTIONS[0], BOTH[1], WHERE)
+    retrieved = search_one(finding(find)[0], QUESTIONS[0], SYSTEMS[1], TARGET)
     assert (retrieved.latency_us, retrieved.embed_us) == (5000 * MAX_LIMIT, 0)
 
 
-def test_a_question_that_fails_is_an_outcome_and_scores_zero() -> None:
+def test_a_search_that_fails_is_an_outcome_that_scores_zero() -> None:
     def one_fails(query: str, mode: SearchMode, **_: Any) -> SearchResult:
         if query == "two?" and mode is SearchMode.STANDARD:
             raise TooLarge("text is too long", field="text")
         return find_words(query)
 
     outcomes = run(finding(one_fails)[0])
-    assert [type(outcome) for outcome in outcomes[BOTH[1].name]] == [RetrievalResult, TooLarge]
-    figures = summarise(QUESTIONS, BOTH, outcomes, WHERE, baseline="context", seed=1, resamples=50)
+    assert [type(outcome) for outcome in outcomes[SYSTEMS[1].name]] == [RetrievalResult, TooLarge]
+    figures = summarise(
+        QUESTIONS, SYSTEMS, outcomes, TARGET, baseline="context", seed=1, resamples=50
+    )
     context, standard = figures.systems
     assert context.failures == ()
     assert [(failure.subject, failure.error) for failure in standard.failures] == [
@@ -165,7 +168,7 @@ def test_a_service_that_limits_the_rate_is_called_again(monkeypatch: pytest.Monk
         return find_words(query)
 
     assert isinstance(
-        search_one(finding(busy_at_first)[0], QUESTIONS[0], BOTH[1], WHERE), RetrievalResult
+        search_one(finding(busy_at_first)[0], QUESTIONS[0], SYSTEMS[1], TARGET), RetrievalResult
     )
     assert slept == [0.5, 0.5]
 
@@ -173,7 +176,7 @@ def test_a_service_that_limits_the_rate_is_called_again(monkeypatch: pytest.Monk
         raise TooBusy("later", retry_s=0.5)
 
     with pytest.raises(TooBusy):
-        search_one(finding(always_busy)[0], QUESTIONS[0], BOTH[1], WHERE)
+        search_one(finding(always_busy)[0], QUESTIONS[0], SYSTEMS[1], TARGET)
     assert len(slept) == 7
 
 
@@ -246,13 +249,13 @@ def test_a_journal_refuses_other_files(tmp_path: Path) -> None:
 
 
 def test_expected_documents_that_are_missing_are_listed() -> None:
-    assert missing_documents(finding(find_words)[0], QUESTIONS, WHERE) == ("b",)
+    assert missing_documents(finding(find_words)[0], QUESTIONS, TARGET) == ("b",)
 
 
 def test_the_collections_that_the_systems_search_are_listed() -> None:
     named = parse_systems("standard:collection=tree,context:collection=flat")
-    assert searched_collections(named, WHERE) == ("tree", "flat")
-    assert searched_collections((*BOTH, *named), WHERE) == ("docs", "tree", "flat")
+    assert searched_collections(named, TARGET) == ("tree", "flat")
+    assert searched_collections((*SYSTEMS, *named), TARGET) == ("docs", "tree", "flat")
 
 
 def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
@@ -262,9 +265,9 @@ def test_changes_between_searches_and_unlocated_quotes_give_warnings() -> None:
     systems = parse_systems("standard")
     questions = (*QUESTIONS, Question("third", "longer?", QUESTIONS[0].gold))
     outcomes = search_all(
-        finding(changing)[0], questions, systems, WHERE, Journal(), lambda *_: None
+        finding(changing)[0], questions, systems, TARGET, Journal(), lambda *_: None
     )
-    figures = summarise(questions, systems, outcomes, WHERE, baseline="standard", seed=1)
+    figures = summarise(questions, systems, outcomes, TARGET, baseline="standard", seed=1)
     assert figures.warnings[0].startswith("1 expected quotes are in no passage")
     assert "(sequence numbers 4 to 7)" in figures.warnings[1]
 
@@ -278,9 +281,9 @@ def test_incomplete_searches_are_reported_and_repeated_in_the_next_run(tmp_path:
     systems = parse_systems("standard")
     for client, calls in (finding(incomplete), finding(incomplete)):
         with Journal(tmp_path / "run") as journal:
-            outcomes = search_all(client, QUESTIONS, systems, WHERE, journal, lambda *_: None)
+            outcomes = search_all(client, QUESTIONS, systems, TARGET, journal, lambda *_: None)
         assert len(calls) == 2
-    figures = summarise(QUESTIONS, systems, outcomes, WHERE, baseline="standard", seed=1)
+    figures = summarise(QUESTIONS, systems, outcomes, TARGET, baseline="standard", seed=1)
     counts = {"the embedder is down": 1, "the reranker is slow": 1}
     assert figures.systems[0].fallbacks == counts
     assert as_json(figures)["systems"][0]["fallbacks"] == counts

@@ -34,7 +34,7 @@ def test_systems_are_modes_with_options() -> None:
     assert systems[1].name == "standard:dense"
 
 
-def test_arguments_that_the_evaluation_sets_are_no_options() -> None:
+def test_arguments_that_the_evaluation_sets_are_not_options_of_a_system() -> None:
     assert {"limit", "token_budget", "query", "tenant_id", "filter"} & set(option_types()) == set()
     assert {"candidates", "lexical_weight", "max_per_document"} <= set(option_types())
 

@@ -1,4 +1,4 @@
-"""The gateway restricts replies to pages of allowed origins and requests for allowed hosts."""
+"""Only pages of allowed origins can read replies. Only requests for allowed hosts are answered."""
 
 from collections.abc import Iterator
 
@@ -20,6 +20,7 @@ def test_pages_of_other_origins_cannot_read_replies(gateway: Gateway) -> None:
 
 @pytest.fixture(scope="module")
 def open_gateway(fake: Fake) -> Iterator[Gateway]:
+    """A gateway that allows pages of ORIGIN and requests for HOST."""
     with (
         addresses_of(fake) as addresses,
         gateway_to(*addresses, HRAG_HTTP_ORIGINS=ORIGIN, HRAG_HTTP_HOSTS=HOST) as running,

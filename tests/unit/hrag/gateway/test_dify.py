@@ -1,4 +1,4 @@
-"""Dify's requests become searches, passages become its records, and errors get its codes."""
+"""Requests of Dify become searches, passages become Dify's records, and errors get Dify's codes."""
 
 import json
 from typing import Any
@@ -22,10 +22,11 @@ _REQUEST = {
     "retrieval_setting": {"top_k": 3, "score_threshold": 0.25},
 }
 
-_A = {"match": {"field": "metadata.team", "values": [{"text": "a"}]}}
+_TEAM_A = {"match": {"field": "metadata.team", "values": [{"text": "a"}]}}
 
 
 def _search(**changes: Any) -> dict[str, Any]:
+    """Returns the fields of the search that a changed request of Dify becomes."""
     raw = json.dumps({**_REQUEST, **changes}).encode()
     message = rpb.SearchRequest.FromString(dify.search_request(raw))
     fields: dict[str, Any] = json_format.MessageToDict(message)
@@ -33,6 +34,7 @@ def _search(**changes: Any) -> dict[str, Any]:
 
 
 def _filter(operator: str, value: Any = None, name: Any = "team") -> dict[str, Any]:
+    """Returns the filter that a condition of Dify becomes."""
     condition = {"name": name, "comparison_operator": operator, "value": value}
     (filter_,) = _search(metadata_condition={"conditions": [condition]})["filter"]["allOf"][
         "filters"
@@ -59,7 +61,7 @@ def test_a_knowledge_id_with_only_a_tenant_means_its_default_collection() -> Non
 @pytest.mark.parametrize(
     ("operator", "value", "expected"),
     [
-        ("is", "a", _A),
+        ("is", "a", _TEAM_A),
         ("=", 5, {"match": {"field": "metadata.team", "values": [{"number": 5.0}]}}),
         (
             "in",
@@ -72,9 +74,9 @@ def test_a_knowledge_id_with_only_a_tenant_means_its_default_collection() -> Non
             {"match": {"field": "metadata.team", "values": [{"text": "a"}, {"text": "b c"}]}},
         ),
         ("is", "a, b", {"match": {"field": "metadata.team", "values": [{"text": "a, b"}]}}),
-        ("not in", "a", {"noneOf": {"filters": [_A]}}),
+        ("not in", "a", {"noneOf": {"filters": [_TEAM_A]}}),
         ("before", 5, {"range": {"field": "metadata.team", "below": {"number": 5.0}}}),
-        ("is not", "a", {"noneOf": {"filters": [_A]}}),
+        ("is not", "a", {"noneOf": {"filters": [_TEAM_A]}}),
         ("not empty", None, {"exists": {"field": "metadata.team"}}),
         ("empty", None, {"noneOf": {"filters": [{"exists": {"field": "metadata.team"}}]}}),
         ("≥", 2, {"range": {"field": "metadata.team", "atLeast": {"number": 2.0}}}),
@@ -90,7 +92,7 @@ def test_conditions_become_filters(operator: str, value: Any, expected: dict[str
     assert _filter(operator, value) == expected
 
 
-def test_several_names_are_alternatives() -> None:
+def test_several_field_names_in_a_condition_are_alternatives() -> None:
     alternatives = _filter("not empty", name=["title", "team"])
     fields = [filter_["exists"]["field"] for filter_ in alternatives["anyOf"]["filters"]]
     assert fields == ["title", "metadata.team"]

@@ -15,7 +15,7 @@ INDEX = (FOLDER / "index.html").read_text("utf-8")
 
 _ENTRY = re.compile(r'^  "([\w.]+)":\s+(.+?),$', re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"\"([a-z_]+\.[A-Za-z_]+)\"")
-# The beginning of a key whose last part is a value of the protocol.
+# The beginning of a key that ends with a value of the protocol, such as a finish reason.
 _BEGINNING = re.compile(r"`([a-z_]+\.)\$\{")
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 
@@ -52,7 +52,7 @@ def test_data_is_shown_only_as_text() -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
 def test_a_file_names_no_other_host(path: Path) -> None:
     addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+", path.read_text("utf-8"))
-    assert set(addresses) <= {"http://www.w3.org"}  # The namespace of SVG.
+    assert set(addresses) <= {"http://www.w3.org"}  # This is the XML namespace of SVG.
 
 
 def test_every_file_exists_and_is_used() -> None:

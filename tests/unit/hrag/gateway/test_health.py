@@ -1,4 +1,4 @@
-"""The gateway reports whether it is alive, and whether it is ready."""
+"""The gateway reports that it is alive, and whether the services behind it are ready."""
 
 from tests.support.servers.gateways import SEARCH, Gateway, gateway_to
 from tests.support.servers.processes import free_addresses

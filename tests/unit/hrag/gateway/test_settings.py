@@ -1,4 +1,4 @@
-"""The settings of the gateway have a meaning, and invalid values are refused."""
+"""The settings of the gateway are parsed, and invalid values are refused by name."""
 
 import pytest
 

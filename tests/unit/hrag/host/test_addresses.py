@@ -1,4 +1,4 @@
-"""Addresses are on the loopback interface or remote."""
+"""Addresses are recognised as local to this machine or as remote."""
 
 import pytest
 

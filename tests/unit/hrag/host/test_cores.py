@@ -1,4 +1,4 @@
-"""A container may have less CPU time than its number of cores suggests."""
+"""The count of usable cores respects the CPU quota of a container."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from hrag.host.cores import usable_cores
         (None, 32),
     ],
 )
-def test_a_quota_of_processor_time_limits_the_number_of_cores(
+def test_a_quota_of_processor_time_limits_the_count_of_usable_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, usable: int
 ) -> None:
     quota_file = tmp_path / "cpu.max"

@@ -1,4 +1,4 @@
-"""Changed files are reloaded, and invalid files are ignored."""
+"""A file is read again after a change. While it is invalid, its last valid value stays."""
 
 import os
 from pathlib import Path
@@ -37,6 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watched(path: Path, clock: Clock) -> WatchedFile[int]:
+    """A watched file, whose value is the number in the file: 1 at first."""
     return WatchedFile((path,), lambda: _number(path), clock)
 
 
@@ -84,7 +85,7 @@ def test_a_replacement_of_the_same_size_and_time_is_noticed(watched, path, clock
 
 
 def test_a_changed_symbolic_link_is_noticed(tmp_path, clock):
-    """Mounted secrets are swapped in this way."""
+    """Kubernetes replaces mounted secrets in this way."""
     for name in ("1", "2"):
         (tmp_path / name).write_text(name, "ascii")
     link = tmp_path / "link"
@@ -132,7 +133,7 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_read_again(path, clock):
     assert watched() == 22
 
 
-def test_changed_permissions_are_a_change(path, clock):
+def test_a_file_is_read_again_after_a_change_of_its_permissions(path, clock):
     reads = []
     watched = WatchedFile((path,), lambda: reads.append(1), clock)
     path.chmod(0o600)
@@ -141,7 +142,7 @@ def test_changed_permissions_are_a_change(path, clock):
     assert len(reads) == 2
 
 
-def test_a_file_that_is_invalid_at_first_is_an_error(path, clock):
+def test_a_file_that_is_invalid_at_its_first_read_raises_an_error(path, clock):
     path.write_text("no number", "ascii")
     with pytest.raises(ValueError, match="no number"):
         WatchedFile((path,), lambda: _number(path), clock)

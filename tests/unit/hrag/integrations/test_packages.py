@@ -1,4 +1,4 @@
-"""A module whose framework is missing names the package to install."""
+"""The import of an integration without its framework fails and names the extra to install."""
 
 import sys
 from importlib import import_module

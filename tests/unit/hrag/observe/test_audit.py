@@ -1,4 +1,4 @@
-"""The audit log writes one line per entry to its file."""
+"""The audit log writes each entry as one line of its file."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ class _Call(Call):
         return {"tenant": "of the call", "request_id": "r", "credential": "c"}
 
 
-def test_an_entry_has_the_fields_of_its_call_unless_it_sets_them(path: Path) -> None:
+def test_an_entry_has_the_fields_of_its_call_and_may_override_them(path: Path) -> None:
     CURRENT.set(_Call())
     try:
         audit.record(Kind.CHANGE, tenant="of the document")
@@ -58,7 +58,7 @@ def test_an_entry_has_the_fields_of_its_call_unless_it_sets_them(path: Path) -> 
     assert entry["credential"] == "c"
 
 
-def test_a_rotated_file_is_opened_again(path: Path) -> None:
+def test_a_new_file_is_opened_after_a_rotation(path: Path) -> None:
     audit.record(Kind.READ, method="one")
     rotated = path.rename(path.with_suffix(".1"))
     audit.record(Kind.READ, method="two")
@@ -67,7 +67,7 @@ def test_a_rotated_file_is_opened_again(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_an_entry_that_cannot_be_written_to_the_file_goes_to_the_log(
+def test_an_entry_that_cannot_be_written_to_the_file_is_written_to_the_log(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_created_is_an_invalid_setting(tmp_path: Path) -> 
         audit.configure("indexer", AuditSettings(HRAG_AUDIT_FILE=tmp_path / "none" / "audit.log"))
 
 
-def test_an_unread_refusal_is_counted_and_written_at_the_end(path: Path) -> None:
+def test_refusals_of_unread_requests_are_counted_and_written_at_the_end(path: Path) -> None:
     for _ in range(30):
         audit.refused_unread("TOO_BUSY", "Search")
     assert path.read_text() == ""

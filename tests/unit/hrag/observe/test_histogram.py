@@ -1,4 +1,4 @@
-"""A histogram that records several observations at once."""
+"""BatchHistogram records several observations at once."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,8 @@ def registry():
     return CollectorRegistry()
 
 
-def test_the_page_is_equal_to_that_of_the_library(registry):
-    """Bounds, cumulated counts and sums are equal, for two label values."""
+def test_the_metrics_page_equals_the_page_of_a_library_histogram(registry):
+    """Bounds, cumulative counts and sums of two label values equal those of prometheus_client."""
     histogram = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
     library_registry = CollectorRegistry()
     library_histogram = Histogram(
@@ -28,7 +28,7 @@ def test_the_page_is_equal_to_that_of_the_library(registry):
     histogram.observe([("b", 0.5), ("a", 7.0)])
     for label, value in [*(("a", value) for value in VALUES), ("b", 0.5), ("a", 7.0)]:
         library_histogram.labels(label).observe(value)
-    # hrag.observe.metrics switches off these lines, but it cannot be imported here.
+    # Unless hrag.observe.metrics is imported, the library also writes `_created` lines; skip them.
     page = generate_latest(library_registry).decode()
     lines = [line for line in page.splitlines() if "_created" not in line]
     assert generate_latest(registry).decode().splitlines() == lines
@@ -39,7 +39,7 @@ def test_a_histogram_without_observations_has_no_series(registry):
     assert registry.get_sample_value("seconds_count", {"stage": "a"}) is None
 
 
-def test_no_observation_of_several_threads_is_lost(registry):
+def test_no_observation_is_lost_when_several_threads_record(registry):
     histogram = BatchHistogram("seconds", "Duration.", BOUNDS, "stage", registry)
     with ThreadPoolExecutor(4) as threads:
         for _ in range(4):

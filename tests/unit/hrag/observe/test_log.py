@@ -1,4 +1,4 @@
-"""Logs have a format, and contain no values of the program."""
+"""Log lines have the configured format, and tracebacks contain no values of variables."""
 
 import json
 import logging
@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-# The secret is an argument of the program, because since Python 3.13 a traceback shows source lines
-# also of a program that was passed with -c.
+# The program receives the secret as an argument, so that its source does not contain the secret.
+# Since Python 3.13, a traceback also shows source lines of a program that was passed with -c.
 _SECRET = "a secret text"
 _LOGS = dedent(
     """
@@ -32,7 +32,7 @@ _LOGS = dedent(
 
 
 def _logged(log_format: str) -> str:
-    """Returns what a process logs to stderr; asserts that nothing goes to stdout."""
+    """Runs a process that logs in this format. Returns its stderr; asserts that stdout is empty."""
     process = subprocess.run(
         [sys.executable, "-c", _LOGS, log_format, _SECRET],
         check=True,
@@ -44,7 +44,7 @@ def _logged(log_format: str) -> str:
 
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
-def test_a_traceback_contains_no_values(log_format: str) -> None:
+def test_a_logged_traceback_contains_no_values_of_variables(log_format: str) -> None:
     output = _logged(log_format)
     assert "internal_error" in output
     assert "ValueError" in output
@@ -52,7 +52,7 @@ def test_a_traceback_contains_no_values(log_format: str) -> None:
     assert _SECRET not in output
 
 
-def test_json_lines_name_service_level_and_time() -> None:
+def test_json_lines_contain_service_process_level_and_time() -> None:
     serving, warning, error = map(json.loads, _logged("json").splitlines())
     assert serving["event"] == "serving"
     assert serving["port"] == 50051

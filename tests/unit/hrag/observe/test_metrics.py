@@ -1,4 +1,4 @@
-"""Metrics consist of instruments and readings, and are served over HTTP."""
+"""Metrics are recorded by instruments or read at each scrape, and are served over HTTP."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from tests.support.servers.metrics_page import Scrape
 
 
 def increase(series: str, act: Callable[[], object], **labels: str) -> float:
-    """Returns the increase of a value while `act` runs."""
+    """Returns by how much `act` increases the value of a metric."""
     before = INSTRUMENTS.get_sample_value(series, labels) or 0.0
     act()
     return (INSTRUMENTS.get_sample_value(series, labels) or 0.0) - before
@@ -42,7 +42,7 @@ class FakeEmbedder:
 
 
 class FakeChat:
-    """Streams `a`, `b` and an end. With `fails`, it fails after `a`."""
+    """Streams `a`, `b` and a ChatEnd. If `fails` is set, raises ChatUnavailable after `a`."""
 
     name = "fake"
 
@@ -80,13 +80,13 @@ def test_requests_texts_and_outcomes_of_an_embedder_are_counted():
     assert increase(calls, refused, outcome="EmbedderRejected") == 1
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_requests_tokens_and_outcomes_of_a_chat_model_are_counted(whole):
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_requests_tokens_and_outcomes_of_a_chat_model_are_counted(is_streamed):
     def ask(*, fails: bool = False):
         chat = InstrumentedChat(FakeChat(fails=fails))
-        if whole:
-            return chat.complete("?", 9, NEVER).text
-        return "".join(map(str, list(chat.stream("?", 9, NEVER))[:-1]))
+        if is_streamed:
+            return "".join(map(str, list(chat.stream("?", 9, NEVER))[:-1]))
+        return chat.complete("?", 9, NEVER).text
 
     def fail():
         with pytest.raises(ChatUnavailable):
@@ -103,12 +103,12 @@ def test_requests_tokens_and_outcomes_of_a_chat_model_are_counted(whole):
 def test_an_abandoned_stream_is_closed_and_counted():
     inner = FakeChat()
 
-    def leave():
+    def stop_early():
         pieces = InstrumentedChat(inner).stream("?", 9, NEVER)
         assert next(pieces) == "a"
         pieces.close()
 
-    assert increase("hrag_chat_calls_total", leave, outcome="abandoned") == 1
+    assert increase("hrag_chat_calls_total", stop_early, outcome="abandoned") == 1
     assert inner.closed
 
 
@@ -122,12 +122,12 @@ def test_the_duration_of_a_failed_build_is_not_recorded():
     assert increase("hrag_segment_build_seconds_count", lambda: build(KeyError()), kind="tail") == 0
 
 
-def test_recording_a_search_costs_little():
+def test_recording_the_metrics_of_a_search_is_fast():
     """A search takes 300 us; recording its metrics must take much less."""
     stages = [(stage, 2e-5) for stage in ("embed", "search", "climb", "fetch")]
     rounds = 2000
     best_s = min(_recording_s(stages, rounds) for _ in range(5))
-    assert best_s / rounds < 50e-6, "6 us were measured; a busy machine may need more"
+    assert best_s / rounds < 50e-6, "measured: 6 us; a busy machine needs more"
 
 
 def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
@@ -139,7 +139,7 @@ def _recording_s(stages: list[tuple[str, float]], rounds: int) -> float:
     return time.perf_counter() - began
 
 
-# The following tests cover readings.
+# The following tests cover readings, which are read each time that the metrics are scraped.
 
 
 def _page_of(readings: Readings) -> str:
@@ -155,7 +155,7 @@ def test_values_are_read_when_the_metrics_are_scraped():
     assert "hrag_store_segments 2.0" in _page_of(readings)
 
 
-def test_readings_with_labels_are_one_family_and_totals_are_counters():
+def test_readings_of_one_name_are_one_metric_and_totals_are_counters():
     name = "hrag_cache_lookups_total"
     readings = Readings(lambda: [Reading(name, 3, {"cache": c}) for c in ("query", "sentence")])
     text = _page_of(readings)
@@ -164,7 +164,7 @@ def test_readings_with_labels_are_one_family_and_totals_are_counters():
     assert f'{name}{{cache="sentence"}} 3.0' in text
 
 
-def test_metrics_that_cannot_be_read_are_left_out_and_logged():
+def test_metrics_that_cannot_be_read_are_omitted_and_logged():
     def read():
         raise StoreUnavailable("the disk is gone")
 
@@ -179,8 +179,8 @@ def test_the_totals_of_a_store_cover_all_its_collections(engine):
     engine.writer.create_collection("u", "c", summarised)
     assert engine.writer.totals().embedded.largest_tail_leaves == 0
     leaf_counts = []
-    for tenant, number in (("t", 40), ("u", 10)):
-        document = prepared("d", sentences(number), plain)
+    for tenant, sentence_count in (("t", 40), ("u", 10)):
+        document = prepared("d", sentences(sentence_count), plain)
         engine.writer.put(engine.open(tenant), document)
         leaf_counts.append(len(document.vectors))
     totals = engine.writer.totals()
@@ -211,7 +211,7 @@ def test_the_totals_of_a_store_cover_all_its_collections(engine):
 # The following tests cover serving.
 
 
-def test_metrics_are_served_over_http_until_the_end_of_the_block():
+def test_metrics_are_served_over_http_until_the_context_manager_exits():
     reading = Readings(lambda: [Reading("hrag_store_leaves", 5)])
     with serve_metrics("127.0.0.1:0", INSTRUMENTS, reading) as port:
         scrape = Scrape(f"127.0.0.1:{port}")
@@ -228,7 +228,7 @@ def test_without_an_address_no_metrics_are_served():
         assert port == 0
 
 
-def test_worker_metrics_have_one_label_per_serving_worker():
+def test_worker_metrics_have_one_label_value_per_serving_worker():
     def worker(leaves: int):
         return Readings(lambda: [Reading("hrag_reader_loaded_bytes", leaves)])
 

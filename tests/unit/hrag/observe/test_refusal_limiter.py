@@ -1,4 +1,4 @@
-"""Some refusals are logged, and a flood of refusals is only counted."""
+"""Some refusals are logged. Beyond a limit, refusals are only counted."""
 
 import threading
 from collections import Counter
@@ -10,22 +10,22 @@ import pytest
 from hrag.observe.refusal_limiter import Refusal, RefusalLimiter
 
 
-def test_a_flood_of_refusals_causes_few_lines_and_exact_counts() -> None:
+def test_of_many_equal_refusals_a_few_are_logged_and_the_others_counted() -> None:
     now, counted = [0.0], Counter[Refusal]()
     limiter = RefusalLimiter(counted.update, lambda: now[0], window_s=3600)
     stranger, tenant = Refusal("UNAUTHENTICATED", "Search", ""), Refusal("RATE", "Search", "1")
     assert [limiter.allows(stranger) for _ in range(1000)].count(True) == 5
-    assert limiter.allows(tenant)  # One flood does not hide another caller.
+    assert limiter.allows(tenant)  # The flood does not suppress lines of another caller.
     limiter.flush()
     assert counted == {stranger: 995}
     now[0] = 3600
     assert limiter.allows(stranger)
 
 
-def test_the_lines_for_refusals_of_many_credentials_are_limited_too() -> None:
+def test_the_lines_for_refusals_of_many_credentials_together_are_limited() -> None:
     counted: list[dict[Refusal, int]] = []
     limiter = RefusalLimiter(lambda counts: counted.append(dict(counts)), lambda: 0.0, 3600)
-    refusals = [Refusal("RATE", "Search", str(number)) for number in range(5000)]
+    refusals = [Refusal("RATE", "Search", str(credential)) for credential in range(5000)]
     assert sum(map(limiter.allows, refusals)) == 100
     limiter.flush()
     (counts,) = counted
@@ -33,7 +33,9 @@ def test_the_lines_for_refusals_of_many_credentials_are_limited_too() -> None:
     assert sum(counts.values()) == 4900
 
 
-def test_counts_are_kept_while_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_kept_if_the_thread_that_writes_them_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counted: Counter[Refusal] = Counter()
     written = threading.Event()
 

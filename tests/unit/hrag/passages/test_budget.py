@@ -1,4 +1,4 @@
-"""The choice of passages and their spans: limits, budgets, joining and cutting."""
+"""Passages are chosen within limits and token budgets, and are joined or cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from tests.support.documents.fakes import prepared, sentences
 
 @dataclass(frozen=True)
 class Matches:
-    """The matched leaves: one leaf for each group. Group g scores 1 - g / 10."""
+    """Fake matches: each group of matched leaves has one leaf, and group g scores 1 - g / 10."""
 
     leaf_of: Sequence[int]
     level: int = 0
@@ -32,9 +32,9 @@ class Matches:
 
 
 def document(name: str = "d", text: str = "") -> TreeText:
-    """A document of about twelve leaves that overlap a little.
+    """Returns a document of about twelve leaves, whose neighbours overlap a little.
 
-    Each leaf has 32 tokens, which are about four sentences.
+    Each leaf has at most 32 tokens, which are about four sentences.
     """
     source = prepared(name, text or sentences(40))
     outline = Outline.of(name, source.title, source.source, source.metadata, (), ())
@@ -42,7 +42,7 @@ def document(name: str = "d", text: str = "") -> TreeText:
 
 
 DOCUMENT = document()
-PLACE = CitedPlace((0, 9, 0, 9), [(0, 8)])
+CITED_PLACE = CitedPlace((0, 9, 0, 9), [(0, 8)])
 
 
 def select(
@@ -80,7 +80,7 @@ def test_a_draft_that_does_not_fit_the_budget_is_skipped():
     assert indexes(chosen) == [[0], [2], [last]]
 
 
-def test_the_first_that_does_not_fit_is_cut_to_sentences_and_is_the_last():
+def test_the_first_draft_that_does_not_fit_is_cut_and_no_draft_follows():
     size = DOCUMENT.tree.record(0, 0).token_count
     first, cut = select([0, 2, 4], token_budget=size + 20, cut_last=True)
     assert first.record == DOCUMENT.tree.record(0, 0)
@@ -91,7 +91,7 @@ def test_the_first_that_does_not_fit_is_cut_to_sentences_and_is_the_last():
 
 
 @pytest.mark.parametrize("leaves", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
-def test_neighbours_are_joined_to_the_best_of_them(leaves):
+def test_neighbours_become_one_passage_at_the_rank_of_the_best(leaves):
     (whole,) = select(leaves, merge_adjacent=True)
     assert whole.position == (0, leaves[0])
     assert whole.groups[0] == 0
@@ -102,14 +102,14 @@ def test_neighbours_are_joined_to_the_best_of_them(leaves):
     assert whole.record.token_count == last.token_start + last.token_count
 
 
-def test_a_full_list_still_joins_drafts_that_touch_its_passages():
+def test_drafts_that_touch_a_passage_are_joined_even_at_the_limit():
     chosen = select([0, 4, 8, 1, 6], limit=2, merge_adjacent=True)
     assert indexes(chosen) == [[0], [4]]
     chosen = select([0, 4, 1, 5, 8, 3], limit=2, merge_adjacent=True)
     assert [sorted(positions) for positions in indexes(chosen)] == [[0, 1], [4, 5]]
 
 
-def test_a_passage_leaves_out_text_of_a_better_one():
+def test_a_passage_omits_text_that_a_better_passage_contains():
     first, middle, last = (DOCUMENT.tree.record(0, leaf) for leaf in (0, 1, 2))
     assert first.token_end > middle.token_start
     records = [draft.record for draft in select([1, 0, 2])]
@@ -122,7 +122,7 @@ def test_a_passage_leaves_out_text_of_a_better_one():
     assert whole == [middle, first, last]
 
 
-def test_no_text_comes_twice_where_a_chunk_overlaps_the_one_after_the_next():
+def test_no_text_is_repeated_if_a_chunk_overlaps_the_second_chunk_after_it():
     """Chunks overlap by half, and their cuts are moved to the ends of sentences."""
     text = "A hare. The river runs by.\n\nAnd winter came, white and still. The small. " * 4
     tree = build_tree(ParsedText(text), TreeSettings((32,), 0.5, 0))
@@ -135,17 +135,17 @@ def test_no_text_comes_twice_where_a_chunk_overlaps_the_one_after_the_next():
         assert sorted(covered) == list(range(records[3].token_end))
 
 
-def test_text_that_is_left_out_costs_no_tokens():
+def test_omitted_text_uses_no_tokens_of_the_budget():
     end = DOCUMENT.tree.record(0, 1).token_end
     assert indexes(select([0, 1], token_budget=end)) == [[0], [1]]
     assert indexes(select([0, 1], token_budget=end - 1)) == [[0]]
     assert indexes(select([0, 1], token_budget=end, keep_overlap=True)) == [[0]]
 
 
-def test_a_passage_without_its_matched_leaves_is_left_out():
-    """Leaf 1 matched in both of the first two drafts.
+def test_a_draft_whose_matched_leaves_are_all_in_better_passages_is_skipped():
+    """Leaf 1 is the only matched leaf of the first draft and of the second draft.
 
-    The first passage contains its text, and nothing else of the second draft matched.
+    The first passage contains the text of leaf 1, so the second draft has no matched leaf left.
     """
     limits, matches = PassageLimits(2), Matches([1, 1, 6])
     drafts = [
@@ -159,14 +159,14 @@ def test_a_passage_without_its_matched_leaves_is_left_out():
     assert (indexes(chosen.drafts), chosen.considered) == ([[1], [6]], 3)
 
 
-def test_documents_are_not_joined():
+def test_passages_of_different_documents_are_not_joined():
     other = document("e")
     drafts = [PassageDraft.of(DOCUMENT, (0, 0), 0), PassageDraft.of(other, (0, 1), 1)]
     limits = PassageLimits(NO_LIMIT, merge_adjacent=True)
     assert len(choose_drafts_within_limits(drafts, limits, Matches([0, 1])).drafts) == 2
 
 
-def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
+def test_joining_a_draft_uses_only_the_tokens_that_it_adds():
     sizes = [DOCUMENT.tree.record(0, leaf) for leaf in (0, 1)]
     whole = sizes[1].token_start + sizes[1].token_count
     (joined,) = select([0, 1], token_budget=whole, merge_adjacent=True)
@@ -174,7 +174,7 @@ def test_a_joined_passage_costs_only_the_tokens_that_it_adds():
     assert indexes(select([0, 1], token_budget=whole - 1, merge_adjacent=True)) == [[0]]
 
 
-def test_a_document_gives_no_more_passages_than_it_may():
+def test_a_document_has_at_most_max_per_document_passages():
     other = document("e")
     ranked = [(DOCUMENT, 0), (DOCUMENT, 6), (DOCUMENT, 1), (other, 0), (DOCUMENT, 4)]
     drafts = [
@@ -243,12 +243,12 @@ SIZES = [DOCUMENT.tree.record(0, leaf).token_count for leaf in range(8)]
         pytest.param([0, 4], 3, [LEAVES[0]], id="no sentence fits"),
     ],
 )
-@pytest.mark.parametrize("worse", [[], [2, 0]])
-def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(
-    leaves, left_tokens, expected, worse
+@pytest.mark.parametrize("later_leaves", [[], [2, 0]])
+def test_the_last_leaf_is_cut_at_a_sentence_and_keeps_text_next_to_a_passage(
+    leaves, left_tokens, expected, later_leaves
 ):
     whole = sum(SIZES[leaf] for leaf in leaves[:-1])
-    drafts = fill([*leaves, *worse], whole + left_tokens)
+    drafts = fill([*leaves, *later_leaves], whole + left_tokens)
     assert contents(drafts) == expected
     assert sum(draft.record.token_count for draft in drafts) <= whole + left_tokens
 
@@ -264,16 +264,16 @@ def test_the_last_leaf_is_cut_at_a_sentence_next_to_what_it_touches(
         ("🙂🙂", 1, []),
     ],
 )
-def test_a_first_leaf_that_does_not_fit_is_cut_to_sentences_else_to_words(
+def test_a_first_leaf_that_does_not_fit_is_cut_to_sentences_words_or_characters(
     text, token_budget, expected
 ):
     assert contents(fill([0], token_budget, document("d", text))) == expected
 
 
-def test_a_passage_has_the_parts_of_its_leaves_that_are_inside_it():
+def test_a_passage_has_the_spans_of_its_matched_leaves():
     matches = Matches([0, 1, 2])
     (whole,) = select([0, 1, 2], merge_adjacent=True)
-    passage = passage_of(whole, matches, PLACE)
+    passage = passage_of(whole, matches, CITED_PLACE)
     assert passage.chunk.content == DOCUMENT.content(whole.record)
     assert (passage.score, passage.merged_chunk_ids) == (1.0, ("d#0.0", "d#0.1", "d#0.2"))
     assert [child.chunk_id for child in passage.matched_children] == ["d#0.0", "d#0.1", "d#0.2"]
@@ -282,13 +282,13 @@ def test_a_passage_has_the_parts_of_its_leaves_that_are_inside_it():
     expected = MatchedChild(
         "d#0.1", 1.0, Span(record.byte_start, record.byte_end, record.char_start, record.char_end)
     )
-    assert passage_of(alone, Matches([1]), PLACE).matched_children == (expected,)
-    assert passage_of(alone, Matches([1]), PLACE).merged_chunk_ids == ()
+    assert passage_of(alone, Matches([1]), CITED_PLACE).matched_children == (expected,)
+    assert passage_of(alone, Matches([1]), CITED_PLACE).merged_chunk_ids == ()
 
 
-def test_a_passage_has_the_place_to_cite():
+def test_a_passage_has_the_sentence_and_the_terms_to_cite():
     (alone,) = select([1])
-    passage = passage_of(alone, Matches([1]), PLACE)
+    passage = passage_of(alone, Matches([1]), CITED_PLACE)
     assert passage.matched_sentence == MatchedSentence(Span(0, 9, 0, 9), (), 0, 0)
     assert passage.term_spans == (TermSpan(0, 8),)
     assert passage.chunk.section_path == ()

@@ -1,4 +1,4 @@
-"""Budgets filled with finished passages: whole ones, and the last one cut."""
+"""After reranking, whole passages fill a token budget, and the last passage may be cut."""
 
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -13,8 +13,9 @@ from hrag.types import Chunk, MatchedChild, MatchedSentence, PageStart, Passage,
 SENTENCES = ["Dogs bark. ", "Cats sleep all day. ", "猫睡觉。", "它们喜欢鱼。", "Fish swim."]
 TEXT = "".join(SENTENCES)
 ENDS = list(accumulate(map(len, SENTENCES)))
-SIZES = [len(tokens.encode(each)) for each in SENTENCES]
-OFFSET = 100  # Of the passage in its document, in characters and bytes.
+SIZES = [len(tokens.encode(sentence)) for sentence in SENTENCES]
+# The passage begins at this character and at this byte of its document.
+OFFSET = 100
 
 
 def _span(start: int, end: int) -> Span:
@@ -23,7 +24,10 @@ def _span(start: int, end: int) -> Span:
 
 
 def _passage(*leaves: int, name: str = "d") -> Passage:
-    """A passage of all sentences, whose matched leaves are two sentences from each of `leaves`."""
+    """Returns a passage of all sentences.
+
+    For each index in `leaves`, a matched leaf has the two sentences from that index on.
+    """
     starts = [0, *ENDS]
     whole = _span(0, len(TEXT))
     count = len(tokens.encode(TEXT))
@@ -36,11 +40,11 @@ def _passage(*leaves: int, name: str = "d") -> Passage:
     return Passage(chunk, 0.9, children, rerank_score=2.0)
 
 
-def test_the_sentences_are_those_of_the_text() -> None:
+def test_the_text_is_split_into_the_sentences_of_this_test() -> None:
     assert sentence_ends(TEXT) == ENDS
 
 
-def test_passages_are_taken_whole_as_long_as_they_fit() -> None:
+def test_passages_that_fit_are_returned_whole() -> None:
     first, second = _passage(0, name="a"), _passage(0, name="b")
     size = first.chunk.token_count
     assert within_limits([first, second], 9, 0, cut_last=False) == (first, second)
@@ -55,7 +59,7 @@ def test_passages_are_taken_whole_as_long_as_they_fit() -> None:
 
 
 @pytest.mark.parametrize("leaf", range(5))
-def test_a_cut_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> None:
+def test_a_cut_passage_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> None:
     passage = _passage(leaf)
     for budget in range(passage.chunk.token_count):
         part = cut_passage(passage, budget)
@@ -74,7 +78,7 @@ def test_a_cut_has_whole_sentences_and_the_start_of_the_best_leaf(leaf: int) -> 
         assert (part.score, part.rerank_score) == (0.9, 2.0)
 
 
-def test_a_cut_fits_although_its_sentences_have_more_tokens_together() -> None:
+def test_a_cut_passage_fits_if_its_text_has_more_tokens_than_its_sentences() -> None:
     content = "Go! \t猫睡觉。Dogs bark."
     ends = sentence_ends(content)
     sizes = [len(tokens.encode(content[start:end])) for start, end in pairwise([0, *ends])]
@@ -98,7 +102,7 @@ def test_pages_and_matched_leaves_are_cut_with_the_text() -> None:
     assert (part.chunk.first_page, part.chunk.last_page) == (5, 5)
 
 
-def test_terms_behind_the_cut_are_left_out() -> None:
+def test_terms_after_the_cut_are_omitted() -> None:
     terms = tuple(TermSpan(OFFSET + end - 4, OFFSET + end - 1) for end in ENDS)
     part = cut_passage(replace(_passage(0), term_spans=terms), SIZES[0] + SIZES[1])
     assert part is not None
@@ -111,8 +115,8 @@ def test_a_passage_without_matched_leaves_is_cut_from_its_start() -> None:
     assert part.chunk.content == SENTENCES[0]
 
 
-def _part(first: int, last: int, *leaves: int, name: str = "d") -> Passage:
-    """The passage of these sentences alone."""
+def _passage_of(first: int, last: int, *leaves: int, name: str = "d") -> Passage:
+    """Returns a passage of the sentences from `first` to `last`, both included."""
     starts = [0, *ENDS]
     text = TEXT[starts[first] : starts[last + 1]]
     passage = _passage(*leaves, name=name)
@@ -121,29 +125,32 @@ def _part(first: int, last: int, *leaves: int, name: str = "d") -> Passage:
     return replace(passage, chunk=chunk)
 
 
-def test_what_an_earlier_passage_has_is_left_out() -> None:
-    found = without_repeats([_part(1, 3, 2), _part(0, 2, 0), _part(3, 4, 3)])
-    assert [each.chunk.content for each in found] == [
+def test_text_of_an_earlier_passage_is_omitted() -> None:
+    kept = without_repeats([_passage_of(1, 3, 2), _passage_of(0, 2, 0), _passage_of(3, 4, 3)])
+    assert [passage.chunk.content for passage in kept] == [
         "".join(SENTENCES[1:4]),
         SENTENCES[0],
         SENTENCES[4],
     ]
-    assert [each.chunk.span for each in found[1:]] == [_span(0, ENDS[0]), _span(ENDS[3], ENDS[4])]
-    assert found[1].chunk.token_count == SIZES[0]
-    assert found[1].matched_children[0].span == _span(0, ENDS[0])
+    assert [passage.chunk.span for passage in kept[1:]] == [
+        _span(0, ENDS[0]),
+        _span(ENDS[3], ENDS[4]),
+    ]
+    assert kept[1].chunk.token_count == SIZES[0]
+    assert kept[1].matched_children[0].span == _span(0, ENDS[0])
 
 
-def test_other_documents_and_passages_apart_stay_whole() -> None:
-    passages = [_part(1, 2, 1), _part(1, 2, 1, name="e"), _part(4, 4, 4)]
+def test_passages_that_do_not_overlap_stay_whole() -> None:
+    passages = [_passage_of(1, 2, 1), _passage_of(1, 2, 1, name="e"), _passage_of(4, 4, 4)]
     assert without_repeats(passages) == passages
 
 
-def test_a_passage_whose_leaves_an_earlier_one_has_is_left_out() -> None:
-    assert without_repeats([_part(0, 2, 0), _part(2, 4, 1)]) == [_part(0, 2, 0)]
+def test_a_passage_whose_leaves_are_in_an_earlier_passage_is_skipped() -> None:
+    assert without_repeats([_passage_of(0, 2, 0), _passage_of(2, 4, 1)]) == [_passage_of(0, 2, 0)]
 
 
 @pytest.mark.parametrize(("sentence", "is_cited"), [(1, True), (4, False)])
-def test_a_part_cites_no_sentence_outside_of_it(sentence: int, *, is_cited: bool) -> None:
+def test_a_cut_passage_cites_no_sentence_outside_its_text(sentence: int, *, is_cited: bool) -> None:
     span = _span([0, *ENDS][sentence], ENDS[sentence])
     passage = replace(_passage(1), matched_sentence=MatchedSentence(span, (), 0, 0))
     later = _passage(2, name="d")

@@ -1,6 +1,7 @@
-"""The sentence that a citation names, and the section and pages that contain it.
+"""A citation names a sentence, and the section and the pages that contain the sentence.
 
-Documents are read and cut as in the indexer. A plain word matcher stands in for the lexical source.
+Documents are parsed and split into chunks as in the indexer. A simple word matcher replaces the
+lexical source, which finds the terms of a query.
 """
 
 import re
@@ -38,21 +39,24 @@ def leaves(document: TreeText) -> list[ChunkRecord]:
 
 
 def cited_in(document: TreeText, leaf: ChunkRecord, weights: dict[str, float]) -> MatchedSentence:
-    """Returns the sentence of a leaf to cite, if the words with weights are the query's terms."""
+    """Returns the sentence of a leaf that is cited for a query.
+
+    `weights` has the weight of each term of the query, by the text of the term.
+    """
     terms = list(weights)
     occurrences = [
         (match.start(), match.end(), terms.index(match[0]))
         for match in WORD.finditer(document.content(leaf).lower())
         if match[0] in weights
     ]
-    starts, ends, term_numbers = np.array(occurrences, np.uint32).reshape(-1, 3).T.copy()
+    starts, ends, term_indexes = np.array(occurrences, np.uint32).reshape(-1, 3).T.copy()
     outline = document.outline
     span = matched_sentence(
         document.text,
         leaf,
         outline.section_starts,
         outline.heading_end,
-        Matches(starts, ends, term_numbers),
+        Matches(starts, ends, term_indexes),
         np.array(list(weights.values()), np.float32),
     )
     return document.cited_sentence(*span)
@@ -68,7 +72,7 @@ def weights_of(document: TreeText, query: str) -> dict[str, float]:
 
 
 def cited(document: TreeText, query: str) -> MatchedSentence:
-    """Returns the sentence to cite of the leaf whose words weigh most."""
+    """Returns the sentence that is cited for a query, from the leaf whose words weigh most."""
     weights = weights_of(document, query)
 
     def weight(leaf: ChunkRecord) -> float:
@@ -89,7 +93,7 @@ def text_of(document: TreeText, sentence: MatchedSentence) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_cited_section_and_pages_hold_the_sentence(case):
+def test_the_cited_section_and_pages_contain_the_sentence(case):
     document = read(case.document)
     sentence = cited(document, case.query)
     assert text_of(document, sentence) == case.sentence
@@ -99,8 +103,8 @@ def test_the_cited_section_and_pages_hold_the_sentence(case):
     assert outline.page_range(sentence.span.char_start, sentence.span.char_end) == case.pages
 
 
-def one_leaf(text: str, weights: dict[str, float]) -> str:
-    """Returns the sentence to cite of a Markdown text that is one leaf."""
+def cited_text_of(text: str, weights: dict[str, float]) -> str:
+    """Returns the sentence that is cited from a Markdown text that fits into one leaf."""
     document = read(markdown(text))
     (leaf,) = leaves(document)
     return text_of(document, cited_in(document, leaf, weights))
@@ -108,19 +112,19 @@ def one_leaf(text: str, weights: dict[str, float]) -> str:
 
 def test_a_term_counts_once_in_a_sentence():
     text = "Red, red and red again. A red door."
-    assert one_leaf(text, {"red": 1.0, "door": 0.5}) == "A red door."
+    assert cited_text_of(text, {"red": 1.0, "door": 0.5}) == "A red door."
 
 
-def test_of_equal_sentences_the_first_is_cited():
+def test_the_first_of_equal_sentences_is_cited():
     text = "The door is big and red. The red door is small. A door."
-    assert one_leaf(text, {"red": 0.1, "door": 0.2}) == "The door is big and red."
+    assert cited_text_of(text, {"red": 0.1, "door": 0.2}) == "The door is big and red."
 
 
-def test_equal_terms_in_another_order_are_equal():
-    """The sum of weights must not depend on their order, though floating point addition does."""
+def test_the_order_of_terms_does_not_change_the_weight_of_a_sentence():
+    """A sum of floating-point numbers depends on their order; the sum of weights must not."""
     weights = {"one": 0.1, "two": 0.2, "three": 0.3}
-    assert one_leaf("Three two one. One two three.", weights) == "Three two one."
-    assert one_leaf("One two three. Three two one.", weights) == "One two three."
+    assert cited_text_of("Three two one. One two three.", weights) == "Three two one."
+    assert cited_text_of("One two three. Three two one.", weights) == "One two three."
 
 
 @pytest.mark.parametrize(
@@ -132,8 +136,8 @@ def test_equal_terms_in_another_order_are_equal():
         ("The door\n---\n\nIt is big. A red door.\n", "A red door."),
     ],
 )
-def test_a_heading_loses_against_an_equal_sentence_of_its_section(text, sentence):
-    assert one_leaf(text, {"door": 1.0, "red": 0.0 if "A red" in text else 0.5}) == sentence
+def test_a_sentence_is_preferred_to_an_equal_heading_of_its_section(text, sentence):
+    assert cited_text_of(text, {"door": 1.0, "red": 0.0 if "A red" in text else 0.5}) == sentence
 
 
 @pytest.mark.parametrize(
@@ -150,26 +154,26 @@ def test_a_heading_loses_against_an_equal_sentence_of_its_section(text, sentence
         ("...", "..."),
     ],
 )
-def test_without_a_term_the_largest_section_begins_the_citation(text, sentence):
-    assert one_leaf(text, {}) == sentence
+def test_without_terms_the_first_sentence_of_the_largest_section_is_cited(text, sentence):
+    assert cited_text_of(text, {}) == sentence
 
 
 def small_leaves(text: str) -> TreeText:
     return read(Document(text), TreeSettings((32, 64), 0.0))
 
 
-@pytest.mark.parametrize("part", ["first", "last"])
-def test_a_sentence_that_the_edge_of_a_leaf_cuts_is_cited_whole(part):
+@pytest.mark.parametrize("leaf_of_sentence", ["first", "last"])
+def test_a_sentence_that_the_edge_of_a_leaf_cuts_is_cited_whole(leaf_of_sentence):
     long = "A long sentence of " + "very " * 40 + "many words ends here."
     document = small_leaves(f"Before it. {long} After it.")
     cut = [leaf for leaf in leaves(document) if "very" in document.content(leaf)]
-    leaf = cut[0 if part == "first" else -1]
+    leaf = cut[0 if leaf_of_sentence == "first" else -1]
     assert long not in document.content(leaf)
     sentence = cited_in(document, leaf, {"very": 1.0})
     assert text_of(document, sentence) == long
 
 
-def test_a_sentence_whose_other_end_is_far_away_stays_cut():
+def test_a_very_long_sentence_is_not_cited_whole():
     document = small_leaves("word " * 1000)
     for leaf in leaves(document)[10:20]:
         sentence = cited_in(document, leaf, {"word": 1.0})
@@ -177,7 +181,7 @@ def test_a_sentence_whose_other_end_is_far_away_stays_cut():
 
 
 def test_a_sentence_is_not_continued_across_a_heading():
-    """The lines of the PDF end without punctuation."""
+    """The lines of the PDF end without punctuation, so only the heading can end a sentence."""
     pages = ["alpha text\nwithout an end\nBeta\n" + "beta text " * 30]
     bookmarks = [pdfs.Bookmark("Alpha", 1, 0), pdfs.Bookmark("Beta", 1, 0)]
     document = read(Document(pdfs.pdf_of(pages, bookmarks)), TreeSettings((32, 64), 0.0))

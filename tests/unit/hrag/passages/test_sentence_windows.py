@@ -1,4 +1,4 @@
-"""Windows of sentences are created, joined and chosen, in rounds."""
+"""Sentence windows, which are sentences with their neighbours, are joined and chosen in rounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ STARTS = [0, *accumulate(map(len, TEXT))]
 def leaf_context(
     document_id: str, leaf_sentences: range, margin: int = 2, score: float = 0.5
 ) -> SentenceContext:
-    """A leaf that consists of the sentences `leaf_sentences` of the text.
+    """Returns a leaf of the sentences `leaf_sentences`, with `margin` sentences on either side.
 
     A page of the text begins every four sentences.
     """
@@ -77,7 +77,10 @@ def leaf_context(
 
 
 def surrounded_leaf(document_id: str, leaf_sentences: range, chars: int) -> SurroundedLeaf:
-    """The same leaf as `leaf_context` returns, as an engine returns it."""
+    """Returns the leaf of `leaf_context` as an engine returns it.
+
+    `chars` is the count of characters that the engine returns before and after the leaf.
+    """
     leaf = leaf_context(document_id, leaf_sentences)
     span = leaf.chunk.span
     chunk = replace(leaf.chunk, content=WHOLE[span.char_start : span.char_end])
@@ -95,11 +98,12 @@ def surrounded_leaf(document_id: str, leaf_sentences: range, chars: int) -> Surr
 
 
 def window(document_id: str, best: int, score: float = 0.5, margin: int = 2) -> Window:
+    """Returns a window of the sentence `best` and `margin` sentences on either side."""
     leaf = leaf_context(document_id, range(best, best + 1), margin)
     return sentence_windows.window(leaf, leaf.leaf_sentences.start, score, margin)
 
 
-def test_a_page_that_begins_inside_a_sentence_is_known():
+def test_a_passage_lists_a_page_that_begins_inside_a_sentence():
     leaf = leaf_context("d", range(5, 6))
     inside = PageStart(3, STARTS[5] + 2)
     broken = replace(leaf.sentences[leaf.leaf_sentences.start], last_page=3, page_starts=(inside,))
@@ -109,7 +113,7 @@ def test_a_page_that_begins_inside_a_sentence_is_known():
     assert chunk.page_starts == (PageStart(2, STARTS[4]), inside)
 
 
-def numbers(content: str) -> list[int]:
+def sentence_indexes(content: str) -> list[int]:
     return [number for number, sentence in enumerate(TEXT) if sentence in content]
 
 
@@ -117,9 +121,9 @@ def numbers(content: str) -> list[int]:
     ("best", "margin", "expected"),
     [(5, 0, [5]), (5, 2, [3, 4, 5, 6, 7]), (0, 2, [0, 1, 2]), (11, 3, [8, 9, 10, 11])],
 )
-def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
+def test_a_window_is_a_sentence_and_the_sentences_around_it(best, margin, expected):
     result = window("d", best, margin=margin)
-    assert numbers(result.content) == expected
+    assert sentence_indexes(result.content) == expected
     assert result.content == WHOLE[result.span.char_start : result.span.char_end]
     chunk = result.passage(Aggregation.MAX).chunk
     assert (chunk.first_page, chunk.last_page) == (expected[0] // 4 + 1, expected[-1] // 4 + 1)
@@ -129,7 +133,7 @@ def test_a_window_is_the_sentence_and_what_is_around_it(best, margin, expected):
     assert WHOLE[matched.span.char_start : matched.span.char_end] == TEXT[best]
 
 
-def test_sentences_without_a_word_are_no_candidates():
+def test_sentences_without_a_word_are_not_scored():
     leaf = leaf_context("d", range(3, 6))
     silent = replace(leaf.sentences[3], content="* * *\n")
     leaf = replace(leaf, sentences=(*leaf.sentences[:3], silent, *leaf.sentences[4:]))
@@ -145,14 +149,16 @@ def _chosen(windows: Sequence[Window], limit: int = 100, **options: Any) -> Chos
     return chosen
 
 
-def _together(bests: list[tuple[str, int, float]], *, or_touches: bool = False) -> list[Window]:
+def _joined_windows(
+    bests: list[tuple[str, int, float]], *, joins_touching: bool = False
+) -> list[Window]:
     windows = [window(document_id, best, score) for document_id, best, score in bests]
-    return _chosen(windows, merge_adjacent=or_touches).windows
+    return _chosen(windows, merge_adjacent=joins_touching).windows
 
 
 def test_windows_that_overlap_become_one():
-    (joined,) = _together([("d", 2, 0.4), ("d", 6, 0.9)])
-    assert numbers(joined.content) == list(range(9))
+    (joined,) = _joined_windows([("d", 2, 0.4), ("d", 6, 0.9)])
+    assert sentence_indexes(joined.content) == list(range(9))
     assert joined.chunk.chunk_id == "d#0.6"
     assert [match.score for match in joined.matched] == [0.9, 0.4]
     passage = joined.passage(Aggregation.MEAN)
@@ -162,40 +168,40 @@ def test_windows_that_overlap_become_one():
     assert (passage.chunk.first_page, passage.chunk.last_page) == (1, 3)
 
 
-def test_windows_that_touch_become_one_on_request():
+def test_windows_that_touch_become_one_with_merge_adjacent():
     apart = [("d", 2, 0.4), ("d", 7, 0.9)]
-    assert len(_together(apart)) == 2
-    (joined,) = _together(apart, or_touches=True)
-    assert numbers(joined.content) == list(range(10))
+    assert len(_joined_windows(apart)) == 2
+    (joined,) = _joined_windows(apart, joins_touching=True)
+    assert sentence_indexes(joined.content) == list(range(10))
 
 
-def test_a_window_between_two_joins_them():
-    (joined,) = _together([("d", 2, 0.4), ("d", 9, 0.5), ("d", 5, 0.3)])
-    assert numbers(joined.content) == list(range(12))
+def test_a_window_that_overlaps_two_windows_joins_them():
+    (joined,) = _joined_windows([("d", 2, 0.4), ("d", 9, 0.5), ("d", 5, 0.3)])
+    assert sentence_indexes(joined.content) == list(range(12))
 
 
-def test_windows_of_two_documents_stay_apart():
-    assert len(_together([("d", 2, 0.4), ("e", 2, 0.9)])) == 2
+def test_windows_of_different_documents_are_not_joined():
+    assert len(_joined_windows([("d", 2, 0.4), ("e", 2, 0.9)])) == 2
 
 
-def test_a_document_has_no_more_windows_than_it_may():
+def test_a_document_has_at_most_max_per_document_windows():
     ranked = [("d", 1), ("d", 9), ("e", 9), ("d", 2)]
     windows = [window(document_id, best, margin=1) for document_id, best in ranked]
     chosen = _chosen(windows, max_per_document=1)
-    assert [(w.chunk.document_id, numbers(w.content)) for w in chosen.windows] == [
+    assert [(w.chunk.document_id, sentence_indexes(w.content)) for w in chosen.windows] == [
         ("d", [0, 1, 2, 3]),
         ("e", [8, 9, 10]),
     ]
     assert (chosen.missing, chosen.left_out) == (98, False)
 
 
-def test_windows_are_in_the_order_of_their_best_leaves():
-    windows = _together([("e", 2, 0.1), ("d", 2, 0.4), ("f", 2, 0.9), ("d", 4, 0.95)])
+def test_a_joined_window_has_the_rank_of_its_first_leaf():
+    windows = _joined_windows([("e", 2, 0.1), ("d", 2, 0.4), ("f", 2, 0.9), ("d", 4, 0.95)])
     assert [chosen.chunk.document_id for chosen in windows] == ["e", "d", "f"]
     assert [chosen.matched[0].score for chosen in windows] == [0.1, 0.95, 0.9]
 
 
-def test_a_sentence_in_two_leaves_counts_once():
+def test_a_matched_sentence_that_is_in_two_leaves_counts_once():
     first, second = leaf_context("d", range(5)), leaf_context("d", range(4, 8))
     joined = sentence_windows.window(first, 4, 0.7, 2)
     joined = joined.joined(sentence_windows.window(second, second.leaf_sentences.start, 0.7, 2))
@@ -210,14 +216,14 @@ def test_a_sentence_in_two_leaves_counts_once():
     ),
     st.booleans(),
 )
-def test_no_text_comes_twice_and_no_sentence_is_lost(bests, or_touches):
-    windows = _together(bests, or_touches=or_touches)
+def test_no_text_is_repeated_and_no_matched_sentence_is_lost(bests, joins_touching):
+    windows = _joined_windows(bests, joins_touching=joins_touching)
     spans = sorted(
         (joined.chunk.document_id, joined.span.char_start, joined.span.char_end)
         for joined in windows
     )
     for (document_id, _, end), (next_document_id, start, _) in pairwise(spans):
-        is_apart = end < start if or_touches else end <= start
+        is_apart = end < start if joins_touching else end <= start
         assert document_id != next_document_id or is_apart
     for joined in windows:
         assert joined.content == WHOLE[joined.span.char_start : joined.span.char_end]
@@ -248,16 +254,16 @@ def test_windows_that_fit_and_score_high_enough_are_chosen():
     assert chosen_ids(min_score=0.5, token_budget=2 * size) == ("bc", True)
 
 
-def test_a_window_that_is_left_out_counts_for_the_limit():
+def test_a_window_that_scores_too_low_counts_towards_the_limit():
     chosen = _chosen(FOUR[:3], limit=3, min_score=0.5)
     assert [chosen_window.chunk.document_id for chosen_window in chosen.windows] == ["b", "c"]
     assert chosen.missing == 0
 
 
-def test_a_poor_sentence_does_not_join_good_ones():
+def test_a_sentence_that_scores_too_low_does_not_reduce_the_score_of_a_window():
     pair = [window("d", 2, 0.9), window("d", 4, 0.1)]
     (passage,) = _chosen(pair, min_score=0.5, aggregation=Aggregation.MEAN).passages()
-    assert (passage.score, numbers(passage.chunk.content)) == (0.9, [0, 1, 2, 3, 4])
+    assert (passage.score, sentence_indexes(passage.chunk.content)) == (0.9, [0, 1, 2, 3, 4])
     (passage,) = _chosen(pair, min_score=1.0, aggregation=Aggregation.SUM).passages()
     assert passage.score == 1.0
 
@@ -266,7 +272,9 @@ def test_a_window_that_would_exceed_the_budget_is_not_joined():
     pair = [window("d", 2, 0.9), window("d", 4, 0.1), window("e", 0, 0.1)]
     size = len(tokens.encode(pair[0].content))
     chosen = _chosen(pair, token_budget=size + 1)
-    assert [numbers(chosen_window.content) for chosen_window in chosen.windows] == [[0, 1, 2, 3, 4]]
+    assert [sentence_indexes(chosen_window.content) for chosen_window in chosen.windows] == [
+        [0, 1, 2, 3, 4]
+    ]
     assert chosen.missing == 98
 
 
@@ -276,11 +284,11 @@ def test_a_window_that_would_exceed_the_budget_is_not_joined():
     st.sampled_from([0, 30, 90]),
     st.booleans(),
 )
-def test_a_larger_limit_gives_the_same_windows_and_more(bests, limits, budget, cut_last):
+def test_a_larger_limit_only_extends_or_appends_windows(bests, limits, budget, cut_last):
     windows = [window(document_id, best, score) for document_id, best, score in bests]
     options = {"token_budget": budget, "cut_last": cut_last and budget > 0}
     less, more = (_chosen(windows, limit, **options).windows for limit in limits)
-    holders = [
+    indexes_of_containing_windows = [
         next(
             index
             for index, larger in enumerate(more)
@@ -289,8 +297,8 @@ def test_a_larger_limit_gives_the_same_windows_and_more(bests, limits, budget, c
         )
         for smaller in less
     ]
-    places = list(dict.fromkeys(holders))
-    assert places == list(range(len(places)))
+    distinct_indexes = list(dict.fromkeys(indexes_of_containing_windows))
+    assert distinct_indexes == list(range(len(distinct_indexes)))
     assert sum(len(tokens.encode(larger.content)) for larger in more) <= (budget or 10**6)
 
 
@@ -307,19 +315,20 @@ def test_the_first_window_that_does_not_fit_is_cut_at_a_sentence(sentences, expe
         assert [passage.chunk.document_id for passage in further] == ["b"]
     else:
         (cut,) = further
-        assert numbers(cut.chunk.content) == expected
+        assert sentence_indexes(cut.chunk.content) == expected
         assert cut.chunk.content == WHOLE[slice(*_chars(cut.chunk.span))]
         assert len(cut.matched_children) == 1
     assert _chosen(windows, token_budget=size - 1, cut_last=True).windows == []
 
 
-# Tests of the rounds.
+# The following tests cover the rounds of a search. Each round reads more leaves than the last.
 
 
-class Contexts(FakeSnapshot):
-    """A snapshot whose ranking names leaves by their documents.
+class RankedLeaves(FakeSnapshot):
+    """A fake snapshot whose leaves have three sentences each.
 
-    Each quote mark in a name means a leaf that begins three sentences later.
+    The name of a leaf is the id of its document and quote marks. A leaf begins three sentences
+    later for each quote mark in its name.
     """
 
     def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
@@ -331,15 +340,15 @@ class Contexts(FakeSnapshot):
         )
 
 
-def _ask(ranking: list[str], embedder: Any = None, **options: Any) -> Any:
-    snapshot = Contexts(ranking)
+def _search(ranking: list[str], embedder: Any = None, **options: Any) -> Any:
+    snapshot = RankedLeaves(ranking)
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, **options)
     return search_of(snapshot, embedder=embedder and embedder(snapshot))(query, NEVER)
 
 
-def test_each_leaf_is_narrowed_to_the_sentence_nearest_to_the_query():
+def test_the_sentence_of_a_leaf_nearest_to_the_query_is_chosen():
     query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
-    result = _ask(["a"], query=query, window_sentences=0)
+    result = _search(["a"], query=query, window_sentences=0)
     (passage,) = result.passages
     assert passage.chunk.content == TEXT[1]
     assert passage.score == pytest.approx(1.0)
@@ -347,9 +356,9 @@ def test_each_leaf_is_narrowed_to_the_sentence_nearest_to_the_query():
 
 
 def test_three_sentences_on_either_side_are_the_default():
-    (passage,) = _ask(["a'"]).passages
-    (best,) = numbers(WHOLE[slice(*_chars(passage.matched_children[0].span))])
-    assert numbers(passage.chunk.content) == list(range(max(best - 3, 0), best + 4))
+    (passage,) = _search(["a'"]).passages
+    (best,) = sentence_indexes(WHOLE[slice(*_chars(passage.matched_children[0].span))])
+    assert sentence_indexes(passage.chunk.content) == list(range(max(best - 3, 0), best + 4))
 
 
 def _chars(span: Span) -> tuple[int, int]:
@@ -358,28 +367,28 @@ def _chars(span: Span) -> tuple[int, int]:
 
 def test_more_leaves_are_read_until_there_are_enough_windows():
     ranking = ["a", "a'", "a''", "a'''", "b", "c", "d"]
-    result = _ask(ranking, limit=3, window_sentences=4)
+    result = _search(ranking, limit=3, window_sentences=4)
     assert [p.chunk.document_id for p in result.passages if p.chunk.document_id != "a"] == [
         "b",
         "c",
     ]
     assert len(result.passages) == 3
     assert not result.exhausted
-    assert _ask(ranking, limit=9, window_sentences=4).exhausted
+    assert _search(ranking, limit=9, window_sentences=4).exhausted
 
 
 def test_each_round_asks_a_new_snapshot_for_four_times_as_many_leaves():
-    snapshot = Contexts([*("a" + "'" * n for n in range(4)), "b", "c", "d", "e", "f", "g"])
+    snapshot = RankedLeaves([*("a" + "'" * n for n in range(4)), "b", "c", "d", "e", "f", "g"])
     reader = FakeReader(snapshot)
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, limit=2, window_sentences=20)
     search_of(snapshot, reader=reader)(query, NEVER)
     assert [request.limit for request in snapshot.requests] == [4, 16]
-    # The first query of a collection opens one snapshot more, to read its settings.
+    # The first query of a collection opens another snapshot, to read the collection's settings.
     assert reader.snapshots == 1 + 2
 
 
-def test_the_engine_does_not_receive_options_that_concern_sentences():
-    snapshot = Contexts(["a"])
+def test_the_engine_does_not_receive_the_options_for_windows():
+    snapshot = RankedLeaves(["a"])
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, min_score=0.0, token_budget=9)
     query = replace(query, cut_last=True, merge_adjacent=True, aggregation=Aggregation.SUM)
     search_of(snapshot)(query, NEVER)
@@ -389,49 +398,44 @@ def test_the_engine_does_not_receive_options_that_concern_sentences():
 
 
 def test_a_text_and_its_sentences_are_embedded_once():
-    embedder: list[Embedder] = []
-
-    def of(snapshot: FakeSnapshot) -> Embedder:
-        embedder.append(Embedder(snapshot))
-        return embedder[0]
-
-    snapshot = Contexts(["a", "b"])
-    search = search_of(snapshot, embedder=of(snapshot))
+    snapshot = RankedLeaves(["a", "b"])
+    embedder = Embedder(snapshot)
+    search = search_of(snapshot, embedder=embedder)
     query = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW)
     assert search(query, NEVER).passages == search(query, NEVER).passages
-    assert embedder[0].texts == [QUERY.query, *(text.strip() for text in TEXT[:3])]
+    assert embedder.texts == [QUERY.query, *(text.strip() for text in TEXT[:3])]
 
 
-def test_the_only_sentence_of_a_leaf_is_scored_as_others_are():
-    """The score is the sentence's cosine, not the score of the leaf."""
+def test_the_only_sentence_of_a_leaf_is_scored_by_its_own_vector():
+    """The score is the cosine of the sentence and the query, not the score of the leaf."""
 
-    class Single(Contexts):
+    class OneSentenceLeaf(RankedLeaves):
         def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
             return (surrounded_leaf("d", range(1, 2), chars),)
 
     query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
     query_of_sentence = replace(QUERY, mode=SearchMode.SENTENCE_WINDOW, query=query)
-    (passage,) = search_of(Single(["d"]))(query_of_sentence, NEVER).passages
+    (passage,) = search_of(OneSentenceLeaf(["d"]))(query_of_sentence, NEVER).passages
     assert passage.score == pytest.approx(1)
 
 
-def test_a_vector_needs_the_collections_embedder_too():
+def test_a_query_vector_also_requires_the_embedder_of_the_collection():
     with pytest.raises(errors.EmbedderMismatch):
-        _ask(
+        _search(
             ["a"],
             lambda snapshot: Embedder(snapshot, name="other"),
             query=np.ones(DIMENSION, np.float32),
         )
 
 
-def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
-    def of(snapshot: FakeSnapshot) -> Embedder:
+def test_a_sentence_that_the_embedder_refuses_is_not_chosen():
+    def refusing_embedder(snapshot: FakeSnapshot) -> Embedder:
         embedder = Embedder(snapshot)
         embedder.refused = TEXT[1].strip()
         return embedder
 
     query = Embedder(FakeSnapshot([])).embed([TEXT[1].strip()])[0].tolist()
-    (passage,) = _ask(["a"], of, query=query).passages
+    (passage,) = _search(["a"], refusing_embedder, query=query).passages
     assert passage.score < 0.99
 
 
@@ -445,17 +449,17 @@ def test_a_sentence_that_the_embedder_refuses_is_not_the_best():
     ],
 )
 def test_an_error_of_embedding_all_sentences_is_raised(error):
-    def of(snapshot: FakeSnapshot) -> Embedder:
+    def failing_embedder(snapshot: FakeSnapshot) -> Embedder:
         embedder = Embedder(snapshot)
         embedder.failure = error("no")
         return embedder
 
     with pytest.raises(error):
-        _ask(["a"], of, query=np.ones(DIMENSION, np.float32))
+        _search(["a"], failing_embedder, query=np.ones(DIMENSION, np.float32))
 
 
 class FailingLater(Embedder):
-    """Rejects everything but the first batch."""
+    """Rejects every batch of texts except the first batch."""
 
     every_text = False
 
@@ -471,33 +475,34 @@ class RevokedLater(FailingLater):
     every_text = True
 
 
-def test_later_sentences_may_all_be_refused_but_not_for_a_key():
+def test_refusals_of_later_sentences_are_ignored_but_not_of_the_key():
     vector = np.ones(DIMENSION, np.float32)
     options = {"query": vector, "limit": 2, "window_sentences": 4}
-    ranking = ["a", "a'", "b''"]  # The first two are joined, so a third is embedded later.
-    first, last = _ask(ranking, FailingLater, **options).passages
+    # The windows of the first two leaves are joined, so a later batch embeds the third leaf.
+    ranking = ["a", "a'", "b''"]
+    first, last = _search(ranking, FailingLater, **options).passages
     assert first.score > last.score == -1
     with pytest.raises(errors.EmbedderRejected):
-        _ask(ranking, RevokedLater, **options)
+        _search(ranking, RevokedLater, **options)
 
 
 def test_an_empty_collection_has_no_window():
-    result = _ask([])
+    result = _search([])
     assert (result.passages, result.exhausted) == ((), True)
 
 
 def test_windows_that_score_too_low_are_left_out_and_the_result_is_not_exhausted():
-    result = _ask(["a", "b"], limit=9, min_score=2.0)
+    result = _search(["a", "b"], limit=9, min_score=2.0)
     assert (result.passages, result.exhausted) == ((), False)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in SearchMode if mode != "sentence_window"])
-def test_other_modes_have_no_windows(mode):
+def test_other_modes_refuse_window_sentences(mode):
     with pytest.raises(errors.InvalidArgument, match=mode.name):
         search_of(FakeSnapshot(["a"]))(replace(QUERY, mode=mode, window_sentences=3), NEVER)
 
 
 @pytest.mark.parametrize("sentences", [-1, 21])
-def test_a_window_has_a_bound(sentences):
+def test_window_sentences_outside_0_to_20_are_refused(sentences):
     with pytest.raises(errors.InvalidArgument, match="from 0 to 20"):
-        _ask(["a"], window_sentences=sentences)
+        _search(["a"], window_sentences=sentences)

@@ -1,4 +1,4 @@
-"""Tenants have quotas: defaults from the settings, which a file overrides."""
+"""A tenant has the quota of the settings, which a quota file overrides for its tenants."""
 
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_quotas_are_unlimited_by_default():
     assert open_quotas(settings())("acme") == Quota()
 
 
-def test_settings_apply_to_every_tenant():
+def test_the_quota_of_the_settings_applies_to_every_tenant():
     variables = {
         "HRAG_TENANT_CALLS_PER_S": "2.5",
         "HRAG_TENANT_BURST": "10",
@@ -59,7 +59,7 @@ def test_a_file_overrides_the_defaults_of_its_tenants(path):
     ("quota", "burst_calls"),
     [(Quota(), 0), (Quota(3), 3), (Quota(2.1), 3), (Quota(0.01), 1), (Quota(3, 50), 50)],
 )
-def test_the_burst_defaults_to_the_calls_of_one_second(quota, burst_calls):
+def test_the_default_burst_is_the_calls_of_one_second(quota, burst_calls):
     assert quota.burst_calls == burst_calls
 
 
@@ -102,7 +102,7 @@ def test_an_unreadable_file_stops_the_service(path, tmp_path, kind):
 
 
 def test_a_valid_change_of_the_file_is_applied_and_an_invalid_change_is_ignored(path):
-    # At each reading of this clock a second has passed, so the file is checked at each call.
+    # This clock advances by one second at each reading, so each call checks the file for changes.
     seconds = count()
     path.write_text("[acme]\nburst = 1")
     quotas = Quotas(Quota(), path, lambda: float(next(seconds)))

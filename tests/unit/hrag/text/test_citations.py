@@ -1,4 +1,4 @@
-"""Citations consist of headings and pages."""
+"""A citation consists of a heading and pages."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> C
     return Chunk("d#0.0", "d", 0, 0, "", 1, span, path, first, last, title, "", {}, starts)
 
 
-def test_a_first_section_that_repeats_the_title_is_left_out() -> None:
+def test_a_heading_omits_a_first_section_that_repeats_the_title() -> None:
     assert heading(_chunk(0, 0)) == "Guide - Keys"
     assert heading(_chunk(0, 0, title="Other")) == "Other - Guide > Keys"
     assert heading(_chunk(0, 0, title="")) == "d - Guide > Keys"
 
 
-def test_pages_are_one_page_or_a_range() -> None:
+def test_pages_are_shown_as_one_page_or_as_a_range() -> None:
     assert [pages(_chunk(*numbers)) for numbers in ((0, 0), (3, 3), (3, 4))] == [
         "",
         "page 3",
@@ -26,7 +26,7 @@ def test_pages_are_one_page_or_a_range() -> None:
     ]
 
 
-# These pages begin after page 3. Page numbers may have gaps.
+# Pages 4 and 9 begin inside a chunk that starts on page 3. Page numbers may have gaps.
 STARTS = (PageStart(4, 120), PageStart(9, 150))
 
 

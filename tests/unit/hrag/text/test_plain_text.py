@@ -1,4 +1,4 @@
-"""Untrusted text becomes plain text."""
+"""Characters of untrusted text that could deceive a reader are removed or replaced."""
 
 import pytest
 from hypothesis import given
@@ -9,16 +9,16 @@ from hrag.text.plain_text import one_line, plain, printable, quoted_lines, witho
 ATTACK = "a\x1b[31m\x00\x9b\u202eb\u2066\U000e0041\tc\nd"
 
 
-def test_control_and_hiding_characters_are_removed() -> None:
+def test_control_and_invisible_characters_are_removed() -> None:
     assert plain(ATTACK) == "a[31mb\tc\nd"
 
 
-def test_replaced_characters_keep_offsets_valid() -> None:
+def test_replacing_control_characters_changes_no_offset() -> None:
     assert len(printable(ATTACK)) == len(ATTACK)
     assert printable("a\r\x1bb") == "a \N{REPLACEMENT CHARACTER}b"
 
 
-def test_a_title_is_one_line() -> None:
+def test_a_text_of_several_lines_becomes_one_line() -> None:
     assert one_line(" a\u2028 b\r\n\x1bc ") == "a b c"
 
 

@@ -1,4 +1,4 @@
-"""Texts are split at the boundaries of sentences."""
+"""Texts are split into sentences."""
 
 import time
 
@@ -37,7 +37,7 @@ def test_sentences_are_separated(sentences):
     assert split("".join(sentences)) == sentences
 
 
-def test_an_empty_text_has_no_sentence():
+def test_an_empty_text_has_no_sentence_and_a_blank_text_has_one():
     assert sentence_ends("") == []
     assert split(" \n ") == [" \n "]
 
@@ -65,7 +65,7 @@ def test_text_without_boundaries_is_cut_at_a_line_or_a_word():
         (2, 99, range(4)),
     ],
 )
-def test_as_many_sentences_are_chosen_as_fit(keep, budget, expected):
+def test_as_many_sentences_as_fit_are_chosen_with_the_required_one(keep, budget, expected):
     assert fitting([1, 2, 3, 4], keep, budget) == expected
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer checks its vendored vocabulary and knows the byte offsets of tokens."""
+"""The tokenizer verifies its bundled vocabulary and returns the byte offsets of tokens."""
 
 import os
 from pathlib import Path
@@ -14,14 +14,14 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 
 @given(texts)
-def test_byte_ends_are_the_ends_of_the_tokens(text):
+def test_byte_ends_are_the_byte_offsets_at_which_tokens_end(text):
     ids = tokens.encode(text)
     pieces = [tokens.encoding().decode_single_token_bytes(int(token)) for token in ids]
     assert b"".join(pieces) == text.encode()
     assert tokens.byte_ends(ids).tolist() == np.cumsum([len(p) for p in pieces]).tolist()
 
 
-def test_tokens_and_offsets_have_the_types_that_trees_need():
+def test_token_ids_and_byte_ends_are_uint32():
     assert tokens.encode("some text").dtype == np.uint32
     assert tokens.byte_ends(tokens.encode("some text")).dtype == np.uint32
     assert tokens.byte_ends(tokens.encode("")).shape == (0,)

@@ -1,4 +1,4 @@
-"""A document that a client sends has a body of text, bytes or pages."""
+"""The body of a document that a client sends must be text, bytes or pages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Filters are checked, and timestamps are read from texts."""
+"""Filters are validated, and timestamps are parsed from strings."""
 
 import math
 from datetime import UTC, datetime
@@ -22,11 +22,12 @@ from hrag.filters import (
 TITLE = Exists("title")
 
 
-def nested(depth: int) -> Filter:
-    nested: Filter = TITLE
+def nested_filter(depth: int) -> Filter:
+    """Returns a filter of `depth` conditions, each inside the one before."""
+    condition: Filter = TITLE
     for _ in range(depth - 1):
-        nested = NoneOf((nested,))
-    return nested
+        condition = NoneOf((condition,))
+    return condition
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def nested(depth: int) -> Filter:
         Match("metadata.", (True, 1, 0.5, "x", datetime(2026, 1, 1))),
         Range("metadata.a.b", at_least=1, below=2.5),
         Range("metadata.a", above=datetime(2026, 1, 1), at_most=datetime(2025, 1, 1, tzinfo=UTC)),
-        nested(16),
+        nested_filter(16),
         Match("source", ("x",) * (MAX_FILTER_TERMS - 1)),
     ],
 )
@@ -66,7 +67,7 @@ def test_valid_filters_are_allowed(filter):
         (Range("metadata.n", below=True), "filter.range.below", "number or a timestamp"),
     ],
 )
-def test_invalid_filters_are_refused_with_their_field(filter, field, message):
+def test_the_refusal_of_an_invalid_filter_names_the_field(filter, field, message):
     with pytest.raises(InvalidArgument) as caught:
         check_filter(filter)
     assert caught.value.field == field
@@ -76,13 +77,13 @@ def test_invalid_filters_are_refused_with_their_field(filter, field, message):
 @pytest.mark.parametrize(
     ("filter", "message"),
     [
-        (nested(17), "nested over 16 deep"),
-        (nested(900), "nested over 16 deep"),
+        (nested_filter(17), "nested over 16 deep"),
+        (nested_filter(900), "nested over 16 deep"),
         (Match("source", ("x",) * MAX_FILTER_TERMS), "10001 conditions and values"),
         (AnyOf((TITLE,) * (MAX_FILTER_TERMS + 1)), "10001 conditions and values"),
     ],
 )
-def test_a_filter_beyond_a_limit_is_refused_with_the_limit(filter, message):
+def test_the_refusal_of_a_filter_that_is_too_large_names_the_limit(filter, message):
     with pytest.raises(TooLarge, match=message) as caught:
         check_filter(filter)
     assert isinstance(caught.value, HragError)
@@ -116,19 +117,19 @@ def test_a_valid_timestamp_is_read(text, moment):
         *("0001-01-01T00:00+01:00", "0000-01-01", "yesterday"),
     ],
 )
-def test_an_invalid_timestamp_is_none(text):
+def test_an_invalid_timestamp_is_read_as_none(text):
     assert timestamp_of(text) is None
 
 
 @pytest.mark.parametrize("values", ["ab", b"ab", bytearray(b"ab"), {"ab"}, iter(("ab",)), 5, None])
-def test_a_single_value_instead_of_several_is_refused(values):
+def test_values_that_are_not_a_tuple_or_a_list_are_refused(values):
     with pytest.raises(InvalidArgument, match=r"Match.values is .* must be a tuple or a list"):
         Match("document_id", values)
 
 
 @pytest.mark.parametrize("kind", [AllOf, AnyOf, NoneOf])
 @pytest.mark.parametrize("filters", ["ab", TITLE, None])
-def test_a_single_filter_instead_of_several_is_refused(kind, filters):
+def test_filters_that_are_not_a_tuple_or_a_list_are_refused(kind, filters):
     with pytest.raises(InvalidArgument, match=f"{kind.__name__}.filters is .* a tuple or a list"):
         kind(filters)
 

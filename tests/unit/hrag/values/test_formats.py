@@ -1,4 +1,4 @@
-"""The table of formats says which extension stands for which MIME type."""
+"""A format is found by a MIME type, and a MIME type by the extension of a file."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from hrag.values.formats import (
 )
 
 
-def test_every_name_and_every_extension_stands_for_one_format():
+def test_every_mime_type_and_every_extension_belongs_to_one_format():
     names = [name for format_ in FORMATS for name in (format_.mime_type, *format_.aliases)]
     assert len(set(names)) == len(names)
     assert len(set(EXTENSIONS)) == len(EXTENSIONS)
@@ -42,11 +42,11 @@ def test_every_name_and_every_extension_stands_for_one_format():
         ("", ""),
     ],
 )
-def test_the_extension_of_a_file_determines_its_type(file, mime_type):
+def test_the_extension_of_a_file_determines_its_mime_type(file, mime_type):
     assert mime_type_of(file) == mime_type
 
 
-def test_a_format_is_found_by_each_of_its_names():
+def test_a_format_is_found_by_its_mime_type_and_by_its_aliases():
     for name in ("text/html", "application/xhtml+xml"):
         known_format = format_of(name)
         assert known_format is not None

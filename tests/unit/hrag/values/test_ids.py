@@ -1,4 +1,4 @@
-"""Names and chunk ids are checked, and errors describe invalid values."""
+"""Names and chunk ids are validated, and errors quote the invalid values."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def test_names_of_letters_digits_and_three_punctuation_marks_are_allowed(name):
 
 
 @pytest.mark.parametrize("name", INVALID_NAMES)
-def test_other_names_are_refused_with_field_value_and_rule(name):
+def test_the_refusal_of_another_name_has_field_value_and_rule(name):
     for check, field in (
         (ids.check_tenant_id, "tenant_id"),
         (ids.check_collection_name, "collection"),
@@ -67,6 +67,6 @@ def test_a_malformed_chunk_id_is_refused(value):
     )
 
 
-def test_a_long_value_is_quoted_truncated():
+def test_a_long_value_is_truncated_when_it_is_quoted():
     assert ids.quoted("x" * 80) == repr("x" * 80)
     assert ids.quoted("é" * 10_000) == ascii("é" * 80) + "… (10000 characters)"

@@ -1,4 +1,4 @@
-"""The sizes of messages are computed before the messages are created."""
+"""The encoded size of a reply is computed before its message is created."""
 
 import re
 
@@ -20,13 +20,13 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
-def test_metadata_has_the_size_that_protobuf_gives_it(values: dict[str, object]) -> None:
+def test_the_computed_size_of_metadata_is_its_encoded_size(values: dict[str, object]) -> None:
     message: Struct = struct_message(values)
     assert struct_bytes(values) == message.ByteSize()
 
 
 @given(st.text(), st.text(max_size=300))
-def test_texts_have_the_size_that_protobuf_gives_them(title: str, source: str) -> None:
+def test_the_computed_size_of_texts_is_their_encoded_size(title: str, source: str) -> None:
     message = types_pb2.Chunk(title=title, source=source)
     assert text_bytes(title, source) == message.ByteSize()
 

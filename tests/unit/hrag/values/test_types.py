@@ -1,4 +1,4 @@
-"""Invalid settings are refused when they are created, with field, value and rule."""
+"""Creating invalid settings raises an error with the field, the value and the rule."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def test_the_defaults_are_allowed():
     assert (settings.top_level, settings.leaf_tokens) == (3, 256)
 
 
-def test_the_bounds_themselves_are_allowed():
+def test_the_smallest_and_the_largest_values_are_allowed():
     assert TreeSettings((32,), 0.0).top_level == 0
     assert TreeSettings((32, 33, 34, 35, 36, 37, 38, 32_768), 0.5, 7).leaf_tokens == 32_768
 
@@ -57,7 +57,7 @@ def test_an_invalid_embedding_level_is_refused(level):
 
 
 @pytest.mark.parametrize("level", [0, 4])
-def test_a_return_level_lies_between_embedding_level_and_top(level):
+def test_a_return_level_must_be_from_the_embedding_level_to_the_top_level(level):
     tree = TreeSettings(embedding_level=1)
     for refuse in (
         lambda: tree.check_return_level(level),

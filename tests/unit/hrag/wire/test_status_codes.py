@@ -1,4 +1,4 @@
-"""Errors become gRPC statuses, and statuses become errors."""
+"""Errors become gRPC statuses on the server, and statuses become errors in the client."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from hrag import errors
 from hrag.errors import HragError
 from hrag.wire import status_codes
 
-# By default gRPC limits trailers to this size.
+# The limit of gRPC for the size of the trailers of a call, by default.
 _MAX_TRAILER_BYTES = 8 * 1024
 
 
@@ -30,7 +30,7 @@ ERROR_CLASSES = sorted(
 
 
 class FailedCall:
-    """A failed call in the form in which a client receives it."""
+    """A failed call, with the interface of an exception that a gRPC client receives."""
 
     def __init__(self, status: Any) -> None:
         self._status = status
@@ -61,7 +61,7 @@ def test_reasons_are_unique() -> None:
 
 @pytest.mark.parametrize("cls", ERROR_CLASSES)
 @pytest.mark.parametrize("field", ["", "limit"])
-def test_client_gets_the_class_message_and_field_the_server_raised(
+def test_a_client_receives_class_message_and_field_of_the_error(
     cls: type[HragError], field: str
 ) -> None:
     received = status_codes.error_from(
@@ -72,13 +72,13 @@ def test_client_gets_the_class_message_and_field_the_server_raised(
 
 
 @given(st.text(max_size=200), st.sampled_from(ERROR_CLASSES))
-def test_any_message_survives(message: str, cls: type[HragError]) -> None:
+def test_a_client_receives_any_message_unchanged(message: str, cls: type[HragError]) -> None:
     assert (
         status_codes.error_from(FailedCall(status_codes.to_status(cls(message)))).message == message
     )
 
 
-def test_the_code_is_that_of_the_table() -> None:
+def test_a_status_has_the_code_of_its_error_in_the_table() -> None:
     for cls, situation in status_codes.TABLE.items():
         assert status_codes.to_status(cls("no")).code is situation.code
 
@@ -101,7 +101,7 @@ def test_retry_info_is_sent_exactly_for_retryable_errors(cls: type[HragError]) -
     assert info.retry_delay.ToSeconds() == (retry_s or 0)
 
 
-def test_details_are_those_of_google_rpc() -> None:
+def test_the_details_of_a_status_are_google_rpc_messages() -> None:
     info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     first, second = _details(errors.TooLarge("text is long", field="text")).details
     assert first.Unpack(info)
@@ -119,7 +119,7 @@ def test_clients_do_not_retry_calls_that_the_service_has_retried() -> None:
     assert pushback not in tuple(starting.trailing_metadata)
 
 
-def test_a_message_too_long_for_the_trailers_is_cut() -> None:
+def test_a_message_too_long_for_the_trailers_is_truncated() -> None:
     error = errors.InvalidArgument("level_sizes is 1,2,3" * 1000, field="level_sizes")
     status = status_codes.to_status(error)
     assert len(status.details) + sum(len(value) for _, value in status.trailing_metadata) < (
@@ -130,8 +130,8 @@ def test_a_message_too_long_for_the_trailers_is_cut() -> None:
     assert received.message.endswith("…")
 
 
-class FailedCallOfProxy:
-    """A failure that a proxy caused, without details of hrag."""
+class CallFailedAtProxy:
+    """A call that failed at a proxy, so its status has no details from hrag."""
 
     def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
         self._code = code
@@ -163,15 +163,15 @@ class FailedCallOfProxy:
         (grpc.StatusCode.UNKNOWN, None, errors.InternalError),
     ],
 )
-def test_statuses_without_our_details_are_read_by_their_code(
+def test_a_status_without_details_from_hrag_becomes_the_error_of_its_code(
     code: grpc.StatusCode, details: str | None, cls: type[HragError]
 ) -> None:
-    received = status_codes.error_from(FailedCallOfProxy(code, details))
+    received = status_codes.error_from(CallFailedAtProxy(code, details))
     assert type(received) is cls
     assert received.message == (details or "")
 
 
-def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
+def test_an_unknown_reason_becomes_the_error_of_the_status_code() -> None:
     received = status_codes.from_reason(
         "QUOTA_SPENT", grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "no", ""
     )
@@ -182,7 +182,7 @@ def test_a_reason_of_a_newer_server_is_read_by_its_code() -> None:
 @pytest.mark.parametrize("message", ["太长的消息" * 500, "a lone surrogate \ud800", "é" * 1001])
 def test_any_message_fits_the_trailers(message: str) -> None:
     status = status_codes.to_status(errors.InvalidArgument(message, field="text"))
-    # Non-ASCII bytes of grpc-message are percent-encoded.
+    # In the trailer grpc-message, percent-encoding turns a non-ASCII byte into 3 characters.
     encoded_bytes = 3 * len(status.details.encode())
     assert encoded_bytes + sum(len(value) * 4 / 3 for _, value in status.trailing_metadata) < (
         _MAX_TRAILER_BYTES
@@ -190,7 +190,7 @@ def test_any_message_fits_the_trailers(message: str) -> None:
     assert status_codes.error_from(FailedCall(status)).field == "text"
 
 
-def test_a_quota_is_named_by_quota_failure_and_not_as_a_field():
+def test_a_storage_quota_error_has_a_quota_failure_and_no_field_violation():
     error = errors.StorageQuotaExceeded("full", field="bytes", tenant_id="acme")
     info, quota = error_details_pb2.ErrorInfo(), error_details_pb2.QuotaFailure()
     first, second = _details(error).details
@@ -224,7 +224,7 @@ def test_pushback_sets_the_delay_of_a_clients_retry_policy(error, pushback):
     assert [value for key, value in trailers if key == "grpc-retry-pushback-ms"] == pushback
 
 
-def test_an_errors_own_retry_delay_overrides_that_of_the_table():
+def test_the_retry_delay_of_an_error_overrides_the_delay_in_the_table():
     info = error_details_pb2.RetryInfo()
     details = _details(errors.RateQuotaExceeded("spent", retry_s=0.25)).details
     assert any(detail.Unpack(info) for detail in details)

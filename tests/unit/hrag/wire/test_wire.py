@@ -1,4 +1,4 @@
-"""Values become messages and messages become values; messages are encoded and parsed between."""
+"""Domain values are converted to protobuf messages and back; invalid values are refused."""
 
 import json
 import math
@@ -46,7 +46,7 @@ from tests.support.documents.values import (
 
 
 def _encoded_and_parsed(message: Any) -> Any:
-    """Encodes and parses the message, as client and server do; returns the result."""
+    """Returns the message after encoding and parsing, as the receiver of a call gets it."""
     return type(message).FromString(message.SerializeToString())
 
 
@@ -117,13 +117,15 @@ ROUND_TRIPS: list[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]]] =
 )
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_value_survives_the_wire(values: Any, pack: Any, unpack: Any, data: Any) -> None:
+def test_a_value_is_unchanged_after_encoding_and_parsing(
+    values: Any, pack: Any, unpack: Any, data: Any
+) -> None:
     value = data.draw(values)
     assert unpack(_encoded_and_parsed(pack(value))) == value
 
 
 @given(st.lists(F32, max_size=8))
-def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
+def test_a_query_vector_is_unchanged_after_encoding_and_parsing(vector: list[float]) -> None:
     message = _encoded_and_parsed(retriever.search_request(types.SearchQuery("t", vector)))
     decoded = retriever.search_query_from(message).query
     assert np.asarray(decoded, np.float32).tolist() == vector
@@ -133,18 +135,18 @@ def test_a_query_vector_survives_the_wire(vector: list[float]) -> None:
 
 
 @given(METADATA)
-def test_metadata_survives_the_wire(metadata: Mapping[str, Any]) -> None:
+def test_metadata_is_unchanged_after_encoding_and_parsing(metadata: Mapping[str, Any]) -> None:
     assert common.struct_from(_encoded_and_parsed(common.struct_message(metadata))) == metadata
 
 
 @pytest.mark.parametrize("number", [0, 1, -(2**53), 2**53])
-def test_whole_numbers_stay_whole(number: int) -> None:
+def test_integers_in_metadata_stay_integers(number: int) -> None:
     decoded = common.struct_from(common.struct_message({"n": number}))["n"]
     assert (type(decoded), decoded) == (int, number)
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 10**400])
-def test_a_whole_number_that_would_lose_digits_is_refused(number: int) -> None:
+def test_an_integer_that_would_lose_digits_is_refused(number: int) -> None:
     with pytest.raises(InvalidArgument, match=r"2\*\*53") as caught:
         common.struct_message({"order": [number]})
     assert caught.value.field == "metadata"
@@ -188,13 +190,13 @@ def _nested(depth: int, inner: Callable[[Any], Any]) -> Any:
     return value
 
 
-DEEPEST = 30
+MAX_METADATA_DEPTH = 30
 
 
 @pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
-def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
-    """Protobuf parses 100 levels, and replies nest metadata deeper than requests do."""
-    metadata = {"a": _nested(DEEPEST, inner)}
+def test_metadata_of_the_maximum_depth_is_parsed_in_every_message(inner: Any) -> None:
+    """Protobuf parsers accept 100 levels of nesting. Replies nest metadata deeper than requests."""
+    metadata = {"a": _nested(MAX_METADATA_DEPTH, inner)}
     assert _encoded_and_parsed(
         calls.ingest("t", types.Document("x", metadata=metadata), "c").request
     )
@@ -225,12 +227,12 @@ def test_the_deepest_metadata_comes_back_from_every_call(inner: Any) -> None:
 
 
 @pytest.mark.parametrize("inner", [lambda value: {"a": value}, lambda value: [value]])
-def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
+def test_deeper_metadata_is_refused_when_encoded_and_when_decoded(inner: Any) -> None:
     with pytest.raises(InvalidArgument, match="nested over 30 deep"):
-        common.struct_message({"a": _nested(DEEPEST + 1, inner)})
+        common.struct_message({"a": _nested(MAX_METADATA_DEPTH + 1, inner)})
     struct = struct_pb2.Struct()
     value = struct.fields["a"]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_METADATA_DEPTH):
         value = value.list_value.values.add()
     with pytest.raises(InvalidArgument, match="nested over 30 deep"):
         common.struct_from(struct)
@@ -239,7 +241,7 @@ def test_deeper_metadata_is_refused_on_both_sides(inner: Any) -> None:
 # The following tests cover messages that other clients may send.
 
 
-def test_fields_that_a_search_does_not_set_have_their_default() -> None:
+def test_unset_fields_of_a_search_have_their_defaults() -> None:
     query = retriever.search_query_from(rpb.SearchRequest(tenant_id="t", text="x"))
     assert query == types.SearchQuery("t", "x")
 
@@ -261,13 +263,15 @@ def test_fields_that_a_search_does_not_set_have_their_default() -> None:
         ),
     ],
 )
-def test_a_filter_without_a_condition_is_refused(message: fpb.Filter, words: str) -> None:
+def test_a_filter_message_with_a_missing_or_invalid_field_is_refused(
+    message: fpb.Filter, words: str
+) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(words)) as caught:
         retriever.search_query_from(rpb.SearchRequest(text="x", filter=message))
     assert caught.value.field == "filter"
 
 
-def test_a_filter_that_cannot_be_sent_is_refused() -> None:
+def test_a_filter_that_cannot_be_encoded_is_refused() -> None:
     deep: Filter = Exists("title")
     for _ in range(200):
         deep = NoneOf((deep,))
@@ -279,13 +283,13 @@ def test_a_filter_that_cannot_be_sent_is_refused() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"metadata.team": "zoo"}, "team=zoo", NoneOf(({},)), 5, []])
-def test_a_value_that_is_not_a_filter_is_refused_and_never_left_out(wrong: Any) -> None:
+def test_a_value_that_is_not_a_filter_is_refused_and_never_ignored(wrong: Any) -> None:
     """A search without its filter would return passages that the filter excludes."""
     with pytest.raises(InvalidArgument, match=r"filter contains .*; it may contain only AllOf"):
         retriever.search_request(types.SearchQuery("t", "x", filter=wrong))
 
 
-def test_a_filter_is_the_same_after_json() -> None:
+def test_a_filter_is_unchanged_after_conversion_to_json_and_back() -> None:
     moment = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
     condition = AllOf((Match("metadata.a", ("x", 1.5, True, moment)), NoneOf((Exists("title"),))))
     assert filter_from_json(json.loads(json.dumps(filter_json(condition)))) == condition
@@ -298,14 +302,14 @@ def test_a_time_without_a_time_zone_is_in_utc() -> None:
     assert filter_from(sent) == Match("metadata.t", (datetime(2026, 1, 1, tzinfo=UTC),))
 
 
-def test_a_zero_differs_from_a_field_that_is_not_set() -> None:
+def test_a_field_with_the_value_zero_differs_from_an_unset_field() -> None:
     message = rpb.SearchRequest(text="x", limit=0, candidates=0, return_level=0)
     query = retriever.search_query_from(_encoded_and_parsed(message))
     assert (query.limit, query.candidates, query.return_level) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("field", ["mode", "aggregation", "retrieval", "fusion"])
-def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
+def test_the_refusal_of_an_unknown_enum_number_names_its_field(field: str) -> None:
     message = _encoded_and_parsed(rpb.SearchRequest(text="x", **{field: 77}))
     with pytest.raises(InvalidArgument, match=f"{field} is 77") as caught:
         retriever.search_query_from(message)
@@ -313,7 +317,7 @@ def test_an_unknown_enum_number_is_refused_by_name(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["mode", "aggregation", "summary_scope", "retrieval", "fusion"])
-def test_an_unknown_choice_is_refused_by_name(field: str) -> None:
+def test_the_refusal_of_an_unknown_enum_name_names_its_field(field: str) -> None:
     query = types.SearchQuery("t", "x", **{field: "best"})
     with pytest.raises(InvalidArgument, match=f"{field} is 'best'; allowed are ") as caught:
         retriever.search_request(query)
@@ -328,13 +332,13 @@ def test_a_search_may_have_a_text_and_a_vector() -> None:
     assert (query.text, list(query.vector or ())) == ("x", [0.5, 2.0])
 
 
-def test_a_vector_that_is_given_twice_is_refused() -> None:
+def test_a_query_with_two_vectors_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="given twice") as caught:
         retriever.search_request(types.SearchQuery("t", [1.0], vector=[1.0]))
     assert caught.value.field == "vector"
 
 
-def test_an_empty_vector_is_a_vector() -> None:
+def test_an_empty_vector_is_read_as_a_vector_without_numbers() -> None:
     message = _encoded_and_parsed(rpb.SearchRequest(vector=rpb.Vector()))
     assert len(retriever.search_query_from(message).query) == 0
 
@@ -355,7 +359,7 @@ def test_an_empty_collection_name_means_default() -> None:
 
 
 @pytest.mark.parametrize("field", ["document_id", "title", "source", "mime_type"])
-def test_a_documents_lone_surrogate_is_refused_before_it_is_sent(field: str) -> None:
+def test_a_lone_surrogate_in_a_document_field_is_refused_before_sending(field: str) -> None:
     with pytest.raises(InvalidArgument, match="surrogate") as caught:
         common.document_message(types.Document("x", **{field: "a\ud800"}))
     assert caught.value.field == field
@@ -364,14 +368,16 @@ def test_a_documents_lone_surrogate_is_refused_before_it_is_sent(field: str) -> 
 @pytest.mark.parametrize(
     ("body", "field"), [("a\udc80", "text"), ((types.Page("fine"), types.Page("\udc80")), "pages")]
 )
-def test_a_bodys_lone_surrogate_is_refused_before_it_is_sent(body: Any, field: str) -> None:
+def test_a_lone_surrogate_in_a_document_body_is_refused_before_sending(
+    body: Any, field: str
+) -> None:
     with pytest.raises(InvalidArgument, match="surrogate") as caught:
         common.document_message(types.Document(body))
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("number", [-1, 2**32, "1", 1.5])
-def test_a_page_number_that_does_not_fit_is_refused_before_it_is_sent(number: Any) -> None:
+def test_a_page_number_that_is_not_a_uint32_is_refused_before_sending(number: Any) -> None:
     document = types.Document((types.Page("fine"), types.Page("x", number)))
     with pytest.raises(InvalidArgument, match=f"number is '{number}': ") as caught:
         common.document_message(document)
@@ -396,7 +402,7 @@ def test_a_page_number_that_does_not_fit_is_refused_before_it_is_sent(number: An
         (lambda: calls.search(types.SearchQuery("t", "x", min_sequence=-1)), "min_sequence"),
     ],
 )
-def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
+def test_the_refusal_of_a_value_outside_the_range_of_its_field_names_the_field(
     call: Callable[[], Any], field: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=field) as caught:
@@ -404,7 +410,7 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
     assert caught.value.field == field
 
 
-# The following tests cover documents of a stream.
+# The following tests cover the outcomes of streamed documents and of batched searches.
 
 
 @pytest.mark.parametrize(
@@ -415,7 +421,7 @@ def test_a_value_that_its_field_cannot_hold_is_refused_by_name(
         errors.InternalError("internal error 4711"),
     ],
 )
-def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragError) -> None:
+def test_the_error_of_a_streamed_document_keeps_class_message_and_field(error: HragError) -> None:
     decoded = indexer.outcome_from(_encoded_and_parsed(indexer.error_outcome("d", error)))
     assert isinstance(decoded, HragError)
     assert (type(decoded), decoded.message, decoded.field) == (
@@ -425,7 +431,7 @@ def test_a_streamed_documents_error_keeps_class_message_and_field(error: HragErr
     )
 
 
-def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
+def test_an_invalid_search_of_a_batch_fails_alone() -> None:
     searches = [
         rpb.SearchRequest(text=text, mode=mode) for text, mode in (("x", 0), ("", 77), ("y", 0))
     ]
@@ -440,7 +446,7 @@ def test_a_search_of_a_batch_that_cannot_be_read_is_its_own_error() -> None:
     )
 
 
-def test_a_streamed_error_names_the_document_and_the_code() -> None:
+def test_the_message_of_a_streamed_error_has_document_id_and_code() -> None:
     message = indexer.error_outcome("d", errors.TooLarge("too large", field="text"))
     assert message == ipb.DocumentOutcome(
         error=ipb.DocumentError(
@@ -450,6 +456,6 @@ def test_a_streamed_error_names_the_document_and_the_code() -> None:
     )
 
 
-def test_a_value_of_another_type_names_its_field() -> None:
+def test_the_refusal_of_a_value_of_a_wrong_type_names_its_field() -> None:
     with pytest.raises(InvalidArgument, match="tenant_id"):
         common.built(rpb.GetChunkRequest, tenant_id=5)

@@ -1,4 +1,4 @@
-"""Answers become messages and messages become answers; messages are encoded and parsed."""
+"""Questions and answer events are converted to protobuf messages and back."""
 
 from typing import Any
 
@@ -24,19 +24,19 @@ ends = st.builds(
 
 
 @given(st.builds(AnswerQuery, queries, TEXT, st.none() | U32))
-def test_a_question_survives_the_wire(query: AnswerQuery) -> None:
+def test_a_question_is_unchanged_after_encoding_and_parsing(query: AnswerQuery) -> None:
     encoded = answers.answer_request(query).SerializeToString()
     assert answers.answer_query_from(pb.AnswerRequest.FromString(encoded)) == query
 
 
 @given(st.one_of(search_results, TEXT, ends))
-def test_an_event_survives_the_wire(event: Any) -> None:
+def test_an_answer_event_is_unchanged_after_encoding_and_parsing(event: Any) -> None:
     message = answers.answer_response(event)
     parsed = pb.AnswerResponse.FromString(message.SerializeToString())
     assert answers.answer_event_from(parsed) == event
 
 
-def test_a_failure_keeps_class_and_message() -> None:
+def test_the_error_of_a_failed_answer_keeps_its_class_and_message() -> None:
     end = AnswerEnd(FinishReason.FAILED, ChatUnavailable("it is down"), (), "m", 0, 0, 0, 1)
     decoded = answers.answer_event_from(answers.answer_response(end))
     assert isinstance(decoded, AnswerEnd)
@@ -44,13 +44,13 @@ def test_a_failure_keeps_class_and_message() -> None:
     assert decoded.error.message == "it is down"
 
 
-def test_a_request_without_a_search_is_refused() -> None:
+def test_an_answer_request_without_a_search_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="search is missing") as refused:
         answers.answer_query_from(pb.AnswerRequest(question="why?"))
     assert refused.value.field == "search"
 
 
-def test_zero_tokens_differ_from_a_limit_that_is_not_set() -> None:
+def test_a_limit_of_zero_tokens_differs_from_an_unset_limit() -> None:
     search = pb.SearchRequest(tenant_id="t", text="q")
     assert answers.answer_query_from(pb.AnswerRequest(search=search)).max_tokens is None
     zero = pb.AnswerRequest(search=search, max_tokens=0)

@@ -15,26 +15,29 @@ from hrag.wire import common
 from hrag.wire.filters import filter_from, filter_message
 
 
-def _list(count: int) -> fpb.FilterList:
+def _conditions(count: int) -> fpb.FilterList:
     return fpb.FilterList(filters=[fpb.Filter(exists={"field": "title"})] * count)
 
 
-def _numbers(count: int) -> struct_pb2.Struct:
+def _metadata_with_list_of(count: int) -> struct_pb2.Struct:
     metadata = struct_pb2.Struct()
     metadata.fields["k"].list_value.extend([1] * count)
     return metadata
 
 
-_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
+# A filter message may contain this count of conditions, lists of conditions, and values.
+_MAX_FILTER_ENTRIES = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 
 
 @pytest.mark.parametrize(
     ("read", "message", "field"),
     [
-        (filter_from, fpb.Filter(any_of=_list(_PARTS)), "filter"),
+        (filter_from, fpb.Filter(any_of=_conditions(_MAX_FILTER_ENTRIES)), "filter"),
         (
             filter_from,
-            fpb.Filter(match={"field": "title", "values": [{"text": ""}] * (_PARTS + 1)}),
+            fpb.Filter(
+                match={"field": "title", "values": [{"text": ""}] * (_MAX_FILTER_ENTRIES + 1)}
+            ),
             "filter",
         ),
         (
@@ -44,7 +47,7 @@ _PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
         ),
         (
             common.document_from,
-            tpb.Document(text="x", metadata=_numbers(MAX_METADATA_BYTES)),
+            tpb.Document(text="x", metadata=_metadata_with_list_of(MAX_METADATA_BYTES)),
             "metadata",
         ),
         (
@@ -63,8 +66,8 @@ def test_a_message_with_too_many_entries_is_refused(
     assert caught.value.field == field
 
 
-def test_no_filter_within_its_limits_is_refused() -> None:
-    """In the largest filter, each condition is alone in the maximum number of nested lists."""
+def test_the_largest_allowed_filter_is_accepted() -> None:
+    """The largest message has conditions that are each nested, alone, as deep as allowed."""
     inner: Any = Match("title", ("x",))
     for _ in range(MAX_FILTER_DEPTH - 2):
         inner = AnyOf((inner,))
@@ -73,8 +76,8 @@ def test_no_filter_within_its_limits_is_refused() -> None:
     assert filter_from(filter_message(largest)) == largest
 
 
-def test_no_metadata_within_its_limit_is_refused() -> None:
-    """Compared with JSON, a message is largest if it contains a list of one-digit numbers."""
+def test_the_largest_allowed_metadata_is_accepted() -> None:
+    """The limit is in bytes of JSON. A list of one-digit numbers has the most entries per byte."""
     count = (MAX_METADATA_BYTES - len('{"k":[]}')) // 2
-    document = common.document_from(tpb.Document(text="x", metadata=_numbers(count)))
+    document = common.document_from(tpb.Document(text="x", metadata=_metadata_with_list_of(count)))
     assert len(document.metadata["k"]) == count

@@ -7,7 +7,7 @@ from hrag.values.formats import EPUB
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents.format_files import DANCE, HONEY, TITLE, epub_file
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 NCX = (
     '<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>Sweet'
     '</text></navLabel><content src="text/two.xhtml"/></navPoint></navMap></ncx>'
@@ -23,14 +23,14 @@ OLD_BOOK = """<package xmlns="http://www.idpf.org/2007/opf" version="2.0"><metad
 </manifest>
 <spine toc="ncx"><itemref idref="map"/><itemref idref="two"/><itemref idref="no"/></spine>
 </package>"""
-LOCK = (
+ENCRYPTION = (
     '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
     '<e:CipherReference xmlns:e="http://www.w3.org/2001/04/xmlenc#" URI="{}"/></encryption>'
 )
 
 
 def test_chapters_are_in_order_and_have_titles():
-    parsed = parse(epub_file(), EPUB, PLENTY)
+    parsed = parse(epub_file(), EPUB, AMPLE_BYTES)
     assert parsed.text == f"# Dance\n\n{DANCE}\n\n# Honey\n\n{HONEY}"
     assert [heading.title for heading in parsed.headings] == ["Dance", "Honey"]
     assert parsed.title == TITLE
@@ -38,19 +38,19 @@ def test_chapters_are_in_order_and_have_titles():
 
 def test_the_table_of_contents_of_an_old_book_is_a_separate_file():
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": NCX})
-    parsed = parse(content, EPUB, PLENTY)
+    parsed = parse(content, EPUB, AMPLE_BYTES)
     assert (parsed.text, parsed.title) == (f"# Sweet\n\n{HONEY}", "Sweet")
 
 
 @pytest.mark.parametrize("empty", ["<title/>", '<script src="a.js"/>', "<style />"])
 def test_an_empty_element_does_not_hide_a_chapter(empty):
     chapter = f"<html><head>{empty}</head><body><p>{DANCE}</p></body></html>"
-    assert DANCE in parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, PLENTY).text
+    assert DANCE in parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, AMPLE_BYTES).text
 
 
 def test_a_cdata_section_is_text():
     chapter = "<html><body><pre><![CDATA[if (a < b) run();]]></pre></body></html>"
-    text = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, PLENTY).text
+    text = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, AMPLE_BYTES).text
     assert "if (a < b) run();" in text
 
 
@@ -65,14 +65,14 @@ def test_a_cdata_section_is_text():
 )
 def test_a_damaged_table_of_contents_is_ignored(contents, text):
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
-    assert parse(content, EPUB, PLENTY).text == text
+    assert parse(content, EPUB, AMPLE_BYTES).text == text
 
 
 def test_a_table_of_contents_that_declares_entities_is_refused():
     contents = '<!DOCTYPE ncx [<!ENTITY a "b">]>' + NCX.replace("Sweet", "&a; & more")
     content = epub_file(**{"OEBPS/book.opf": OLD_BOOK, "OEBPS/toc.ncx": contents})
     with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part OEBPS/toc"):
-        parse(content, EPUB, PLENTY)
+        parse(content, EPUB, AMPLE_BYTES)
 
 
 def test_an_empty_element_does_not_hide_the_table_of_contents():
@@ -80,32 +80,32 @@ def test_an_empty_element_does_not_hide_the_table_of_contents():
         "<html><head><title/></head><body><nav><ol>"
         '<li><a href="text/two.xhtml">Sweet</a></li></ol></nav></body></html>'
     )
-    parsed = parse(epub_file(**{"OEBPS/nav.xhtml": contents}), EPUB, PLENTY)
+    parsed = parse(epub_file(**{"OEBPS/nav.xhtml": contents}), EPUB, AMPLE_BYTES)
     assert [heading.title for heading in parsed.headings] == ["Dance", "Sweet"]
 
 
 def test_an_encrypted_chapter_is_refused_and_an_encrypted_font_is_ignored():
-    fonts = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/font.otf")})
-    assert HONEY in parse(fonts, EPUB, PLENTY).text
-    chapter = epub_file(**{"META-INF/encryption.xml": LOCK.format("OEBPS/text/two.xhtml")})
+    fonts = epub_file(**{"META-INF/encryption.xml": ENCRYPTION.format("OEBPS/font.otf")})
+    assert HONEY in parse(fonts, EPUB, AMPLE_BYTES).text
+    chapter = epub_file(**{"META-INF/encryption.xml": ENCRYPTION.format("OEBPS/text/two.xhtml")})
     with pytest.raises(UnreadableDocument, match=r"OEBPS/text/two\.xhtml is encrypted"):
-        parse(chapter, EPUB, PLENTY)
+        parse(chapter, EPUB, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize(
-    ("parts", "says"),
+    ("parts", "message"),
     [
         ({"META-INF/container.xml": "<container/>"}, "names no book"),
         ({"META-INF/container.xml": "<a><rootfile full-path='none.opf'/></a>"}, r"part none\.opf"),
         ({"OEBPS/book.opf": "no xml"}, "an EPUB, or it is damaged: ExpatError"),
     ],
 )
-def test_a_book_without_its_parts_is_refused(parts, says):
-    with pytest.raises(UnreadableDocument, match=says):
-        parse(epub_file(**parts), EPUB, PLENTY)
+def test_a_book_without_a_required_part_is_refused(parts, message):
+    with pytest.raises(UnreadableDocument, match=message):
+        parse(epub_file(**parts), EPUB, AMPLE_BYTES)
 
 
 def test_the_error_names_a_missing_chapter():
     book = OLD_BOOK.replace("two.xhtml", "three.xhtml")
     with pytest.raises(UnreadableDocument, match=r"OEBPS/text/three\.xhtml"):
-        parse(epub_file(**{"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}), EPUB, PLENTY)
+        parse(epub_file(**{"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}), EPUB, AMPLE_BYTES)

@@ -9,16 +9,16 @@ from indexer_svc.parsers.html import as_html, parse_html
 from indexer_svc.parsers.parsed_file import Heading
 from tests.support.documents.format_files import TITLE, html_page
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 
 
 def text_of(body: str) -> str:
     """Returns the text of a page with this body."""
-    return parse_html(f"<body>{body}".encode(), PLENTY).text
+    return parse_html(f"<body>{body}".encode(), AMPLE_BYTES).text
 
 
 def test_headings_lists_tables_and_code_are_kept_and_hidden_parts_are_left_out():
-    parsed = parse_html(html_page(), PLENTY)
+    parsed = parse_html(html_page(), AMPLE_BYTES)
     assert parsed.text == (
         "# Dance\n\n"
         "Bees dance to tell where flowers are. It is round.\nSo they say.\n\n"
@@ -44,7 +44,7 @@ def test_headings_lists_tables_and_code_are_kept_and_hidden_parts_are_left_out()
 )
 def test_the_title_comes_from_the_head_or_the_first_heading_of_level_1(head, title):
     page = f"{head}<h2>Early</h2><h1>First</h1><h1>Second</h1>"
-    assert parse_html(page.encode(), PLENTY).title == title
+    assert parse_html(page.encode(), AMPLE_BYTES).title == title
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_elements_that_are_not_shown_are_left_out(hidden):
     assert text_of(f"<p>a</p>{hidden}<p>b</p>") == "a\n\nb"
 
 
-def test_a_paragraph_that_looks_like_a_heading_is_none():
-    parsed = parse_html(b"<p># a</p><p>b<br>---</p>", PLENTY)
+def test_a_paragraph_that_looks_like_a_heading_is_no_heading():
+    parsed = parse_html(b"<p># a</p><p>b<br>---</p>", AMPLE_BYTES)
     assert (parsed.text, parsed.headings) == ("# a\n\nb\n---", ())
 
 
@@ -96,13 +96,13 @@ def test_cells_may_span_several_rows_and_columns():
     assert text_of(body) == "| a | b |  |\n| --- | --- | --- |\n| a | c | d |\n| e | f | g |"
 
 
-def test_no_cell_is_lost_if_others_span_very_many_columns():
+def test_no_cell_is_lost_if_other_cells_span_very_many_columns():
     row = "<td colspan=600>x" * 3 + "<td rowspan=2>y" * 5
     text = text_of(f"<table><tr>{row}<tr><td>z</table>")
     assert [text.count(letter) for letter in "xyz"] == [3, 5, 1]
 
 
-def test_a_table_that_only_arranges_a_page_is_not_a_table_of_the_text():
+def test_a_table_that_only_arranges_a_page_is_not_a_table_in_the_text():
     body = "<table><tr><td><h1>One</h1><p>a</p><td><table><tr><th>x<th>y<tr><td>1<td>2</table>"
     assert text_of(body) == "# One\n\na\n\n| x | y |\n| --- | --- |\n| 1 | 2 |"
 
@@ -110,7 +110,7 @@ def test_a_table_that_only_arranges_a_page_is_not_a_table_of_the_text():
 def test_an_empty_element_of_xhtml_has_no_content():
     body = '<h1 id="a"/><p>a<br/>b<a id="c"/></p><script src="x.js"/><nav/><p>c</p>'
     page = f'<?xml version="1.0"?><html><head><title/></head><body>{body}</body></html>'
-    assert parse_html(page.encode(), PLENTY).text == "a\nb\n\nc"
+    assert parse_html(page.encode(), AMPLE_BYTES).text == "a\nb\n\nc"
 
 
 XHTML = "http://www.w3.org/1999/xhtml"
@@ -129,7 +129,7 @@ DTD = '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "xhtml1-strict.d
 )
 def test_the_start_of_a_page_shows_that_it_is_xhtml(start):
     page = f'{start}<head><title>T</title><script src="a.js"/></head><body><p>a</p></body></html>'
-    parsed = parse_html(page.encode(), PLENTY)
+    parsed = parse_html(page.encode(), AMPLE_BYTES)
     assert (parsed.text, parsed.title) == ("a", "T")
 
 
@@ -146,7 +146,7 @@ def test_the_start_of_a_page_shows_that_it_is_xhtml(start):
 )
 def test_a_cdata_section_of_xhtml_is_text(body, text):
     page = f'<?xml version="1.0"?><html><head/><body>{body}</body></html>'
-    assert parse_html(page.encode(), PLENTY).text == text
+    assert parse_html(page.encode(), AMPLE_BYTES).text == text
 
 
 @pytest.mark.parametrize("mark", ["<!--", "<![CDATA[", "<a ", "<a/"])
@@ -184,23 +184,23 @@ def test_deep_nesting_is_read():
     ],
 )
 def test_characters_are_decoded_as_utf8_or_as_the_page_declares(content, text):
-    assert parse_html(content, PLENTY).text == text
+    assert parse_html(content, AMPLE_BYTES).text == text
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"<p>caf\xe9", "byte 0xE9 at offset 6, and the page declares no encoding"),
-        # To try every division of the spaces, once for each tag, would take ten seconds.
+        # A pattern that tries every division of the spaces for each tag would take ten seconds.
         (b"<meta " * 80 + b"charset=" + b" " * 4000 + b"\xe9", "declares no encoding"),
         (b"<meta charset=klingon>\xe9", "declares the unknown encoding klingon"),
         (b"<p>\0", "NUL byte at offset 3"),
         (b"\x89PNG\r\n\x1a\n\0", "NUL byte"),
     ],
 )
-def test_bytes_that_cannot_be_decoded_are_refused(content, says):
-    with pytest.raises(UnreadableDocument, match=says):
-        parse_html(content, PLENTY)
+def test_bytes_that_cannot_be_decoded_are_refused(content, message):
+    with pytest.raises(UnreadableDocument, match=message):
+        parse_html(content, AMPLE_BYTES)
 
 
 def test_too_much_text_is_refused_while_it_is_written():
@@ -209,5 +209,5 @@ def test_too_much_text_is_refused_while_it_is_written():
 
 
 def test_headings_nest_by_their_level():
-    parsed = parse_html(b"<h1>a</h1><h3> b <em>c</em></h3><h2></h2>", PLENTY)
+    parsed = parse_html(b"<h1>a</h1><h3> b <em>c</em></h3><h2></h2>", AMPLE_BYTES)
     assert parsed.headings == (Heading("a", 1, 0), Heading("b c", 3, 5))

@@ -44,7 +44,7 @@ def outline(text: str) -> list[tuple[int, str]]:
 
 
 def reference_headings(text: str) -> dict[int, int]:
-    """Maps lines to the depths of top-level headings, as the unaltered parser finds them."""
+    """Returns the depth of each top-level heading by its line, as plain markdown-it finds it."""
     tokens = MarkdownIt("commonmark", {"maxNesting": 1000}).parse(text)
     return {
         token.map[0]: int(token.tag[1])
@@ -76,7 +76,7 @@ def test_offsets_are_code_points_of_the_original_text(line_end):
 
 @settings(max_examples=100)
 @given(markdown_texts())
-def test_sections_are_the_headings_an_unaltered_parser_finds(text):
+def test_sections_are_the_titled_headings_that_plain_markdown_it_finds(text):
     expected = reference_headings(text)
     starts = [0, *(line_end.end() for line_end in re.finditer(r"\r\n?|\n", text))]
     depths = {starts.index(section.char_start): section.depth for section in sections_of(text)}

@@ -29,7 +29,7 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 TABLE = "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg |"
 
 
@@ -38,7 +38,7 @@ def titles(parsed: ParsedFile) -> list[tuple[int, str]]:
 
 
 def test_a_word_document_keeps_headings_lists_and_tables():
-    parsed = parse(docx_file(), DOCX, PLENTY)
+    parsed = parse(docx_file(), DOCX, AMPLE_BYTES)
     assert parsed.text == (
         f"# Dance\n\n{DANCE} It is round..\n\n- north\n- south\n\n## Honey\n\n{HONEY}\n\n{TABLE}"
     )
@@ -50,7 +50,7 @@ def test_hidden_text_of_a_part_in_utf_16_is_left_out():
     with ZipFile(BytesIO(docx_file())) as zipped:
         part = zipped.read(MAIN_PARTS[DOCX]).decode().replace("encoding='UTF-8'", "")
     content = with_part(docx_file(), MAIN_PARTS[DOCX], part.encode("utf-16"))
-    assert parse(content, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+    assert parse(content, DOCX, AMPLE_BYTES) == parse(docx_file(), DOCX, AMPLE_BYTES)
 
 
 def test_a_word_document_may_have_numbered_parts():
@@ -60,12 +60,15 @@ def test_a_word_document_may_have_numbered_parts():
         files[name] = files[name].replace(b"document.xml", b"document2.xml")
     renamed = {name.replace("document.xml", "document2.xml"): files[name] for name in files}
     content = archive(renamed)
-    assert parse(content, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+    assert parse(content, DOCX, AMPLE_BYTES) == parse(docx_file(), DOCX, AMPLE_BYTES)
     assert resolve_mime_type(Document(content)) == DOCX
 
 
 def with_main_part(content: bytes, part: bytes) -> bytes:
-    """Returns a Word document whose relations name `part` as the main part, under another name."""
+    """Returns a Word document whose relations name `word/main.dat` as the main part.
+
+    `part` is the content of this part.
+    """
     with ZipFile(BytesIO(content)) as zipped:
         relations = zipped.read("_rels/.rels").replace(b"word/document.xml", b"word/main.dat")
         part_relations = zipped.read("word/_rels/document.xml.rels")
@@ -80,7 +83,7 @@ def test_the_relations_of_a_word_document_name_its_main_part():
         part = zipped.read(MAIN_PARTS[DOCX])
     decoy = docx.Document()
     decoy.add_paragraph("decoy")
-    parsed = parse(with_main_part(saved(decoy), part), DOCX, PLENTY)
+    parsed = parse(with_main_part(saved(decoy), part), DOCX, AMPLE_BYTES)
     assert "decoy" not in parsed.text
     assert "secret" not in parsed.text
     assert DANCE in parsed.text
@@ -89,7 +92,7 @@ def test_the_relations_of_a_word_document_name_its_main_part():
 def test_a_main_part_of_any_name_that_declares_entities_is_refused():
     entities = b'<!DOCTYPE a [<!ENTITY b "boom">]><a>&b;</a>'
     with pytest.raises(UnreadableDocument, match=r"declares XML entities in its part word/main"):
-        parse(with_main_part(docx_file(), entities), DOCX, PLENTY)
+        parse(with_main_part(docx_file(), entities), DOCX, AMPLE_BYTES)
 
 
 def test_parts_without_text_are_not_unpacked():
@@ -97,7 +100,7 @@ def test_parts_without_text_are_not_unpacked():
     content = with_part(docx_file(), "word/media/image1.png", picture)
     assert picture in content
     damaged = content.replace(picture, bytes(999))
-    assert parse(damaged, DOCX, PLENTY) == parse(docx_file(), DOCX, PLENTY)
+    assert parse(damaged, DOCX, AMPLE_BYTES) == parse(docx_file(), DOCX, AMPLE_BYTES)
 
 
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -107,7 +110,10 @@ NOTE = '<w:p><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
 
 
 def relations_to(**targets: str) -> str:
-    """Returns the relations `rId1`, `rId2` and so on. Each type is named by its last word."""
+    """Returns the XML of relations with the ids `rId1`, `rId2` and so on.
+
+    `targets` has the target of each relation by the last word of the relation's type.
+    """
     relations = "".join(
         f'<Relationship Id="rId{number}" Type="{OFFICE}/{kind}" Target="{target}"/>'
         for number, (kind, target) in enumerate(targets.items(), start=1)
@@ -127,7 +133,7 @@ def test_notes_in_a_part_of_any_name_are_read_with_their_links():
             "word/_rels/notes.dat.rels": relations_to(hyperlink="a:b"),
         }
     )
-    text = parse(content, DOCX, PLENTY).text
+    text = parse(content, DOCX, AMPLE_BYTES).text
     assert text.startswith("shown")
     assert "1. below" in text
 
@@ -148,11 +154,11 @@ def test_the_title_of_a_word_document_comes_from_its_properties_or_its_styles(
     document.core_properties.title = property_title
     for text, style in paragraphs:
         document.add_paragraph(text, style=style)
-    assert parse(saved(document), DOCX, PLENTY).title == title
+    assert parse(saved(document), DOCX, AMPLE_BYTES).title == title
 
 
 def test_a_presentation_has_its_slides_as_pages_and_sections():
-    parsed = parse(pptx_file(), PPTX, PLENTY)
+    parsed = parse(pptx_file(), PPTX, AMPLE_BYTES)
     first, hidden, last = (parsed.text[page.char_start : page.char_end] for page in parsed.pages)
     assert first == f"# Dance\n\n- {DANCE}\n  - It is round.\n\nNotes: Show the film."
     assert hidden == ""
@@ -163,7 +169,7 @@ def test_a_presentation_has_its_slides_as_pages_and_sections():
 
 
 def test_a_presentation_may_have_the_strict_format():
-    assert parse(strict(pptx_file()), PPTX, PLENTY) == parse(pptx_file(), PPTX, PLENTY)
+    assert parse(strict(pptx_file()), PPTX, AMPLE_BYTES) == parse(pptx_file(), PPTX, AMPLE_BYTES)
 
 
 def test_a_presentation_without_a_title_has_the_title_of_its_first_slide():
@@ -171,7 +177,7 @@ def test_a_presentation_without_a_title_has_the_title_of_its_first_slide():
     deck.core_properties.title = "PowerPoint Presentation"
     deck.slides.add_slide(deck.slide_layouts[0]).shapes.title.text = "Bees\vand honey"
     deck.slides.add_slide(deck.slide_layouts[6])
-    parsed = parse(saved(deck), PPTX, PLENTY)
+    parsed = parse(saved(deck), PPTX, AMPLE_BYTES)
     assert (parsed.title, parsed.text) == ("Bees and honey", "# Bees and honey")
     assert len(parsed.pages) == 2
 
@@ -198,13 +204,13 @@ SLIDE = (
 def test_shapes_that_a_slide_does_not_show_are_left_out(shapes):
     slide = SLIDE.format(shapes.format(new=SHAPE.format("new"), old=SHAPE.format("old")))
     content = with_part(pptx_file(), "ppt/slides/slide2.xml", slide.encode())
-    parsed = parse(content, PPTX, PLENTY)
+    parsed = parse(content, PPTX, AMPLE_BYTES)
     page = parsed.pages[1]
     assert parsed.text[page.char_start : page.char_end] == "# Slide 2\n\nnew"
 
 
 def test_a_workbook_has_its_sheets_as_sections():
-    parsed = parse(xlsx_file(), XLSX, PLENTY)
+    parsed = parse(xlsx_file(), XLSX, AMPLE_BYTES)
     assert parsed.text == (
         f"# Dance\n\n{TABLE}\n\n{DANCE}\n\n"
         "# Honey\n\n| Day | kg | share | sold |\n| --- | --- | --- | --- |\n"
@@ -221,14 +227,14 @@ def test_a_workbook_has_its_sheets_as_sections():
 def test_a_duration_is_shown_in_hours(hours, text):
     book = openpyxl.Workbook()
     book.active["A1"] = datetime.timedelta(hours=hours)
-    assert parse(saved(book), XLSX, PLENTY).text == f"# Sheet\n\n{text}"
+    assert parse(saved(book), XLSX, AMPLE_BYTES).text == f"# Sheet\n\n{text}"
 
 
 def test_a_long_sheet_becomes_records():
     book = openpyxl.Workbook()
     for row in (("Prices",), (), ("Name", "Price"), *((f"Pump {n}", n / 2) for n in range(99))):
         book.active.append(row)
-    blocks = parse(saved(book), XLSX, PLENTY).text.split("\n\n")
+    blocks = parse(saved(book), XLSX, AMPLE_BYTES).text.split("\n\n")
     assert blocks[:3] == ["# Sheet", "Prices", "Name: Pump 0\nPrice: 0"]
     assert blocks[-1] == "Name: Pump 98\nPrice: 49"
 
@@ -245,12 +251,12 @@ MAIN_PARTS = {
 def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
     other = XLSX if mime_type != XLSX else DOCX
     with pytest.raises(UnreadableDocument, match=f"an archive without {MAIN_PARTS[mime_type]}"):
-        parse(FILES[other](), mime_type, PLENTY)
+        parse(FILES[other](), mime_type, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize("mime_type", FILES)
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "not a .* damaged: BadZipFile"),
         (b"plain text", "BadZipFile"),
@@ -258,9 +264,9 @@ def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
     ],
     ids=["empty", "text", "ole"],
 )
-def test_a_file_that_is_no_archive_is_refused(mime_type, content, says):
-    with pytest.raises(UnreadableDocument, match=says) as caught:
-        parse(content, mime_type, PLENTY)
+def test_a_file_that_is_no_archive_is_refused(mime_type, content, message):
+    with pytest.raises(UnreadableDocument, match=message) as caught:
+        parse(content, mime_type, AMPLE_BYTES)
     assert caught.value.field == "content"
 
 
@@ -268,7 +274,7 @@ def test_a_file_that_is_no_archive_is_refused(mime_type, content, says):
 def test_half_a_file_is_refused(mime_type):
     content = FILES[mime_type]()
     with pytest.raises(UnreadableDocument):
-        parse(content[: len(content) // 2], mime_type, PLENTY)
+        parse(content[: len(content) // 2], mime_type, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize("mime_type", FILES)
@@ -276,7 +282,7 @@ def test_half_a_file_is_refused(mime_type):
 def test_a_broken_main_part_is_refused_or_has_no_text(mime_type, part):
     content = with_part(FILES[mime_type](), MAIN_PARTS[mime_type], part)
     try:
-        text = parse(content, mime_type, PLENTY).text
+        text = parse(content, mime_type, AMPLE_BYTES).text
     except UnreadableDocument:
         text = ""
     assert text == ""

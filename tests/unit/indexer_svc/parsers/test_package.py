@@ -19,7 +19,7 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passwd">]><a>&b;&c;</a>'
 
 
@@ -39,13 +39,13 @@ ENTITIES = b'<!DOCTYPE a [<!ENTITY b "boom"><!ENTITY c SYSTEM "file:///etc/passw
 def test_a_part_that_declares_entities_is_refused(content, mime_type, part, encoding):
     hostile = with_part(content, part, ENTITIES.decode().encode(encoding))
     with pytest.raises(UnreadableDocument, match=f"declares XML entities in its part {part}"):
-        parse(hostile, mime_type, PLENTY)
+        parse(hostile, mime_type, AMPLE_BYTES)
 
 
 def test_no_entity_of_a_sheet_is_replaced():
     content = with_part(xlsx_file(), "xl/worksheets/sheet1.xml", ENTITIES)
     try:
-        text = parse(content, XLSX, PLENTY).text
+        text = parse(content, XLSX, AMPLE_BYTES).text
     except UnreadableDocument as error:
         text = error.message
     assert "boom" not in text
@@ -82,9 +82,9 @@ def test_an_archive_with_too_many_parts_is_refused(monkeypatch):
 
 def test_a_part_longer_than_its_size_in_the_directory_is_refused():
     content = archive({"m": "", "a.xml": "<a>" + " " * 100_000 + "</a>"})
-    lying = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
+    with_wrong_size = content.replace(struct.pack("<I", 100_007), struct.pack("<I", 7))
     with pytest.raises(UnreadableDocument, match="damaged"), readable("a test"):
-        Package(lying, "a test", "a.xml").read("a.xml")
+        Package(with_wrong_size, "a test", "a.xml").read("a.xml")
 
 
 def test_an_encrypted_archive_is_refused():

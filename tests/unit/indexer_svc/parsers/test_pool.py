@@ -1,4 +1,4 @@
-"""Tenants share the slots of a pool but no process. A failure is the error of one file."""
+"""Tenants share the slots of a parser pool, but no process. A failure affects only one file."""
 
 import threading
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ SOON_S = 10.0
 
 
 class FakeProcess:
-    """A process that waits at `gate` for each file, then returns it as text or raises `failure`.
+    """A process that waits until `gate` is set, then returns a file as text or raises `failure`.
 
-    While it waits, it calls `check`, unless it `hangs`.
+    While the process waits, it calls `check`. If `hangs` is true, it does not call `check`.
     """
 
     def __init__(self, number: int, family: FormatFamily) -> None:
@@ -67,8 +67,11 @@ class FakeProcess:
         return "SIGKILL"
 
 
-class Started:
-    """Starts the processes of a pool and records them. `prepare` changes each of them first."""
+class FakeStarter:
+    """Starts the fake processes of a pool and records them.
+
+    `prepare` is called with each new process.
+    """
 
     def __init__(self) -> None:
         self.processes: list[FakeProcess] = []
@@ -93,16 +96,16 @@ class Started:
 
 
 @pytest.fixture
-def started() -> Started:
-    return Started()
+def starter() -> FakeStarter:
+    return FakeStarter()
 
 
 @pytest.fixture
-def pool(started: Started) -> Iterator[ParserPool]:
-    pool = ParserPool(4, 1 << 29, 0.5, started)
+def pool(starter: FakeStarter) -> Iterator[ParserPool]:
+    pool = ParserPool(4, 1 << 29, 0.5, starter)
     yield pool
     pool.close()
-    assert started.alive == []
+    assert starter.alive == []
 
 
 def parse(
@@ -132,93 +135,98 @@ class Call(threading.Thread):
 
 
 def slow(process: FakeProcess) -> None:
+    """Makes a process wait until the test sets its gate."""
     process.gate.clear()
 
 
 def hanging(process: FakeProcess) -> None:
+    """Makes a process wait, without calls of `check`, until the test sets its gate."""
     process.gate.clear()
     process.hangs = True
 
 
 def no_memory(_process: FakeProcess) -> None:
+    """Raises the error of a system that has no memory for another process."""
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
 def failing(failure: Exception):
+    """Returns a function that makes a process raise `failure` for each file."""
+
     def prepare(process: FakeProcess) -> None:
         process.failure = failure
 
     return prepare
 
 
-def test_a_tenant_keeps_its_process(pool, started):
+def test_one_process_reads_the_files_of_a_tenant_one_after_another(pool, starter):
     assert [parse(pool, "a", text) for text in (b"1", b"2", b"3")] == ["1", "2", "3"]
-    assert [process.read for process in started.used] == [[b"1", b"2", b"3"]]
+    assert [process.read for process in starter.used] == [[b"1", b"2", b"3"]]
 
 
-def test_files_of_two_tenants_are_never_read_by_the_same_process(pool, started):
+def test_files_of_two_tenants_are_never_read_by_the_same_process(pool, starter):
     for _ in range(3):
         for tenant in (b"a", b"b", b"c"):
             parse(pool, tenant.decode(), tenant)
-    assert [process.read for process in started.used] == [[b"a"] * 3, [b"b"] * 3, [b"c"] * 3]
+    assert [process.read for process in starter.used] == [[b"a"] * 3, [b"b"] * 3, [b"c"] * 3]
 
 
-def test_there_are_at_most_as_many_processes_as_slots_and_one_unused(pool, started):
+def test_there_are_at_most_as_many_processes_as_slots_plus_one_unused_process(pool, starter):
     for number in range(20):
         parse(pool, f"tenant {number}")
-        until(lambda: len(started.alive) <= 5)
+        until(lambda: len(starter.alive) <= 5)
 
 
-def test_a_process_reads_only_the_formats_of_its_family(pool, started):
+def test_a_process_reads_only_the_formats_of_its_family(pool, starter):
     for _ in range(2):
         parse(pool, "a", b"pdf", mime_type=PDF)
         parse(pool, "a", b"docx", mime_type=DOCX)
         parse(pool, "a", b"html", mime_type=HTML)
-    read = {process.family: process.read for process in started.used}
-    assert len(started.used) == 2
+    read = {process.family: process.read for process in starter.used}
+    assert len(starter.used) == 2
     assert read == {FormatFamily.CORE: [b"pdf"] * 2, FormatFamily.EXTRA: [b"docx", b"html"] * 2}
 
 
-def test_one_process_is_started_in_advance_for_each_family_in_use(pool, started):
+def test_one_process_is_started_in_advance_for_each_family_in_use(pool, starter):
     parse(pool, "a", mime_type=PDF)
-    until(lambda: len(started.processes) == 2)
-    assert {process.family for process in started.processes} == {FormatFamily.CORE}
+    until(lambda: len(starter.processes) == 2)
+    assert {process.family for process in starter.processes} == {FormatFamily.CORE}
     parse(pool, "a", mime_type=DOCX)
-    until(lambda: len(started.alive) == 4)
-    families = sorted(process.family for process in started.alive if not process.read)
+    until(lambda: len(starter.alive) == 4)
+    families = sorted(process.family for process in starter.alive if not process.read)
     assert families == [FormatFamily.CORE, FormatFamily.EXTRA]
 
 
-def test_a_tenant_has_at_most_half_of_the_slots(pool, started):
-    started.prepare = slow
+def test_a_tenant_has_at_most_half_of_the_slots(pool, starter):
+    starter.prepare = slow
     calls = [Call(pool, "a") for _ in range(5)]
-    until(lambda: len(started.used) == 2)
+    until(lambda: len(starter.used) == 2)
     others = [Call(pool, "b"), Call(pool, "c")]
-    until(lambda: len(started.used) == 4)
+    until(lambda: len(starter.used) == 4)
     until(lambda: pool.waiting_count == 3)
-    assert len(started.used) == 4
-    for process in started.processes:
+    assert len(starter.used) == 4
+    for process in starter.processes:
         process.gate.set()
-    started.prepare = lambda _process: None
+    starter.prepare = lambda _process: None
     for call in (*calls, *others):
         call.join(SOON_S)
         assert call.error is None
 
 
-def test_the_tenant_with_the_fewest_running_files_is_next(started):
-    pool = ParserPool(2, 1 << 29, SOON_S, started)
-    started.prepare = slow
+def test_the_tenant_with_the_fewest_running_files_gets_the_next_slot(starter):
+    pool = ParserPool(2, 1 << 29, SOON_S, starter)
+    starter.prepare = slow
     first, second = Call(pool, "a", b"first"), Call(pool, "b", b"second")
-    until(lambda: len(started.used) == 2)
+    until(lambda: len(starter.used) == 2)
     waiting = [Call(pool, "a", b"a waits")]
     until(lambda: pool.waiting_count == 1)
     waiting.append(Call(pool, "c", b"c waits"))
     until(lambda: pool.waiting_count == 2)
-    second_process = next(process for process in started.used if process.read == [b"second"])
+    second_process = next(process for process in starter.used if process.read == [b"second"])
     # This frees the slot of "b". "a" already uses its share of the slots.
     second_process.gate.set()
-    until(lambda: any(process.read == [b"c waits"] for process in started.used))
-    for process in started.processes:
+    until(lambda: any(process.read == [b"c waits"] for process in starter.used))
+    for process in starter.processes:
         process.gate.set()
     for call in (first, second, *waiting):
         call.join(SOON_S)
@@ -226,50 +234,50 @@ def test_the_tenant_with_the_fewest_running_files_is_next(started):
     pool.close()
 
 
-def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(started):
-    pool = ParserPool(4, 1 << 29, 0.2, started)
-    started.prepare = hanging
+def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(starter):
+    pool = ParserPool(4, 1 << 29, 0.2, starter)
+    starter.prepare = hanging
     calls = [Call(pool, "a"), Call(pool, "a")]
-    until(lambda: len(started.used) == 2)
+    until(lambda: len(starter.used) == 2)
     with pytest.raises(TooBusy, match=r"0\.2 s; the indexer has 4 \(HRAG_PARSERS\).* 2 at once"):
         parse(pool, "a")
-    for process in started.processes:
+    for process in starter.processes:
         process.gate.set()
     for call in calls:
         call.join(SOON_S)
     pool.close()
 
 
-def test_a_wait_for_a_slot_ends_at_the_deadline(started):
-    pool = ParserPool(2, 1 << 29, SOON_S, started)
-    started.prepare = slow
+def test_a_wait_for_a_slot_ends_at_the_deadline(starter):
+    pool = ParserPool(2, 1 << 29, SOON_S, starter)
+    starter.prepare = slow
     call = Call(pool, "a")
-    until(lambda: started.used)
+    until(lambda: starter.used)
     with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
         parse(pool, "a", deadline=Deadline.after(0.1))
     with pytest.raises(Cancelled):
         parse(pool, "a", deadline=Deadline.after(SOON_S, lambda: False))
-    started.used[0].gate.set()
+    starter.used[0].gate.set()
     call.join(SOON_S)
     pool.close()
 
 
-def test_a_file_ends_at_its_deadline_and_its_process_with_it(pool, started):
-    started.prepare = slow
+def test_a_file_and_its_process_end_at_the_deadline(pool, starter):
+    starter.prepare = slow
     with pytest.raises(DeadlineExceeded, match="extracting"):
         parse(pool, "a", deadline=Deadline.after(0.1))
-    assert not started.used[0].is_alive
+    assert not starter.used[0].is_alive
 
 
-def test_a_file_ends_at_the_limit_of_the_parser(pool, started):
-    started.prepare = slow
+def test_a_file_and_its_process_end_at_the_time_limit_for_one_file(pool, starter):
+    starter.prepare = slow
     with (
         pytest.raises(TooLarge, match=r"HRAG_PARSER_TIMEOUT_S allows, 0\.5 s"),
         capture_logs() as logs,
     ):
         parse(pool, "a")
     assert [log["event"] for log in logs] == ["parser_failed"]
-    assert not started.used[0].is_alive
+    assert not starter.used[0].is_alive
 
 
 FAILURES = [
@@ -282,8 +290,10 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("failure", "error", "message", "logged"), FAILURES)
-def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error, message, logged):
-    started.prepare = failing(failure)
+def test_the_failure_of_a_process_is_reported_as_the_error_of_its_file(
+    pool, starter, failure, error, message, logged
+):
+    starter.prepare = failing(failure)
     with pytest.raises(InvalidArgument, match=message) as caught, capture_logs() as logs:
         parse(pool, "a")
     assert type(caught.value) is error
@@ -291,81 +301,81 @@ def test_a_failed_process_is_the_error_of_its_file(pool, started, failure, error
     assert [(log["event"], log["problem"]) for log in logs] == [
         ("parser_failed", f"{type(failure).__name__}: {logged}")
     ]
-    assert not started.used[0].is_alive
+    assert not starter.used[0].is_alive
 
 
-def test_a_process_that_refuses_a_file_reads_the_next_file(pool, started):
-    started.prepare = failing(UnreadableDocument("damaged"))
+def test_a_process_that_refuses_a_file_reads_the_next_file(pool, starter):
+    starter.prepare = failing(UnreadableDocument("damaged"))
     for _ in range(2):
         with pytest.raises(UnreadableDocument, match="damaged"):
             parse(pool, "a")
-    assert [len(process.read) for process in started.used] == [2]
+    assert [len(process.read) for process in starter.used] == [2]
 
 
-def test_an_idle_process_that_has_ended_is_replaced(pool, started):
+def test_an_idle_process_that_has_ended_is_replaced(pool, starter):
     parse(pool, "a")
-    for process in started.processes:
+    for process in starter.processes:
         process.is_alive = False
     assert parse(pool, "a", b"again") == "again"
 
 
-def test_a_process_that_is_not_reusable_ends(pool, started):
-    started.prepare = lambda process: setattr(process, "is_reusable", False)
+def test_a_process_that_is_not_reusable_ends(pool, starter):
+    starter.prepare = lambda process: setattr(process, "is_reusable", False)
     parse(pool, "a")
-    assert not started.used[0].is_alive
+    assert not starter.used[0].is_alive
 
 
-def test_if_no_process_can_be_started_the_error_allows_a_retry(pool, started):
-    started.prepare = no_memory
+def test_if_no_process_can_be_started_the_error_allows_a_retry(pool, starter):
+    starter.prepare = no_memory
     with pytest.raises(ServiceUnavailable, match=r"no parser can be started: .*temporarily"):
         parse(pool, "a")
-    started.prepare = lambda process: setattr(process, "not_started", True)
+    starter.prepare = lambda process: setattr(process, "not_started", True)
     with pytest.raises(ServiceUnavailable, match="does not start: exit code 1"):
         parse(pool, "a")
 
 
-def test_a_failed_start_in_advance_does_not_affect_later_files(pool, started):
+def test_a_failed_start_in_advance_does_not_affect_later_files(pool, starter):
     tried = []
 
     def no_memory_yet(process: FakeProcess) -> None:
         tried.append(process)
         no_memory(process)
 
-    started.prepare = no_memory_yet
+    starter.prepare = no_memory_yet
     with pytest.raises(ServiceUnavailable):
         parse(pool, "a")
     # The pool tries to start a process for this file, and one in advance.
     until(lambda: len(tried) >= 2)
-    started.prepare = lambda _process: None
+    starter.prepare = lambda _process: None
     assert parse(pool, "a", b"again") == "again"
 
 
-def test_a_closed_pool_refuses_files(started):
-    pool = ParserPool(2, 1 << 29, 1.0, started)
+def test_a_closed_pool_refuses_files(starter):
+    pool = ParserPool(2, 1 << 29, 1.0, starter)
     parse(pool, "a")
     pool.close()
     pool.close()
-    assert started.alive == []
+    assert starter.alive == []
     with pytest.raises(ServiceUnavailable, match="stopping"):
         parse(pool, "a")
 
 
-def test_one_warning_is_logged_if_system_calls_cannot_be_filtered(pool, started):
-    started.prepare = lambda process: setattr(process, "is_confined", False)
+def test_one_warning_is_logged_if_system_calls_cannot_be_filtered(pool, starter):
+    starter.prepare = lambda process: setattr(process, "is_confined", False)
     with capture_logs() as logs:
         parse(pool, "a")
         parse(pool, "b")
     assert [log["event"] for log in logs] == ["parser_unconfined"]
 
 
-def test_outcomes_are_counted(pool, started):
+def test_the_outcome_of_each_file_is_counted_in_the_metrics(pool, starter):
     def counted(outcome: str) -> float:
         labels = {"outcome": outcome}
         return INSTRUMENTS.get_sample_value("hrag_parser_calls_total", labels) or 0
 
     before = counted("ok"), counted("UnreadableDocument")
     parse(pool, "a")
-    started.used[0].failure = ParserEnded("SIGSEGV")
+    starter.used[0].failure = ParserEnded("SIGSEGV")
     with pytest.raises(UnreadableDocument):
         parse(pool, "a")
     assert (counted("ok"), counted("UnreadableDocument")) == (before[0] + 1, before[1] + 1)

@@ -29,7 +29,7 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 
-PLENTY = 1 << 25
+AMPLE_BYTES = 1 << 25
 MEMORY_BYTES = 1 << 29
 LEAST_MEMORY_BYTES = 128 << 20
 ROOT = Path(__file__).resolve().parents[4]
@@ -45,8 +45,8 @@ def read_file(
         deadline.check("reading")
 
     process.wait_until_ready(check)
-    request = {"mime_type": mime_type, "max_text_bytes": PLENTY, "cpu_s": cpu_s}
-    return process.parse(request, content, PLENTY, check)
+    request = {"mime_type": mime_type, "max_text_bytes": AMPLE_BYTES, "cpu_s": cpu_s}
+    return process.parse(request, content, AMPLE_BYTES, check)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ MARKDOWN_TEXTS = (
 @pytest.mark.parametrize("text", MARKDOWN_TEXTS)
 def test_markdown_is_parsed_as_in_this_process(process, text):
     content = text.encode()
-    assert read_file(process, content, MARKDOWN) == parse(content, MARKDOWN, PLENTY)
+    assert read_file(process, content, MARKDOWN) == parse(content, MARKDOWN, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_markdown_is_parsed_as_in_this_process(process, text):
     ids=["pages", "bookmark", "no text", "encrypted", "long"],
 )
 def test_a_pdf_is_parsed_as_in_this_process(process, content):
-    assert read_file(process, content) == parse(content, PDF, PLENTY)
+    assert read_file(process, content) == parse(content, PDF, AMPLE_BYTES)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
     ],
 )
 def test_other_formats_are_parsed_as_in_this_process(extra_process, mime_type, content):
-    expected = parse(content, mime_type, PLENTY)
+    expected = parse(content, mime_type, AMPLE_BYTES)
     assert expected.text
     assert read_file(extra_process, content, mime_type) == expected
 
@@ -139,7 +139,7 @@ def test_other_formats_are_parsed_as_in_this_process(extra_process, mime_type, c
 )
 def test_other_formats_are_refused_as_in_this_process(extra_process, mime_type, content):
     with pytest.raises(UnreadableDocument) as expected:
-        parse(content, mime_type, PLENTY)
+        parse(content, mime_type, AMPLE_BYTES)
     with pytest.raises(UnreadableDocument) as caught:
         read_file(extra_process, content, mime_type)
     assert caught.value.message == expected.value.message
@@ -163,7 +163,7 @@ def test_a_process_loads_only_the_libraries_of_its_family():
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
 def test_a_pdf_is_refused_as_in_this_process(process, content):
     with pytest.raises(UnreadableDocument) as expected:
-        parse(content, PDF, PLENTY)
+        parse(content, PDF, AMPLE_BYTES)
     with pytest.raises(UnreadableDocument) as caught:
         read_file(process, content)
     assert caught.value.message == expected.value.message
@@ -173,10 +173,10 @@ def test_too_much_text_is_refused_while_it_is_read(process):
     content = pdfs.pdf_of(["x" * 60] * 20)
     request = {"mime_type": PDF, "max_text_bytes": 100, "cpu_s": 10}
     with pytest.raises(TooLarge, match="first 2 pages; HRAG_MAX_DOCUMENT_BYTES allows 100"):
-        process.parse(request, content, PLENTY, lambda: None)
+        process.parse(request, content, AMPLE_BYTES, lambda: None)
 
 
-def test_an_unexpected_error_is_a_fault(process):
+def test_an_unexpected_error_is_reported_as_a_fault(process):
     with pytest.raises(ParserFault, match="KeyError"):
         read_file(process, b"x", "text/unknown")
 
@@ -211,7 +211,7 @@ def test_the_error_names_the_signal_of_a_crash(new_process):
     new_process.wait_until_ready(lambda: None)
     os.kill(new_process.pid, signal.SIGABRT)
     with pytest.raises(ParserEnded, match="SIGABRT"):
-        read_file(new_process, b"x" * PLENTY)
+        read_file(new_process, b"x" * AMPLE_BYTES)
 
 
 def test_a_process_that_has_read_many_files_is_not_reusable():
@@ -226,12 +226,12 @@ def test_a_process_that_has_read_many_files_is_not_reusable():
 
 
 def test_a_process_ends_when_its_socket_is_closed():
-    our_socket, child_socket = socket.socketpair()
+    parent_socket, child_socket = socket.socketpair()
     module = "indexer_svc.parsers.parser_child"
     command = [sys.executable, "-m", module, str(MEMORY_BYTES), FormatFamily.CORE]
     with child_socket:
         child = subprocess.Popen(command, stdin=child_socket, cwd=ROOT)
-    with our_socket, our_socket.makefile("rb") as answers:
+    with parent_socket, parent_socket.makefile("rb") as answers:
         ready, _ = received(answers.read, 0)
         assert "confined" in ready
     assert child.wait(10) == 0
@@ -266,7 +266,7 @@ os._exit(0)
 """
 
 
-def test_a_confined_process_can_open_nothing():
+def test_a_confined_process_can_open_no_file_or_socket_and_start_no_process():
     completed = subprocess.run(
         [sys.executable, "-c", ATTEMPTS], cwd=ROOT, capture_output=True, text=True, check=False
     )

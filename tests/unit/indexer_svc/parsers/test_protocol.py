@@ -24,7 +24,7 @@ from indexer_svc.parsers.protocol import (
 )
 
 REPORT = ReadReport("utf-8", 2, (7,), (8, 9), (LeftOut(LeftOutKind.PAGE_NUMBER, 3, "- 7 -"),))
-READ = ParsedFile(
+PARSED = ParsedFile(
     "Größe 😀\n\nend",
     (PageRange(0, 7, 7, True), PageRange(9, 12)),
     (Heading("Größe", 1, 0),),
@@ -33,7 +33,7 @@ READ = ParsedFile(
     {"from": "ann@example.com", "to": ["bob@example.com", "eve@example.com"]},
     REPORT,
 )
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 NO_REPORT = asdict(ReadReport())
 HEAD = {
     "title": "",
@@ -45,7 +45,7 @@ HEAD = {
 }
 
 
-def transferred(parts: list[bytes], max_body_bytes: int = PLENTY) -> ParsedFile:
+def transferred(parts: list[bytes], max_body_bytes: int = AMPLE_BYTES) -> ParsedFile:
     """Returns the answer that is received from these parts of a message."""
     return answer_of(*received(BytesIO(b"".join(parts)).read, max_body_bytes))
 
@@ -58,7 +58,7 @@ def raising(error: Exception) -> Callable[[], ParsedFile]:
 
 
 def test_an_answer_is_received_unchanged():
-    assert transferred(answer_to(lambda: READ)) == READ
+    assert transferred(answer_to(lambda: PARSED)) == PARSED
 
 
 @pytest.mark.parametrize("kind", [InvalidArgument, UnreadableDocument, BlankDocument, TooLarge])
@@ -84,13 +84,13 @@ def test_more_headings_than_fit_into_a_message_are_refused(monkeypatch):
 
 def test_a_text_beyond_the_limit_is_refused_before_it_is_received():
     with pytest.raises(MalformedMessage, match="17 bytes"):
-        transferred(answer_to(lambda: READ), 16)
+        transferred(answer_to(lambda: PARSED), 16)
 
 
 def test_a_head_beyond_the_limit_is_refused_before_it_is_received():
     sizes = []
     with pytest.raises(MalformedMessage):
-        received(lambda size: sizes.append(size) or struct.pack("<II", 1 << 31, 0), PLENTY)
+        received(lambda size: sizes.append(size) or struct.pack("<II", 1 << 31, 0), AMPLE_BYTES)
     assert sizes == [8]
 
 
@@ -98,7 +98,7 @@ def test_a_head_beyond_the_limit_is_refused_before_it_is_received():
 def test_a_head_that_is_no_object_is_malformed(head):
     data = struct.pack("<II", len(head), 0) + head
     with pytest.raises(MalformedMessage):
-        received(BytesIO(data).read, PLENTY)
+        received(BytesIO(data).read, AMPLE_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_head_that_is_no_object_is_malformed(head):
     ids=lambda change: str(change)[:40],
 )
 def test_an_answer_with_an_invalid_value_is_malformed(change):
-    assert answer_of(HEAD, READ.text.encode()).text == READ.text
+    assert answer_of(HEAD, PARSED.text.encode()).text == PARSED.text
     head = HEAD | change
     with pytest.raises(MalformedMessage):
-        answer_of(head, READ.text.encode())
+        answer_of(head, PARSED.text.encode())
 
 
 def test_text_that_is_not_utf_8_is_malformed():

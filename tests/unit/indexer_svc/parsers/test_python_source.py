@@ -56,7 +56,7 @@ def test_classes_and_functions_nest_and_begin_at_their_decorators():
     ]
 
 
-def test_deep_nesting_has_a_limit():
+def test_the_depth_of_nested_definitions_has_a_limit():
     nested = "".join(f"{' ' * depth}def f():\n" for depth in range(100))
     assert [depth for depth, _, _ in outline(nested)] == [*range(1, 17), *[16] * 84]
 

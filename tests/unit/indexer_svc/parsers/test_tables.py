@@ -1,4 +1,4 @@
-"""Each block of a table can be understood without the others."""
+"""Each block of a table's text can be understood without the other blocks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,21 +29,21 @@ def test_a_missing_value_is_left_out_of_its_record():
     assert table_blocks([HEADER, *MANY, ("", "3")])[-1] == "Price: 3"
 
 
-def test_without_a_header_rows_are_lines():
+def test_without_a_header_each_row_becomes_a_line():
     assert table_blocks(MANY)[1] == "Pump 1 | 1.5"
 
 
-def test_a_row_of_years_is_a_header_below_an_empty_corner():
+def test_a_first_row_of_years_is_a_header_if_its_first_cell_is_empty():
     rows = [("", "2025", "2026"), *((f"Pump {number}", "1", "2") for number in range(100))]
     assert table_blocks(rows)[0] == "Pump 0\n2025: 1\n2026: 2"
 
 
-def test_a_header_that_is_known_may_have_any_values():
+def test_with_has_header_the_first_row_is_a_header_whatever_its_values_are():
     rows = [("1", "1"), *MANY]
     assert table_blocks(rows, has_header=True)[0] == "1: Pump 0\n1: 0.5"
 
 
-def test_rows_with_one_cell_above_the_header_are_titles():
+def test_rows_with_one_cell_above_the_header_become_separate_paragraphs():
     blocks = table_blocks([("Prices 2026",), (), HEADER, *MANY])
     assert blocks[:2] == ["Prices 2026", "Name: Pump 0\nPrice: 0.5"]
 
@@ -56,7 +56,7 @@ def test_empty_rows_and_columns_are_left_out_and_a_cell_is_one_line():
     assert table_blocks([]) == []
 
 
-def test_one_column_is_a_list_of_paragraphs():
+def test_a_table_of_one_column_becomes_a_list_of_paragraphs():
     assert table_blocks([("a",), ("b",)]) == ["a", "b"]
 
 
@@ -70,8 +70,8 @@ def test_a_row_may_have_fewer_cells_than_the_header():
     ]
 
 
-def test_a_cell_of_many_numbers_and_a_word_is_a_name():
-    """It would take seconds if each number were read twice."""
+def test_a_cell_of_many_numbers_and_a_word_may_be_a_column_name():
+    """If each number in the cell were read twice, this test would take seconds."""
     names = ("1 " * 100_000 + "x", "y")
     assert table_blocks([names, *MANY])[0].endswith("x: Pump 0\ny: 0.5")
 

@@ -11,13 +11,13 @@ from hrag.values.formats import DOCX
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents.format_files import saved, strict, with_part
 
-PLENTY = 1 << 20
+AMPLE_BYTES = 1 << 20
 MAIN_PART = "word/document.xml"
 MATH = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 
 
 def text_of(content: bytes) -> str:
-    return parse(content, DOCX, PLENTY).text
+    return parse(content, DOCX, AMPLE_BYTES).text
 
 
 def with_body(document: docx.document.Document, markup: str) -> bytes:
@@ -30,9 +30,10 @@ def with_body(document: docx.document.Document, markup: str) -> bytes:
 
 @pytest.fixture
 def document():
-    """A document with three styles of each kind.
+    """A document with three styles of each kind: for characters, for paragraphs and for tables.
 
-    One hides text, one is based on it, and one is based on it and shows text again.
+    The style `hiding` hides text. The styles `based` and `showing` are based on `hiding`, but
+    `showing` shows text again.
     """
     document = docx.Document()
     for kind in (WD_STYLE_TYPE.CHARACTER, WD_STYLE_TYPE.PARAGRAPH, WD_STYLE_TYPE.TABLE):
@@ -56,10 +57,10 @@ def test_text_that_a_style_hides_is_left_out(document, style, convert):
     assert text_of(convert(saved(document))) == "shown\n\nshown"
 
 
-def test_a_style_that_shows_text_again_is_read(document):
+def test_text_that_a_style_shows_again_is_read(document):
     document.add_paragraph("one").add_run(" two").style = "CHARACTER showing"
     document.add_paragraph("three", "PARAGRAPH showing")
-    # A style of a run toggles what the style of its paragraph says.
+    # If the style of a run and the style of its paragraph both hide text, the text is shown.
     document.add_paragraph("", "PARAGRAPH hiding").add_run("four").style = "CHARACTER hiding"
     assert text_of(saved(document)) == "one two\n\nthree\n\nfour"
 
@@ -72,7 +73,7 @@ def test_text_that_the_default_style_hides_is_left_out():
     assert text_of(saved(document)) == "shown"
 
 
-def test_styles_that_are_based_on_each_other_do_not_hang():
+def test_styles_that_are_based_on_each_other_cause_no_endless_loop():
     document = docx.Document()
     first, second = (document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH) for name in "ab")
     first.base_style, second.base_style = second, first
@@ -81,7 +82,7 @@ def test_styles_that_are_based_on_each_other_do_not_hang():
 
 
 @pytest.mark.parametrize("convert", [bytes, strict], ids=["transitional", "strict"])
-def test_directly_hidden_text_is_left_out(convert):
+def test_text_that_is_hidden_without_a_style_is_left_out(convert):
     document = docx.Document()
     document.add_paragraph("shown").add_run(" hidden").font.hidden = True
     assert text_of(convert(saved(document))) == "shown"

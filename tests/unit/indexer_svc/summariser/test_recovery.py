@@ -46,7 +46,7 @@ from tests.support.engines.summarisers import (
 from tests.support.until import until
 from tests.unit.hrag.engine.embedded.store.bits import flip
 
-# Failures of the model, the embedder and the disk
+# The following tests cover failures of the model, the embedder and the disk.
 
 
 class FailingAt:
@@ -66,6 +66,7 @@ class FailingAt:
         return "All is well."
 
 
+# After these errors, the model is called again.
 DOWN = (ChatUnavailable("down"), ChatUnavailable("limits"), DeadlineExceeded("slow"))
 
 
@@ -94,7 +95,7 @@ def test_the_time_until_the_next_retry_doubles_up_to_a_limit(writer, embedder):
     assert logs[0]["problem"] == "down"
 
 
-def test_after_a_success_the_first_retry_comes_soon_again(writer, embedder):
+def test_after_a_success_the_time_until_a_retry_is_short_again(writer, embedder):
     for name in ("d", "e"):
         put(writer, document(name, f"This is {name}, a document. {SHORT}"))
     failing = FailingAt("", *DOWN[:2])
@@ -171,12 +172,15 @@ def test_a_document_at_which_the_model_always_fails_does_not_block_others(writer
     with running(writer, embedder, chat):
         until(lambda: unsummarised(writer) == 1)
         calls = len(chat.prompts)
-        until(lambda: len(chat.prompts) > calls)  # The bad document is still tried again.
+        # The summariser still tries the bad document again.
+        until(lambda: len(chat.prompts) > calls)
     assert texts_of(writer, "good")
     assert unsummarised(writer) == 1
 
 
-def test_a_document_that_is_the_cause_of_its_failure_is_set_aside(writer, embedder):
+def test_a_document_that_causes_an_unexpected_error_is_not_tried_again_for_a_while(
+    writer, embedder
+):
     put(writer, document("bad", f"Poison. {SHORT}"))
     put(writer, document("good", LONG))
     chat = FakeChat(FailingAt("Poison", *[RuntimeError("a fault")] * 100))
@@ -201,7 +205,7 @@ def test_a_document_whose_summaries_the_embedder_rejects_does_not_block_others(w
     assert sum("Poison" in prompt for prompt in chat.prompts) == 1
 
 
-def test_a_document_that_was_set_aside_is_tried_again_later(writer, embedder):
+def test_a_document_that_caused_an_unexpected_error_is_tried_again_later(writer, embedder):
     put(writer, document("d", SHORT))
     with capture_logs():
         run_to_end(writer, embedder, FakeChat(FailingAt("", *[RuntimeError("a fault")] * 3)))
@@ -224,7 +228,7 @@ def test_a_store_that_cannot_be_read_is_read_again_later(writer, embedder, monke
 
 
 @pytest.mark.parametrize("database", ["documents", "collections", "counters"])
-def test_a_damaged_document_is_set_aside_while_others_are_summarised(
+def test_a_damaged_document_is_skipped_for_a_while_and_others_are_summarised(
     store, writer, embedder, database
 ):
     put(writer, document("bad", SHORT))
@@ -261,7 +265,7 @@ def test_the_log_reports_the_time_until_the_store_is_read_again(writer, embedder
     assert logs[0]["retry_s"] == QUICK.first_retry_s
 
 
-def test_drafts_of_few_failed_documents_stay_in_memory(writer, embedder):
+def test_finished_summaries_stay_in_memory_for_only_a_few_failed_documents(writer, embedder):
     for number in range(5):
         put(writer, document(f"d{number}", f"This is {number}. {SHORT}"))
     chat = FakeChat(FailingAt("", *[ChatUnavailable("down")] * 8))
@@ -271,30 +275,32 @@ def test_drafts_of_few_failed_documents_stay_in_memory(writer, embedder):
         assert summariser.draft_count <= 2
 
 
-# Changes of the store while a summary is written
+# The following tests cover changes of the store while a summary is written.
 
 
-def _replaced(writer) -> None:
+def _replace(writer) -> None:
     put(writer, document("d", "A new text, which is another one.", seed=1))
 
 
-def _deleted(writer) -> None:
+def _delete(writer) -> None:
     writer.delete(writer.open("t", "c"), "d")
 
 
-def _collection_deleted(writer) -> None:
+def _delete_collection(writer) -> None:
     writer.delete_collection("t", "c")
 
 
-def _collection_created_again(writer) -> None:
+def _create_collection_again(writer) -> None:
     writer.delete_collection("t", "c")
     writer.create_collection("t", "c", SETTINGS)
 
 
 @pytest.mark.parametrize(
-    "change", [_replaced, _deleted, _collection_deleted, _collection_created_again]
+    "change", [_replace, _delete, _delete_collection, _create_collection_again]
 )
-def test_summaries_of_an_earlier_version_are_not_stored(store, writer, embedder, change):
+def test_summaries_of_a_document_that_has_changed_meanwhile_are_not_stored(
+    store, writer, embedder, change
+):
     put(writer, document("d", LONG))
     writer.create_collection("t", "last", SETTINGS)
     put(writer, document("d", SHORT), "last")
@@ -307,12 +313,12 @@ def test_summaries_of_an_earlier_version_are_not_stored(store, writer, embedder,
 
     with running(writer, embedder, FakeChat(answer)):
         until(lambda: not unsummarised(writer, "last"))
-        if change is not _collection_deleted:
+        if change is not _delete_collection:
             until(lambda: not unsummarised(writer))
-    assert len(ranges_of(store)) == (2 if change is _replaced else 1)
-    if change is _replaced:
+    assert len(ranges_of(store)) == (2 if change is _replace else 1)
+    if change is _replace:
         assert texts_of(writer) == ["A summary of new."] * 2
-    elif change is not _collection_deleted:
+    elif change is not _delete_collection:
         assert writer.status(writer.open("t", "c")).summary_count == 0
 
 
@@ -338,7 +344,7 @@ def test_a_collection_without_summaries_is_not_summarised(writer, embedder):
     assert writer.status(writer.open("t", "plain")).summary_count == 0
 
 
-def test_documents_that_are_put_later_are_summarised_too(writer, embedder):
+def test_documents_that_are_stored_while_the_summariser_runs_are_summarised_too(writer, embedder):
     with running(writer, embedder, FakeChat()):
         for number in range(3):
             put(writer, document(f"d{number}", SHORT))
@@ -346,7 +352,7 @@ def test_documents_that_are_put_later_are_summarised_too(writer, embedder):
     assert writer.status(writer.open("t", "c")).summary_count == 6
 
 
-# Closing and restarting
+# The following tests cover closing and restarting.
 
 
 def test_the_next_start_summarises_the_documents_that_are_left(engine, writer, embedder):
@@ -400,7 +406,7 @@ def test_closing_does_not_wait_for_a_model_that_hangs(writer, embedder, hanging)
 def test_close_reports_a_call_that_hangs_even_if_another_call_fails(
     writer, embedder, hanging, monkeypatch
 ):
-    """Otherwise the process would wait for the call after everything else has ended."""
+    """If `close` did not report the call, the process would still wait for it at its end."""
     put(writer, document("d", LONG))
     failed, has_failed = threading.Event(), threading.Event()
     lock, complete = threading.Lock(), hanging.complete

@@ -58,7 +58,7 @@ def test_the_tokens_of_unfinished_documents_are_counted_and_limited(writer, embe
 
 
 def test_tokens_are_counted_when_the_summariser_closes(writer, embedder):
-    """Calls that have begun when it closes are counted as soon as they end."""
+    """The tokens of calls that run during the closing are counted as soon as the calls end."""
     put(writer, document("d", LONG))
     chat = SlowChat()
     policy = replace(QUICK, max_calls=2, close_s=0.05)
@@ -74,6 +74,7 @@ def test_tokens_are_counted_when_the_summariser_closes(writer, embedder):
 
 
 def test_the_tokens_of_evicted_drafts_are_counted(writer, embedder):
+    """A draft has the finished summaries of an unfinished document."""
     for name in ("bad0", "bad1", "bad2", "good"):
         put(writer, document(name, f"This is {name}. {LONG}"))
     embedder.rejected_words = "Title of bad"
@@ -119,8 +120,8 @@ def test_nothing_is_paid_for_a_collection_of_another_dimension(writer, embedder)
 class FirstSectionFails(SlowChat):
     """A chat model whose call for the first section fails once, while three other calls run.
 
-    The other calls are answered shortly after the failure. The summariser waits for them before
-    it does anything that a test could wait for, so a timer answers them.
+    The other calls are answered shortly after the failure. A timer answers them, because the
+    summariser does nothing that a test could wait for before it has the answers.
     """
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:

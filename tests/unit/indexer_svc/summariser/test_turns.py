@@ -1,4 +1,4 @@
-"""Collections take turns: after a document of one, a document of another is summarised."""
+"""Collections take turns: after a document of one collection comes one of another collection."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from tests.support.engines.summarisers import (
 from tests.support.until import until
 
 
-def test_collections_take_turns(writer, embedder):
+def test_documents_of_two_collections_are_summarised_alternately(writer, embedder):
     writer.create_collection("t", "c2", SETTINGS)
     for number in range(3):
         for name in ("c", "c2"):
@@ -30,7 +30,7 @@ def test_collections_take_turns(writer, embedder):
     assert names in (["In c", "In c2"] * 3, ["In c2", "In c"] * 3)
 
 
-def test_a_long_document_lets_other_collections_go_first(writer, embedder):
+def test_after_some_sections_of_a_long_document_another_collection_has_its_turn(writer, embedder):
     writer.create_collection("t", "c2", SETTINGS)
     put(writer, document("long", LONG))
     short = [document("short", SHORT)]

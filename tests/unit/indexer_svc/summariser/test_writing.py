@@ -33,10 +33,12 @@ from tests.support.engines.summarisers import (
 )
 from tests.support.until import until
 
-# The summaries of documents and sections
+# The following tests cover the summaries of documents and sections.
 
 
-def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
+def test_the_summary_of_a_document_is_written_from_the_summaries_of_its_sections(
+    store, writer, embedder
+):
     stored = document("d", LONG)
     put(writer, stored)
     chat = FakeChat()
@@ -54,7 +56,7 @@ def test_sections_are_summarised_then_their_summaries(store, writer, embedder):
     assert all("from Title of d." in prompt for prompt in chat.prompts)
 
 
-def test_summaries_are_found_and_counted(engine, writer, embedder):
+def test_summaries_can_be_searched_and_are_counted(engine, writer, embedder):
     put(writer, document("d", LONG))
     run_to_end(writer, embedder, FakeChat())
     (section,) = search_sections(engine, "Title of d\nSummary 2.")
@@ -115,7 +117,7 @@ def test_a_short_section_gets_no_summary(store, writer, embedder):
     assert ranges[-1].stop < document("d", text).tree.counts[0]
 
 
-def test_a_short_document_gets_no_summary_and_does_not_stay_unsummarised(store, writer, embedder):
+def test_a_short_document_gets_no_summary_and_no_longer_waits_for_one(store, writer, embedder):
     put(writer, document("d", "Only a few words."))
     chat = FakeChat()
     run_to_end(writer, embedder, chat, SummaryLimits(min_chars=18, max_tokens=1_000))
@@ -150,7 +152,7 @@ def test_without_a_model_the_summary_is_extracted_from_the_text(writer, embedder
     assert writer.status(writer.open("t", "c")).summary_tokens == 0
 
 
-# Answers of the chat model
+# The following tests cover the answers of the chat model.
 
 
 @pytest.mark.parametrize("answer", ["", " \n\t "])
@@ -187,7 +189,7 @@ def test_a_text_may_contain_the_placeholders_of_a_template(writer, embedder):
     assert prompt_texts(chat.prompts) == [text]
 
 
-# The limit of tokens
+# The following tests cover the limit of tokens.
 
 
 def test_tokens_that_the_endpoint_does_not_report_are_counted(writer, embedder):

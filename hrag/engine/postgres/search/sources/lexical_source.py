@@ -1,9 +1,9 @@
 """The lexical source: ranks leaves by the BM25 score of the query's terms.
 
 The analyzer, the formula (`hrag.text.bm25`) and the statistics are the same in every engine. One
-statement reads the postings of the query's terms, the term vectors of documents that are in no part
-yet, and the tombstones of deleted documents. Scores are computed in this process for a limited
-number of documents at a time, so that memory does not grow with the number of matches.
+statement reads the postings of the query's terms, the term vectors of documents that have no
+postings yet, and the tombstones of deleted documents. Scores are computed in this process for a
+limited number of documents at a time, so that memory does not grow with the number of matches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ from hrag_fast import forward_matches
 
 # About this many postings are decoded and scored at a time; they take about 8 MB.
 _SLICE_POSTINGS = 1 << 17
-# A query first counts the leaves of each term, then scores. If there are at most this many
-# postings, 20 MB when decoded, they are cached between the two steps; otherwise they are decoded
-# twice.
+# A query needs its decoded postings twice: to count the leaves of each term, and then to compute
+# the scores. If there are at most this many postings, they stay in memory between the two steps,
+# where they take 20 MB. Otherwise they are decoded twice.
 _MAX_CACHED_POSTINGS = 1 << 20
 
 MATCHES = """
@@ -51,7 +51,7 @@ WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 
 A larger statement may append rows of other kinds by UNION ALL.
 """
-# The values of the column `kind`: 0 for postings, 1 for term vectors, 2 for tombstones.
+# The values of the column `kind` of MATCHES: 0 for postings, 1 for term vectors, 2 for tombstones.
 _KINDS = range(3)
 
 Row = tuple[int, int, int, bytes, float]
@@ -103,8 +103,8 @@ class LexicalQuery:
     ) -> None:
         """Scores about `slice_postings` postings at a time, so that memory stays bounded.
 
-        If there are more than `max_cached_postings` postings, they are decoded twice, once to count
-        and once to score, instead of cached.
+        Decoded postings are needed twice: to count the leaves of each term, and to score. Up to
+        `max_cached_postings` postings are decoded once and cached; more postings are decoded twice.
         """
         stored = _StoredMatches.of(rows, np.array([term.id for term in terms], np.uint64))
         is_small = stored.postings.count <= max_cached_postings
@@ -218,7 +218,7 @@ class _Matches(NamedTuple):
         )
 
     def without(self, deleted: Labels) -> "_Matches":
-        """Returns the matches without the matches in deleted documents.
+        """Returns these matches, except the matches in deleted documents.
 
         `deleted` are the ordinals of deleted documents, in ascending order.
         """
@@ -228,7 +228,10 @@ class _Matches(NamedTuple):
         return _Matches(*(column[is_living] for column in self))
 
     def by_leaf(self) -> TermMatches:
-        """Returns the matches in the same order, with the ascending labels of all their leaves."""
+        """Returns the same matches in the same order, in the form of TermMatches.
+
+        There, each match refers to its leaf by an index into the ascending labels of the leaves.
+        """
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
         ordered = self.labels[order]
@@ -240,7 +243,10 @@ class _Matches(NamedTuple):
 
 
 class _StoredMatches(NamedTuple):
-    """The rows that the statement MATCHES returned for the terms `ids`, which are ascending."""
+    """The rows that the statement MATCHES returned for terms.
+
+    `ids` are the ids of the terms, in ascending order.
+    """
 
     ids: NDArray[np.uint64]
     postings: StoredPostings
@@ -272,7 +278,7 @@ class _StoredMatches(NamedTuple):
         yield _Matches.from_term_vectors(self.ids, self.vectors).without(self.deleted)
 
     def whole(self) -> _Matches:
-        """Returns the matches of all living leaves, without slices."""
+        """Returns the matches of all living leaves at once."""
         in_postings = _Matches.from_postings(self.ids, self.postings.whole())
         in_vectors = _Matches.from_term_vectors(self.ids, self.vectors)
         return _Matches.concatenated(in_postings, in_vectors).without(self.deleted)

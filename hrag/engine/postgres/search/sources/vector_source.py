@@ -34,8 +34,9 @@ from hrag.engine.postgres.store.vectors import QueryVector
 _SEARCH_COST = 20
 # The maximum of `hnsw.ef_search` in pgvector.
 _MAX_EF = 1000
-# If at least this share of the leaves in the index is eligible, the estimate of visited leaves
-# ignores the filter. So such a search does not set `ef_search`, which would take a round trip.
+# If at least this share of the leaves in the index is eligible, the estimate of how many leaves the
+# index visits ignores the filter. So the search keeps the usual `hnsw.ef_search`; to set another
+# value would take a round trip.
 _NEARLY_ALL = 0.9
 # With a filter, the index also visits leaves that are not eligible, and its recall is lower. To
 # compensate, the search visits this many times as many leaves.
@@ -133,7 +134,7 @@ class VectorSource:
         graph: bool,
         **extra: object,
     ) -> Cursor[Any]:
-        """Runs a statement that contains `nearest_leaves`.
+        """Runs a statement that contains the query that `nearest_leaves` returns.
 
         If the index has to visit more than EF_SEARCH leaves, first sets `hnsw.ef_search`. `extra`
         are additional parameters of the statement.
@@ -147,8 +148,9 @@ class VectorSource:
         return self._connection.execute(
             statement,
             {**self._parameters, **eligible.parameters, **extra},
-            # Without a prepared statement, PostgreSQL plans for the actual length of the arrays. A
-            # generic plan would compare each row with all elements of an array.
+            # The parameters of `eligible` are arrays. A statement with arrays is not prepared, so
+            # that PostgreSQL plans it for their actual length. The generic plan of a prepared
+            # statement would compare each row with all elements of an array.
             prepare=False if eligible.parameters else None,
         )
 
@@ -200,8 +202,9 @@ def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool)
     """Returns the query for at least the `count` nearest eligible leaves.
 
     With `graph`, the query uses the HNSW index, which may return fewer leaves; otherwise the query
-    scans all leaves. Its columns are ordinal, leaf, above, distance, and by_index, which is true
-    for a row from the index. `condition` is `EligibleLeaves.condition`.
+    scans all leaves. Its columns are ordinal, leaf (the leaf's index in the document), above (the
+    indexes of its ancestors), distance, and by_index, which is true for a row from the HNSW index.
+    `condition` is `EligibleLeaves.condition`.
     """
     limits = {
         "count": sql.Literal(count),

@@ -20,7 +20,7 @@ REQUEST = FindRequest(None, SearchMode.STANDARD, 0, limit=10, candidates=10, kee
 
 
 class Leaves:
-    """Ten leaves of one document, as a table."""
+    """Ten leaves of one document, with the fields of a table of leaves."""
 
     settings = CollectionSettings(TreeSettings((32,), 0.0), "fake", 1)
     labels = labels_of(1, 10)
@@ -28,14 +28,14 @@ class Leaves:
     alive = np.ones(10, np.uint8)
 
     def groups(self) -> AncestorGroups:
-        """Groups in which each leaf is a separate group."""
+        """Returns ancestor groups, of which each has one leaf."""
         scores = np.ones(10, np.float32)
         starts = np.arange(11, dtype=np.uint32)
         return AncestorGroups(self, Groups(self.labels, scores, starts, starts[:10], scores), 0)
 
 
 class CountedDocuments:
-    """Counts the passages that are encoded."""
+    """A reader of documents that counts the passages it has encoded."""
 
     def __init__(self) -> None:
         self.encoded_count = 0
@@ -49,7 +49,10 @@ class CountedDocuments:
 
 
 def test_no_passage_is_encoded_for_a_caller_that_has_left() -> None:
-    """A single passage may take long, because headings are searched around its sentence."""
+    """The deadline is checked for each passage, because one passage alone may take long.
+
+    The section headings around its matched sentence are searched.
+    """
     documents = CountedDocuments()
     deadline = Deadline(is_waiting=lambda: documents.encoded_count < 3)
     terms = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))

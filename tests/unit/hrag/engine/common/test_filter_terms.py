@@ -14,14 +14,14 @@ moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=zones)
 
 
 @given(floats | st.integers(-(2**53), 2**53), floats)
-def test_terms_of_numbers_have_their_order(first, second):
+def test_terms_of_numbers_sort_like_the_numbers(first, second):
     terms = term(PREFIX, first), term(PREFIX, second)
     assert (terms[0] < terms[1]) == (first < second)
     assert (terms[0] == terms[1]) == (first == second)
 
 
 @given(moments, moments)
-def test_terms_of_moments_have_their_order(first, second):
+def test_terms_of_moments_sort_like_the_moments(first, second):
     terms = term(PREFIX, first), term(PREFIX, second)
     assert (terms[0] < terms[1]) == (first < second)
     assert (terms[0] == terms[1]) == (first == second)
@@ -32,13 +32,15 @@ values = fields | floats | st.booleans() | moments
 
 
 @given(fields, values, fields, values)
-def test_no_two_values_share_a_term(field, value, other_field, other_value):
+def test_two_different_fields_or_values_never_have_the_same_term(
+    field, value, other_field, other_value
+):
     same = field == other_field and type(value) is type(other_value) and value == other_value
     terms = term(field_prefix(field), value), term(field_prefix(other_field), other_value)
     assert (terms[0] == terms[1]) == same
 
 
 @given(st.text(max_size=2000), st.text(max_size=2000))
-def test_a_term_fits_a_key(field, value):
-    # LMDB allows 511 bytes, and the store puts a prefix before the term.
+def test_a_term_fits_into_an_lmdb_key(field, value):
+    # A key of LMDB has at most 511 bytes, and the store puts a prefix before the term.
     assert len(term(field_prefix(field), value)) <= 500

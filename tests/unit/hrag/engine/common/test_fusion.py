@@ -41,9 +41,9 @@ EMPTY = table([])
 def fuse(
     lexical: Scores, dense: Scores, by_terms: Scores, by_vector: Scores, fusion: Fusion
 ) -> ScoredRows:
-    """Fuses what two sources found.
+    """Fuses the candidates of the lexical source (`by_terms`) and the dense source (`by_vector`).
 
-    `lexical` and `dense` have each source's score of every row.
+    `lexical` and `dense` contain the scores that each source computes for the rows of both.
     """
     rows = sorted(by_terms.keys() | by_vector.keys())
     return fuse_scores(
@@ -56,7 +56,7 @@ def fuse(
     )
 
 
-def test_one_source_ranks_by_its_own_scores():
+def test_rows_of_a_single_source_are_ranked_by_its_scores():
     source = candidates({7: 0.5, 3: 0.9}, exact=False, complete=False)
     dense, lexical = (rank_one_source(EMPTY, source, lexical=lexical) for lexical in (False, True))
     assert dense.rows.tolist() == [3, 7]
@@ -75,12 +75,12 @@ def test_a_convex_combination_scores_every_row_by_both_sources():
     assert result.dense.tolist() == pytest.approx([0.0, 0.6, -0.4])
 
 
-def test_a_cosine_counts_from_the_lowest_of_the_model():
+def test_the_lowest_cosine_of_the_model_scores_zero():
     result = fuse({}, {1: 1.0, 2: 0.6}, {}, {1: 1.0, 2: 0.6}, Fusion(lowest_cosine=0.2))
     assert scored(result) == pytest.approx({1: 0.5, 2: 0.25})
 
 
-def test_reciprocal_ranks_count_what_each_source_found_and_nothing_else():
+def test_reciprocal_ranks_use_only_the_candidates_of_each_source():
     fusion = Fusion(FusionMethod.RECIPROCAL_RANK, lexical_weight=0.5)
     dense = {1: 0.1, 2: 0.9, 3: 0.5}
     result = fuse({1: 0.9, 2: 0.2}, dense, {1: 0.9, 2: 0.2}, {2: 0.9, 3: 0.5}, fusion)
@@ -90,8 +90,8 @@ def test_reciprocal_ranks_count_what_each_source_found_and_nothing_else():
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("complete", [False, True])
-def test_a_fusion_has_no_more_rows_once_the_dense_source_has_none(exact, complete):
-    """The lexical source never returns rows that contain none of the terms."""
+def test_a_fusion_is_complete_and_exact_if_the_dense_source_is(exact, complete):
+    """The dense source decides alone: the lexical source never returns rows without a term."""
     sources = (
         candidates({1: 0.5}, complete=not complete),
         candidates({1: 0.5}, exact=exact, complete=complete),
@@ -105,7 +105,7 @@ SCORES = st.dictionaries(st.integers(0, 50), st.floats(0, 1, width=32), max_size
 
 
 @given(SCORES, SCORES, st.floats(0, 1))
-def test_a_score_does_not_depend_on_what_else_was_found(lexical, dense, weight):
+def test_the_score_of_a_row_does_not_depend_on_the_other_candidates(lexical, dense, weight):
     dense = {row: dense.get(row, -0.5) for row in lexical.keys() | dense.keys()}
     fusion = Fusion(lexical_weight=weight)
     alone = {}
@@ -119,20 +119,21 @@ def test_a_score_does_not_depend_on_what_else_was_found(lexical, dense, weight):
 
 
 def bonus(labels: list[int], rows: list[int], scores: list[float]) -> list[float]:
-    numbers = np.array(rows, np.uint32)
+    """Returns the scores of rows after a neighbour bonus of 0.5 was added."""
+    row_numbers = np.array(rows, np.uint32)
     rows_with_scores = ScoredRows(
-        table(labels), numbers, floats(scores), None, None, exact=True, complete=True
+        table(labels), row_numbers, floats(scores), None, None, exact=True, complete=True
     )
     return with_neighbour_bonus(rows_with_scores, 0.5).scores.tolist()
 
 
-def test_a_neighbour_that_scores_higher_lifts_a_leaf():
+def test_a_higher_score_of_a_neighbour_raises_the_score_of_a_leaf():
     assert bonus([1, 2, 3, 5], [0, 1, 2, 3], [0.2, 0.8, 0.4, 0.6]) == pytest.approx(
         [0.6, 1.2, 0.8, 0.9]
     )
 
 
-def test_neighbours_are_leaves_of_one_document():
+def test_only_leaves_of_the_same_document_are_neighbours():
     """The last leaf of a document and the first leaf of the next one are not neighbours."""
     documents = [(1 << 20) | 7, (2 << 20) | 0]
     assert bonus(documents, [0, 1], [0.2, 0.8]) == pytest.approx([0.3, 1.2])
@@ -143,11 +144,13 @@ def test_neighbours_are_leaves_of_one_document():
 
 
 @given(st.lists(SCORES, max_size=3), st.integers(1, 30))
-def test_the_best_of_parts_are_the_highest_scores(parts, count):
-    apart = [{51 * number + row: s for row, s in part.items()} for number, part in enumerate(parts)]
-    best = best_of([candidates(part) for part in apart], count)
-    ranked = sorted((-score, row) for part in apart for row, score in part.items())
+def test_the_best_rows_of_several_parts_have_the_highest_scores(parts, count):
+    disjoint_parts = [
+        {51 * number + row: s for row, s in part.items()} for number, part in enumerate(parts)
+    ]
+    best = best_of([candidates(part) for part in disjoint_parts], count)
+    ranked = sorted((-score, row) for part in disjoint_parts for row, score in part.items())
     assert sorted(best.rows.tolist()) == sorted(row for _, row in ranked[:count])
-    scores = {row: score for part in apart for row, score in part.items()}
+    scores = {row: score for part in disjoint_parts for row, score in part.items()}
     assert best.scores.tolist() == [scores[row] for row in best.rows.tolist()]
     assert best.complete == (len(ranked) <= count)

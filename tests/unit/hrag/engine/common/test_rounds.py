@@ -1,4 +1,7 @@
-"""A search reads more leaves until there are enough passages. Earlier passages do not change."""
+"""A search reads more leaves in rounds until there are enough passages.
+
+A further round does not change the passages of the earlier rounds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +31,10 @@ NOTHING: Any = None
 
 
 def view_of(ancestors: Sequence[str]) -> View:
-    """A document whose leaf n is inside the n-th given ancestor and scores 1 - n / 10,000."""
+    """Returns a view of one document.
+
+    Its leaf n is below the ancestor with the name `ancestors[n]` and scores 1 - n / 10,000.
+    """
     count, names = len(ancestors), list(dict.fromkeys(ancestors))
     leaves = np.arange(count, dtype=np.uint32)
     parents = np.array([names.index(name) for name in ancestors], np.uint32)
@@ -54,7 +60,7 @@ def view_of(ancestors: Sequence[str]) -> View:
 
 
 class Ranked:
-    """A search whose leaves are given as the names of their ancestors, best leaf first."""
+    """Searches one document, whose leaves have the ancestors with these names, best leaf first."""
 
     def __init__(self, ancestors: Sequence[str], deadline: Deadline = NEVER) -> None:
         self._names = list(dict.fromkeys(ancestors))
@@ -62,6 +68,7 @@ class Ranked:
         self._deadline = deadline
 
     def ask(self, **options: Any) -> FindResult[str]:
+        """Runs a search, whose passages are the names of ancestors."""
         request = replace(REQUEST, **options)
         eligible = EligibleRows(self._view)
         best = partial(Ranker(self._view, request).best, eligible)
@@ -71,9 +78,9 @@ class Ranked:
     def _read(
         self, request: FindRequest, groups: AncestorGroups
     ) -> tuple[tuple[str, ...], RoundOutcome]:
-        """Reads groups as names.
+        """Returns the names of groups, in place of their passages, and the outcome of the round.
 
-        With `merge_adjacent`, names with the same first letter are joined.
+        With `merge_adjacent`, names with the same first letter are joined into this letter.
         """
         names = [self._names[split_label(key)[1]] for key in groups.keys]
         if not request.merge_adjacent:
@@ -89,7 +96,7 @@ def ask(ranking: Sequence[str], **options: Any) -> FindResult[str]:
     return Ranked(ranking).ask(**options)
 
 
-# Tests with enough passages.
+# Tests of how many leaves a search reads for the requested passages.
 
 
 def test_the_first_candidates_are_enough_if_they_have_enough_ancestors():
@@ -99,14 +106,14 @@ def test_the_first_candidates_are_enough_if_they_have_enough_ancestors():
 
 
 @pytest.mark.parametrize("candidates", [1, 10, 10_000])
-def test_it_looks_deeper_while_candidates_collapse_into_one_ancestor(candidates):
+def test_a_search_reads_more_leaves_while_candidates_have_the_same_ancestor(candidates):
     ranking = ["long"] * 500 + [f"p{leaf}" for leaf in range(9)] + ["rest"] * 5000
     result = ask(ranking, limit=10, candidates=candidates)
     assert result.passages == ("long", *(f"p{leaf}" for leaf in range(9)))
     assert result.considered >= 509
 
 
-def test_each_round_looks_at_four_times_as_many_leaves():
+def test_each_round_reads_four_times_as_many_leaves_as_the_previous_one():
     ranking = ["long"] * 1000
     result = ask(ranking, limit=2, candidates=10)
     assert (result.passages, result.considered, result.exhausted) == (("long",), 1000, True)
@@ -129,7 +136,7 @@ def test_a_larger_limit_needs_more_rounds_and_does_not_change_the_first_passages
     st.integers(1, 10),
     st.integers(1, 60),
 )
-def test_as_many_passages_come_out_as_there_are_up_to_the_limit(ranking, limit, candidates):
+def test_a_search_returns_all_passages_up_to_the_limit(ranking, limit, candidates):
     result = ask(ranking, limit=limit, candidates=candidates)
     distinct = list(dict.fromkeys(ranking))
     assert list(result.passages) == distinct[:limit]
@@ -156,17 +163,17 @@ def test_the_first_passages_are_the_same_for_each_limit(
     assert more[: len(less)] == less
 
 
-def test_more_passages_than_the_limit_are_not_exhausted():
+def test_a_search_is_not_exhausted_if_there_are_more_passages_than_the_limit():
     assert not ask(["a", "b", "c"], limit=2).exhausted
     assert ask(["a", "b", "c"], limit=3).exhausted
 
 
-def test_an_empty_collection_has_nothing_and_is_exhausted():
+def test_a_search_of_an_empty_collection_returns_nothing_and_is_exhausted():
     result = ask([])
     assert (result.passages, result.exhausted, result.considered) == ((), True, 0)
 
 
-def test_it_stops_looking_deeper_at_the_deadline():
+def test_no_further_round_begins_when_the_caller_has_left():
     waits = iter([True, True, False])
     ranked = Ranked(["long"] * 1000, Deadline(is_waiting=lambda: next(waits)))
     with pytest.raises(errors.Cancelled, match="searching"):
@@ -174,7 +181,7 @@ def test_it_stops_looking_deeper_at_the_deadline():
     assert next(waits, None) is None
 
 
-def test_nothing_is_searched_past_the_deadline():
+def test_no_round_begins_after_the_deadline():
     with pytest.raises(errors.DeadlineExceeded, match="searching"):
         Ranked(["a"], Deadline.after(-1)).ask()
 
@@ -182,13 +189,13 @@ def test_nothing_is_searched_past_the_deadline():
 # Tests with a minimum score.
 
 
-def test_passages_below_the_score_are_left_out_and_no_further_leaf_is_read():
+def test_passages_below_the_minimum_score_are_left_out_and_no_further_leaf_is_read():
     ranking = [f"p{leaf}" for leaf in range(1000)]
     result = ask(ranking, min_score=1 - 1.5 / 10_000)
     assert (result.passages, result.exhausted, result.considered) == (("p0", "p1"), True, 50)
 
 
-def test_a_sum_is_not_exhausted_while_leaves_remain():
+def test_a_search_by_sums_with_a_minimum_score_is_not_exhausted_while_leaves_remain():
     ranking, options = [f"p{leaf}" for leaf in range(1000)], {"min_score": 1 - 1.5 / 10_000}
     assert not ask(ranking, **options, aggregation=Aggregation.SUM).exhausted
     assert ask(ranking[:9], **options, aggregation=Aggregation.SUM).exhausted
@@ -205,14 +212,16 @@ def test_a_sum_is_not_exhausted_while_leaves_remain():
         ({"neighbour_bonus": 0.5}, False),
     ],
 )
-def test_a_score_ends_a_search_only_if_no_deeper_leaf_could_raise_one(options, exhausted):
+def test_a_minimum_score_ends_a_search_only_if_no_further_leaf_could_raise_a_score(
+    options, exhausted
+):
     request = replace(REQUEST, min_score=0.5, **{"retrieval": Retrieval.DENSE} | options)
     cut = Round(request, groups=5, reaching=4, complete=False)
     assert cut.is_exhausted(RoundOutcome(is_full=False, took_all=True)) == exhausted
     assert not cut.is_exhausted(RoundOutcome(is_full=True, took_all=False))
 
 
-def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():
+def test_a_minimum_score_that_more_passages_reach_than_the_limit_changes_nothing():
     result = ask([f"p{leaf}" for leaf in range(1000)], min_score=0.9951)
     assert (result.passages, result.exhausted) == (("p0", "p1", "p2", "p3", "p4"), False)
 
@@ -220,7 +229,7 @@ def test_a_score_that_more_passages_reach_than_the_limit_changes_nothing():
 # Tests with joined passages.
 
 
-def test_it_looks_deeper_while_passages_are_joined_into_too_few():
+def test_a_search_reads_more_leaves_while_passages_are_joined_into_too_few():
     ranking = [*(f"a{leaf}" for leaf in range(300)), "b", "c", "d"]
     result = ask(ranking, limit=3, merge_adjacent=True)
     assert (result.passages, result.considered) == (("a", "b", "c"), 303)
@@ -228,6 +237,6 @@ def test_it_looks_deeper_while_passages_are_joined_into_too_few():
     assert ask(ranking, limit=9, merge_adjacent=True).exhausted
 
 
-def test_a_budget_may_be_why_there_are_few_joined_passages():
+def test_a_search_that_fills_its_token_budget_reads_no_more_leaves():
     result = ask([f"a{leaf}" for leaf in range(300)], limit=3, merge_adjacent=True, token_budget=9)
     assert (result.considered, result.exhausted) == (50, False)

@@ -1,4 +1,4 @@
-"""The embedded engine behind its door: one store for all that it opens."""
+"""Tests of the embedded engine: its writer, reader and maintenance share one open store."""
 
 import threading
 from pathlib import Path
@@ -12,7 +12,10 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 
 
 def engine_in(folder: Path) -> Engine:
-    """An engine that seals from 64 leaves on; pydantic reads environment names alone."""
+    """Returns an engine that seals tails of at least 64 leaves.
+
+    The settings are copied, because pydantic sets these fields only from environment variables.
+    """
     settings = EngineSettings().model_copy(update={"data_dir": folder, "segment_min_leaves": 64})
     return open_engine(settings)
 
@@ -25,7 +28,7 @@ def engine(tmp_path):
 
 
 def fill(engine: Engine, documents: int = 4) -> int:
-    """Stores documents; returns how many leaves they have."""
+    """Stores documents in a new collection. Returns the count of their leaves."""
     writer = engine.writer()
     writer.create_collection("t", "c", collection_settings())
     leaves = 0
@@ -36,7 +39,7 @@ def fill(engine: Engine, documents: int = 4) -> int:
     return leaves
 
 
-def test_an_engine_opens_nothing_before_it_is_asked(tmp_path):
+def test_an_engine_opens_no_store_before_it_has_to(tmp_path):
     engine = engine_in(tmp_path / "store")
     engine.administration()
     engine.close()
@@ -44,7 +47,7 @@ def test_an_engine_opens_nothing_before_it_is_asked(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_beside_the_writer_sees_its_changes_at_once(engine):
+def test_a_reader_in_the_writers_process_sees_its_changes_at_once(engine):
     fill(engine)
     reader = engine.reader()
     assert reader.sequence("t") == 5
@@ -52,7 +55,7 @@ def test_a_reader_beside_the_writer_sees_its_changes_at_once(engine):
         assert snapshot.sequence == 5
 
 
-def test_a_reader_alone_needs_a_store_and_cannot_be_followed_by_a_writer(tmp_path):
+def test_a_reader_needs_a_store_and_no_writer_can_be_opened_after_it(tmp_path):
     engine = engine_in(tmp_path)
     with pytest.raises(StoreMissing):
         engine.reader()
@@ -72,7 +75,7 @@ def test_an_engine_has_one_writer(engine):
         engine_in(Path(engine._settings.data_dir)).writer()
 
 
-def test_maintenance_is_the_writers_and_begins_when_started(engine):
+def test_maintenance_needs_a_writer_and_runs_only_after_its_start(engine):
     with pytest.raises(RuntimeError, match="open the writer first"):
         engine.maintenance()
     engine.writer()
@@ -83,7 +86,7 @@ def test_maintenance_is_the_writers_and_begins_when_started(engine):
     assert "maintenance" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_store_that_is_open_is_checked_and_backed_up_in_place(engine, tmp_path):
+def test_an_open_store_can_be_checked_and_backed_up(engine, tmp_path):
     leaves = fill(engine)
     report = engine.administration().check()
     assert (report.documents, report.leaves, report.problems) == (4, leaves, ())
@@ -104,7 +107,7 @@ def test_reindexing_reports_each_collection_and_leaves_a_sound_store(tmp_path):
     engine = engine_in(tmp_path)
     leaves = fill(engine)
     engine.close()
-    for _ in range(2):  # The second time there is no tail.
+    for _ in range(2):  # In the second round there is no tail.
         (done,) = engine.administration().reindex()
         assert (done.tenant_id, done.name, done.leaves) == ("t", "c", leaves)
         report = engine.administration().check()
@@ -127,7 +130,7 @@ def test_reindexing_after_deletions_covers_their_sequences(tmp_path):
     engine.close()
 
 
-def test_a_vacuum_needs_the_store_for_itself(tmp_path):
+def test_a_vacuum_is_refused_while_the_store_is_open(tmp_path):
     engine = engine_in(tmp_path)
     fill(engine)
     with pytest.raises(StoreUnavailable, match="stop both services first"):
@@ -138,7 +141,7 @@ def test_a_vacuum_needs_the_store_for_itself(tmp_path):
 
 
 @pytest.mark.parametrize("work", ["check", "vacuum", "reindex"])
-def test_without_a_store_nothing_is_made(tmp_path, work):
+def test_administration_without_a_store_creates_nothing(tmp_path, work):
     done = getattr(engine_in(tmp_path / "none").administration(), work)
     with pytest.raises(StoreMissing, match="holds no store"):
         list(done())

@@ -1,7 +1,7 @@
-"""deploy/citus.sql on one PostgreSQL server that has the functions of Citus only by name.
+"""The script deploy/citus.sql runs, and hrag runs on the tables that the script changes.
 
-The functions record their calls. So the script runs, and hrag runs on the tables that the script
-changes. No test here shows how Citus itself distributes the tables.
+The PostgreSQL server of the tests has no Citus. It has stand-ins for the functions of Citus, which
+record their calls. So the tests do not show how Citus itself distributes the tables.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from tests.support.servers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
-NAMES_OF_CITUS = """
+CITUS_STAND_INS = """
 CREATE TABLE distributed (number serial, name text, is_empty boolean);
 CREATE FUNCTION create_distributed_table(name regclass, by text, colocate_with text)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -42,9 +42,9 @@ AS $$ BEGIN EXECUTE command; END $$;
 
 @pytest.fixture
 def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
-    """The DSN of a database in which the script has run."""
+    """The DSN of a database in which deploy/citus.sql has run."""
     with psycopg.connect(postgres_dsn) as connection:
-        connection.execute(NAMES_OF_CITUS)
+        connection.execute(CITUS_STAND_INS)
     program = [str(postgres.binaries / "psql"), "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]
     file = str(ROOT / "deploy" / "citus.sql")
     process = subprocess.run(
@@ -57,7 +57,7 @@ def distributed(postgres: PostgresServer, postgres_dsn: str) -> str:
     return postgres_dsn
 
 
-def test_homes_are_distributed_empty_with_the_tenant_in_their_key(
+def test_the_tables_of_homes_are_distributed_while_empty_and_have_the_tenant_in_their_key(
     distributed: str, database: PostgresDatabase
 ) -> None:
     writer = PostgresWriter(database)

@@ -65,12 +65,12 @@ class Cluster:
         self.writer.put(self.writer.open("t", "c"), document)
 
     def listed(self) -> set[str]:
-        """The ids of the documents that the writer lists."""
+        """Returns the ids of the documents that the writer lists."""
         handle = self.writer.open("t", "c")
         return {info.document_id for info in self.writer.documents(handle, 1000, "").items}
 
     def searched(self) -> set[str]:
-        """The ids of the documents that a search finds."""
+        """Returns the ids of the documents that a search finds."""
         with self.reader.snapshot("t", "c") as snapshot:
             passages = find(snapshot, query_vector(1), 1000).passages
         return {passage.chunk.document_id for passage in passages}
@@ -125,13 +125,13 @@ def test_searches_continue_when_the_standby_is_lost(cluster: Cluster) -> None:
 
 
 def test_synchronous_replication_loses_no_acknowledged_document(cluster: Cluster) -> None:
-    """Four threads write when the primary is killed."""
+    """Four threads are writing while the primary is killed."""
     cluster.primary.run(_SYNCHRONOUS)
     cluster.primary.run("SELECT pg_reload_conf()")
     state = "SELECT sync_state FROM pg_stat_replication"
     until(lambda: cluster.primary.run(state) == [("sync",)])
     acknowledged: list[str] = []
-    enough = threading.Semaphore(0)
+    acknowledgements = threading.Semaphore(0)
 
     def write(thread: int) -> None:
         for number in range(100_000):
@@ -141,12 +141,12 @@ def test_synchronous_replication_loses_no_acknowledged_document(cluster: Cluster
             except StoreUnavailable:
                 return
             acknowledged.append(name)
-            enough.release()
+            acknowledgements.release()
 
     with ThreadPoolExecutor(4) as threads:
         writers = [threads.submit(write, thread) for thread in range(4)]
         for _ in range(100):
-            enough.acquire()
+            acknowledgements.acquire()
         cluster.primary.kill()
         for writer in writers:
             writer.result()

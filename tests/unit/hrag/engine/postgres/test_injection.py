@@ -1,8 +1,8 @@
-"""Every text is a value and never a part of a statement.
+"""Every text reaches PostgreSQL as a value and is never a part of an SQL statement.
 
 This holds for ids, names, metadata, filters, texts and queries, also for texts that the services
-refuse before they reach an engine. The memory engine, which has no statements, has the expected
-results. At the end, all tables still exist with the same columns.
+refuse before they reach an engine. The expected results come from the memory engine, which runs no
+SQL. At the end, all tables still exist and have as many columns as before.
 """
 
 import random
@@ -66,7 +66,10 @@ texts = st.sampled_from(NASTY) | st.text(
 
 @pytest.fixture(scope="module")
 def twins(postgres: PostgresServer) -> Iterator[Twins]:
-    """Both stores; fails after the tests if a table was changed."""
+    """A store on PostgreSQL and the same store in memory.
+
+    Fails after the tests if a table of PostgreSQL was changed.
+    """
     name = postgres.new_database()
     with twins_at(postgres.dsn(name)) as twins:
         with twins.database.read() as connection:
@@ -79,11 +82,13 @@ def twins(postgres: PostgresServer) -> Iterator[Twins]:
 
 
 def document(name: str, text: str, seed: int) -> PreparedDocument:
+    """Returns a document with the text in its content, in its metadata and in their keys."""
     metadata = {text: text, "key": [text, {text: seed}], "n": seed % 3}
     return prepared(name, f"{text} Some text with {text}.", seed=seed, metadata=metadata)
 
 
 def filters(text: str) -> Iterator[Filter]:
+    """Yields filters with the text as a value and as the key of a metadata field."""
     for name in ("document_id", "title", "source", "metadata.key", f"metadata.{text}"):
         yield Match(name, (text, "other"))
     yield Exists(f"metadata.{text}")
@@ -92,7 +97,7 @@ def filters(text: str) -> Iterator[Filter]:
 
 
 @pytest.mark.parametrize("number", range(len(_TENANTS)))
-def test_every_field_is_a_value(twins, number):
+def test_a_text_in_any_field_is_passed_as_a_value(twins, number):
     text = _TENANTS[number]
     name, alias = f"{text}c", f"alias {text}"
     twins.create(text, name)
@@ -169,7 +174,7 @@ def _compare_searches(twins: Twins, tenant_id: str, name: str) -> None:
 def _outcome(call, *arguments):
     """Returns the result of a call, or the type of its error.
 
-    The result of a document is its id, because its sequence may differ between the engines.
+    For a document, the result is its id, because its sequence number may differ between engines.
     """
     try:
         result = call(*arguments)
@@ -180,7 +185,7 @@ def _outcome(call, *arguments):
 
 @pytest.mark.parametrize("text", NASTY)
 def test_a_name_that_does_not_exist_is_not_found(twins, text):
-    """Both engines raise the same error of hrag.errors, never an error of the database."""
+    """Both engines raise the same error of hrag.errors. None raises an error of PostgreSQL."""
     twins.create("known", "c")
     chunk = ChunkId(text, 0, 0)
     handles = {id(writer): writer.open("known", "c") for writer in (twins.writer, twins.memory)}
@@ -247,7 +252,7 @@ def test_names_and_ids_that_the_database_cannot_store_are_refused(twins, text):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(texts, min_size=1, max_size=4, unique=True), texts, st.integers(0, 99))
-def test_random_texts_are_values(twins, names, text, seed):
+def test_random_texts_are_passed_as_values(twins, names, text, seed):
     draw = random.Random(seed)
     twins.create("fuzzed", "c")
     try:
@@ -256,7 +261,7 @@ def test_random_texts_are_values(twins, names, text, seed):
         if draw.random() < 0.3:
             twins.maintain("fuzzed")
         _compare_filters(twins, "fuzzed", "c")
-        twins.assert_found("fuzzed", "c", seed, 4)
+        twins.assert_same_results("fuzzed", "c", seed, 4)
         outcome, expected = (
             _outcome(writer.document, writer.open("fuzzed", "c"), text)
             for writer in (twins.writer, twins.memory)

@@ -1,4 +1,4 @@
-"""The metrics and alerts for operators of the engine on PostgreSQL."""
+"""Operators of the engine on PostgreSQL get all metrics, and every alert uses these metrics."""
 
 import re
 from typing import Any
@@ -19,6 +19,7 @@ RULES: list[dict[str, Any]] = yaml.safe_load(
 
 
 def _columns(query: dict[str, Any]) -> list[str]:
+    """Returns the names of the columns that a query of the metrics must return."""
     return [name for metric in query["metrics"] for name in metric]
 
 

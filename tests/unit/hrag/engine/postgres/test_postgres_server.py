@@ -1,4 +1,4 @@
-"""The server that the tests of the engine on PostgreSQL use."""
+"""The PostgreSQL server of the tests has the required version and keeps its data."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""No statement contains values. This is proved by reading the source of the engine.
+"""No SQL statement contains values. The tests prove this by analysing the source of the engine.
 
 Each executed statement is a constant of its module, or it is composed by psycopg.sql from such
 constants. A constant is computed when its module is imported. Values are passed as parameters, and
@@ -18,10 +18,11 @@ import hrag.engine.postgres
 FOLDER = Path(hrag.engine.postgres.__file__).parent
 # The position of the argument that is a statement, by the name of the called function.
 STATEMENTS = {"execute": 0, "executemany": 0, "copy": 0, "stream": 0, "SQL": 0}
+# The functions of psycopg.sql that compose statements.
 COMPOSED = {"format", "join", "SQL", "Identifier", "Literal", "Placeholder", "Composed"}
-# Properties that contain only constants, see test_trusted_properties_contain_only_constants.
+# The statements in these properties contain only constants, which is tested below.
 TRUSTED = {"condition"}
-# Arguments that have the content of a file of the package: a step of a migration.
+# Parameters, by module, that receive a file of the package: the script of a migration.
 FILES = {("store.connection", "script")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,13 +30,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Module:
-    """The syntax tree of a module, and the values of its names."""
+    """The name and the syntax tree of a module."""
 
     name: str
     tree: ast.Module
 
     @classmethod
-    def of(cls, name: str, source: str) -> "Module":
+    def parsed(cls, name: str, source: str) -> "Module":
         tree = ast.parse(source)
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
@@ -44,7 +45,7 @@ class Module:
 
     @cached_property
     def constants(self) -> dict[str, ast.expr | None]:
-        """The values that are bound when the module is imported; None for imported names."""
+        """The expressions of the names that the module binds; None for imported names."""
         values: dict[str, ast.expr | None] = {}
         for node in self.tree.body:
             if isinstance(node, ast.Assign):
@@ -74,7 +75,7 @@ def _function_around(node: ast.AST) -> Function | None:
 
 
 class Sources:
-    """All modules of the engine, with an analysis of what their statements are made of."""
+    """Analyses the modules of the engine and finds statements that may contain values."""
 
     def __init__(self, modules: list[Module]) -> None:
         self._modules = modules
@@ -93,7 +94,10 @@ class Sources:
         return violations
 
     def _is_fixed(self, value: ast.expr, module: Module, at: ast.AST) -> bool:
-        """Returns True if an expression is a constant or composed by psycopg.sql."""
+        """Returns True if an expression is a constant, or is composed by psycopg.sql.
+
+        `at` is a node in the function that contains the expression.
+        """
         match value:
             case ast.JoinedStr(values=parts):
                 values = [part.value for part in parts if isinstance(part, ast.FormattedValue)]
@@ -114,7 +118,7 @@ class Sources:
                 is_fixed = all(self._is_fixed(part, module, at) for part in parts)
             case ast.Call():
                 is_fixed = self._is_fixed_call(value, module, at)
-            case _:  # A wrapper passes all of its arguments to the wrapped function.
+            case _:  # A wrapper passes `*arguments` to the function that it wraps.
                 is_fixed = isinstance(value, ast.Constant | ast.Starred)
         return is_fixed
 
@@ -131,16 +135,16 @@ class Sources:
         return True  # The text of sql.SQL is checked as a separate statement.
 
     def _is_composed(self, value: ast.expr, module: Module, at: ast.AST) -> bool:
-        """Returns True if the formatted object is one of psycopg.sql and not a text."""
+        """Returns True if the object with the method `format` or `join` is one of psycopg.sql."""
         if isinstance(value, ast.Name):
-            values = _locals(value.id, at) or [module.constants.get(value.id)]
+            values = _local_expressions(value.id, at) or [module.constants.get(value.id)]
             return all(
                 bound is not None and self._is_composed(bound, module, at) for bound in values
             )
         return isinstance(value, ast.Call) and _called(value) in COMPOSED
 
     def _is_fixed_name(self, value: ast.Name, module: Module, at: ast.AST) -> bool:
-        values = _locals(value.id, at)
+        values = _local_expressions(value.id, at)
         if values:
             return all(self._is_fixed(bound, module, at) for bound in values)
         function = _function_around(at)
@@ -154,7 +158,7 @@ class Sources:
         return self._is_fixed_argument(function, names.index(argument), value.id)
 
     def _is_fixed_argument(self, function: Function, number: int, name: str) -> bool:
-        """Returns True if every caller of a function passes a fixed statement."""
+        """Returns True if every caller of a function passes a fixed statement as this argument."""
         is_method = function.args.args[:1] and function.args.args[0].arg in ("self", "cls")
         callers = [
             (module, call)
@@ -163,7 +167,8 @@ class Sources:
             if called == function.name and _function_around(call) is not function
         ]
         if function.name in STATEMENTS or not callers:
-            return function.name in STATEMENTS  # It is a wrapper, whose callers are checked.
+            # The callers of a wrapper such as `execute` are checked instead.
+            return function.name in STATEMENTS
         for module, call in callers:
             position = number - bool(is_method)
             by_name = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -173,23 +178,20 @@ class Sources:
         return True
 
     def _is_fixed_field(self, name: str, module: Module) -> bool:
-        """Returns True if each call of a class of the module passes a constant for a field."""
+        """Returns True if a class of the module has the field and always gets a constant for it."""
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
                 fields = [e.target.id for e in node.body if isinstance(e, ast.AnnAssign)]  # type: ignore[union-attr]
                 if name in fields:
                     calls = [call for called, call in module.calls() if called == node.name]
-                    values = [(call, _field_of(call, fields, name)) for call in calls]
+                    values = [(call, _argument_for_field(call, fields, name)) for call in calls]
                     return bool(calls) and all(
                         self._is_fixed(value, module, call) for call, value in values
                     )
         return False
 
     def _is_annotated(self, name: str) -> bool:
-        """Returns True if functions or fields with this name exist and all are of psycopg.sql.
-
-        Their annotations decide.
-        """
+        """Returns True if functions or fields have this name, all annotated as psycopg.sql."""
         are_sql = []
         for module in self._modules:
             for node in ast.walk(module.tree):
@@ -200,8 +202,8 @@ class Sources:
         return bool(are_sql) and all(are_sql)
 
 
-def _field_of(call: ast.Call, fields: list[str], name: str) -> ast.expr:
-    """Returns the argument that a call of a class passes for one of its fields."""
+def _argument_for_field(call: ast.Call, fields: list[str], name: str) -> ast.expr:
+    """Returns the argument that a call of a class passes for the field `name`."""
     by_name = {keyword.arg: keyword.value for keyword in call.keywords}
     return by_name.get(name) or call.args[fields.index(name)]
 
@@ -211,16 +213,18 @@ def _is_sql(annotation: ast.expr | None) -> bool:
 
 
 def _is_constant(value: ast.expr, module: Module, at: ast.AST) -> bool:
-    """Returns True if a part of a text is a constant of the module."""
+    """Returns True if an expression is the name of a constant of the module."""
     return (
-        isinstance(value, ast.Name) and value.id in module.constants and not _locals(value.id, at)
+        isinstance(value, ast.Name)
+        and value.id in module.constants
+        and not _local_expressions(value.id, at)
     )
 
 
-def _locals(name: str, at: ast.AST) -> list[ast.expr]:
+def _local_expressions(name: str, at: ast.AST) -> list[ast.expr]:
     """Returns the expressions that the enclosing function binds to a name.
 
-    The expression of a loop variable is that of the values that the loop iterates over.
+    For a loop variable, this is the expression that the loop iterates over.
     """
     function, values = _function_around(at), []
     for node in ast.walk(function) if function else ():
@@ -246,16 +250,18 @@ def _iterated(value: ast.expr) -> ast.expr:
     return value
 
 
-def _name_of(path: Path) -> str:
+def _module_name(path: Path) -> str:
     return ".".join(path.relative_to(FOLDER).with_suffix("").parts)
 
 
 def _violations(source: str) -> list[str]:
-    return Sources([Module.of("module", source)]).violations()
+    return Sources([Module.parsed("module", source)]).violations()
 
 
 def test_no_statement_contains_values() -> None:
-    modules = [Module.of(_name_of(path), path.read_text()) for path in sorted(FOLDER.rglob("*.py"))]
+    modules = [
+        Module.parsed(_module_name(path), path.read_text()) for path in sorted(FOLDER.rglob("*.py"))
+    ]
     assert len(modules) > 30
     assert Sources(modules).violations() == []
 

@@ -1,4 +1,7 @@
-"""The check of `postgres_statements` that the contract's tests apply to every statement."""
+"""The check of `tenants_named` reports each statement that does not name its tenant.
+
+The tests that all engines share apply this check to every statement.
+"""
 
 import pytest
 
@@ -22,7 +25,7 @@ def test_the_tables_of_a_statement_that_names_no_tenant_are_reported(statement, 
     assert unbound_tables(statement, None) == tables
 
 
-def test_a_statement_that_names_no_tenant_fails(database):
+def test_a_statement_that_names_no_tenant_fails_inside_the_check(database):
     assert "documents" not in STORE_WIDE
     with tenants_named(), database.read() as connection, pytest.raises(AssertionError):
         connection.execute("SELECT count(*) FROM hrag.documents")

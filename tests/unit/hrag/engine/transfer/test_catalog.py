@@ -1,4 +1,4 @@
-"""Collections and aliases of two stores: conflicts, and names that only one store has."""
+"""A comparison of two stores reports conflicting and missing collections and aliases."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SETTINGS = collection_settings()
 
 
 def catalog(*names: str, settings=SETTINGS, **aliases: str) -> TransferCatalog:
-    """A catalog with a tenant's collections and aliases."""
+    """Returns a catalog with these collections and aliases of the tenant `t`."""
     engine = MemoryEngine().writer()
     for name in names:
         engine.create_collection("t", name, settings)
@@ -21,6 +21,7 @@ def catalog(*names: str, settings=SETTINGS, **aliases: str) -> TransferCatalog:
 
 
 def problems_of(differences) -> list[tuple[str, str]]:
+    """Returns the collection and the problem of each difference."""
     all_differences = list(differences)
     assert {(difference.tenant_id, difference.document_id) for difference in all_differences} <= {
         ("t", "")
@@ -44,12 +45,12 @@ def problems_of(differences) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_other_uses_of_a_name_are_conflicts(source, target, problem):
+def test_a_name_that_the_target_uses_otherwise_is_a_conflict(source, target, problem):
     assert problems_of(conflicts(source, target)) == [problem]
     assert problems_of(missing(source, target)) == []
 
 
-def test_other_settings_are_a_conflict_that_names_them():
+def test_settings_that_differ_are_a_conflict_that_names_these_settings():
     other = collection_settings(TreeSettings((64, 128), 0.1), dimension=3)
     ((name, problem),) = problems_of(conflicts(catalog("a"), catalog("a", settings=other)))
     assert name == "a"
@@ -68,6 +69,6 @@ def test_names_only_in_the_source_are_missing_and_names_only_in_the_target_may_s
     assert problems_of(missing(target, target)) == []
 
 
-def test_another_alias_of_a_transferred_collection_is_reported():
+def test_an_alias_of_a_transferred_collection_that_only_the_target_has_is_reported():
     problems = problems_of(missing(catalog("a"), catalog("a", "b", old="a", mine="b")))
     assert problems == [("old", "exists only in the target, as an alias of 'a'")]

@@ -1,4 +1,7 @@
-"""The fields in which two stored documents differ, and the equality of vectors."""
+"""The comparison of two stored documents names the fields that differ.
+
+Vectors may differ by the rounding to half precision.
+"""
 
 from dataclasses import replace
 
@@ -66,7 +69,7 @@ def test_a_field_that_differs_is_named(other, field):
     assert list(differing_fields(other, STORED)) == [field]
 
 
-def test_equal_documents_differ_in_nothing():
+def test_equal_documents_differ_in_no_field():
     rounded = replace(SUMMARIES, vectors=SUMMARIES.vectors.astype(np.float16).astype(np.float32))
     blank = tuple(replace(summary, text=f" {summary.text}\n") for summary in SUMMARIES.summaries)
     for other in (STORED, StoredDocument(DOCUMENT, rounded)):
@@ -77,13 +80,13 @@ def test_equal_documents_differ_in_nothing():
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 384, 4000, 16_384])
-def test_vectors_of_sixteen_bits_are_alike(dimension):
+def test_vectors_are_alike_after_rounding_to_sixteen_bits(dimension):
     drawn = np.random.default_rng(5).normal(size=(20, dimension))
     vectors = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
     rounded = as_half_precision(vectors)
     assert are_alike(vectors, rounded)
     lowest = np.einsum("nd,nd->n", vectors, rounded) / np.linalg.norm(rounded, axis=1)
-    assert lowest.min() > 0.99999  # The module documents this bound.
+    assert lowest.min() > 0.99999  # The docstring of the module `comparison` states this bound.
 
 
 def test_vectors_that_differ_by_more_than_rounding_are_not_alike():

@@ -1,4 +1,7 @@
-"""Two exports are joined by id: each document once, in order, with the versions of both stores."""
+"""Two exports are joined by document id.
+
+Each document occurs once, in the order of ids, with its versions in both stores.
+"""
 
 import random
 
@@ -8,6 +11,7 @@ from tests.support.documents.random_stores import IDS
 
 
 def exports(drawn: random.Random, problem: str) -> dict[str, DamagedDocument]:
+    """Returns documents with random ids, by id."""
     ids = sorted(drawn.sample(IDS, drawn.randrange(len(IDS) + 1)))
     return {document_id: DamagedDocument(document_id, problem) for document_id in ids}
 

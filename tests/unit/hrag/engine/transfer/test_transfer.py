@@ -1,4 +1,4 @@
-"""The documents that a transfer writes or leaves unchanged, and the problems that it reports."""
+"""A transfer copies missing documents, replaces others only on request, and reports problems."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -31,12 +31,14 @@ def document(name: str, version: int = 0):
 
 
 def summarised(name: str) -> StoredDocument:
+    """Returns a document with one summary of its whole text."""
     prepared_document = document(name)
     whole = (Summary(f"About {name}.", range(len(prepared_document.vectors))),)
     return StoredDocument(prepared_document, DocumentSummaries(whole, unit_vectors(1, 3)))
 
 
 def filled(engine: MemoryEngine, *names: str) -> MemoryEngine:
+    """Creates the collection `c` of the tenant `t` with documents; returns the engine."""
     engine.create_collection("t", "c", SETTINGS)
     for name in names:
         engine.put(engine.open("t", "c"), document(name))
@@ -45,20 +47,24 @@ def filled(engine: MemoryEngine, *names: str) -> MemoryEngine:
 
 @pytest.fixture
 def source() -> MemoryEngine:
+    """A store with the documents of IDS."""
     return filled(MemoryEngine().writer(), *IDS)
 
 
 @pytest.fixture
 def target() -> MemoryEngine:
+    """An empty store."""
     return MemoryEngine().writer()
 
 
 def transferred(source: Any, target: MemoryEngine, **options: Any) -> TransferReport:
+    """Runs a transfer and returns its report."""
     progress = TransferProgress()
     return transfer(source.reader(), target.writer(), target.reader(), progress, **options)
 
 
 def problems(report: TransferReport) -> list[tuple[str, str]]:
+    """Returns the document id and the problem of each difference."""
     assert report.difference_count == len(report.differences)
     assert {difference.tenant_id for difference in report.differences} <= {"t"}
     return [(difference.document_id, difference.problem) for difference in report.differences]
@@ -82,8 +88,8 @@ def test_a_document_that_differs_is_replaced_only_on_request(source, target):
     assert contents(target.reader()) == contents(source.reader())
 
 
-def test_summaries_that_came_later_are_copied_with_their_document(source, target):
-    """The document's content hash is the same, so a plain put would be UNCHANGED."""
+def test_summaries_that_were_added_later_are_copied_with_their_document(source, target):
+    """The content hash is the same, so a plain `put` would return UNCHANGED and write nothing."""
     transferred(source, target)
     source.put_summaries(source.next_unsummarised("fake"), summarised("a").summaries)
     assert problems(transferred(source, target)) == [("a", "differs: summaries")]
@@ -124,7 +130,7 @@ def test_a_conflict_stops_the_transfer_before_anything_is_written(source, target
 def after_copying(
     monkeypatch: pytest.MonkeyPatch, target: MemoryEngine, act: Callable[[], object]
 ) -> None:
-    """Calls `act` when the documents were copied, before they are compared."""
+    """Makes a transfer call `act` after it has copied the documents, before it compares them."""
     put_many = target.put_many
 
     def put_then_act(documents: Any) -> Any:
@@ -167,7 +173,7 @@ def test_a_refused_document_is_reported_with_the_reason_and_the_rest_is_copied(
     assert (report.copied, report.documents) == (3, 5)
 
 
-def test_an_error_that_concerns_all_documents_ends_the_transfer(source, target, monkeypatch):
+def test_an_error_that_every_document_would_cause_ends_the_transfer(source, target, monkeypatch):
     def fail(*_: object) -> None:
         raise StorageFull("the disk is full")
 
@@ -194,7 +200,7 @@ def test_documents_without_summaries_share_commits_of_a_bounded_size(source, tar
     assert sizes == [2, 1, 1, 1, 1]
 
 
-def test_only_the_first_differences_are_named_and_all_are_counted(source, target, monkeypatch):
+def test_only_the_first_differences_are_listed_and_all_are_counted(source, target, monkeypatch):
     monkeypatch.setattr(module, "MAX_DIFFERENCES", 2)
     filled(target)
     report = verify(source.reader(), target.reader(), TransferProgress())
@@ -207,12 +213,12 @@ def test_a_verification_writes_nothing(source, target):
     assert list(target.reader().collections()) == []
 
 
-# Tests with damaged stores.
+# Tests of transfers from or to damaged stores.
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An embedded store with the documents of IDS."""
+    """The folder of an embedded store with the documents of IDS."""
     with closing(embedded(tmp_path / "store")) as engine:
         filled(engine.writer(), *IDS)
     return tmp_path / "store"
@@ -224,7 +230,7 @@ def embedded(folder: Path) -> Any:
 
 @pytest.fixture
 def damaged(folder: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The store, with one bit flipped in one of its databases."""
+    """The engine of the store `folder`, after one bit of one of its databases was flipped."""
     flip_first(folder, request.param)
     with closing(embedded(folder)) as engine:
         yield engine
@@ -257,11 +263,11 @@ def test_a_damaged_document_of_the_target_is_written_again_by_replacing(source, 
 
 
 def test_a_collection_that_cannot_be_read_to_its_end_is_reported(source, target, monkeypatch):
-    """The documents before the damage are copied."""
+    """The documents that are read before the damage are copied."""
     from hrag.errors import DataLoss
 
     def export(reader: Any, tenant_id: str, collection: str) -> Iterator[StoredDocument]:
-        """Fails after the first document of the source."""
+        """Raises DataLoss after the first document of the source."""
         if reader.engine is source:
             yield StoredDocument(document("a"))
             raise DataLoss("a page is damaged")
@@ -273,7 +279,7 @@ def test_a_collection_that_cannot_be_read_to_its_end_is_reported(source, target,
     assert list(target.named("t", "c").versions) == ["a"]
 
 
-def test_a_document_with_a_changed_version_is_compared_whole(source, target):
+def test_a_document_with_equal_content_but_another_title_is_reported(source, target):
     transferred(source, target)
     stored = StoredDocument(replace(document("c"), title="Another"))
     target.delete(target.open("t", "c"), "c")

@@ -1,4 +1,7 @@
-"""Answers are streamed as events or Connect frames, and documents as JSON lines."""
+"""Answers are streamed as server-sent events or Connect frames.
+
+Documents to ingest and their outcomes are streamed as JSON lines.
+"""
 
 import json
 import struct
@@ -15,9 +18,9 @@ from tests.support.servers.gateways import ANSWER, INGEST_MANY, Gateway, Reply, 
 
 _SEARCH = {"search": {"text": "a"}}
 _CONNECT = {"content-type": "application/connect+json"}
-# The largest number of lines that may have been sent without an outcome.
-_MAX_AHEAD = 512
-_LINES = {"content-type": "application/x-ndjson"}
+# At most this many lines are sent to the indexer before their outcomes have arrived.
+_MAX_PENDING_LINES = 512
+_JSON_LINES = {"content-type": "application/x-ndjson"}
 
 
 def _events(reply: Reply) -> list[tuple[str, Any]]:
@@ -77,7 +80,9 @@ def test_an_answer_comes_as_connect_frames(gateway: Gateway) -> None:
     ]
 
 
-def test_an_error_before_the_first_event_has_its_status(gateway: Gateway, fake: Fake) -> None:
+def test_an_error_before_the_first_event_is_returned_with_its_http_status(
+    gateway: Gateway, fake: Fake
+) -> None:
     fake.failures.append(errors.TooBusy("wait"))
     reply = gateway.post(ANSWER, _SEARCH)
     assert (reply.status, reply.reason) == (429, "TOO_BUSY")
@@ -144,7 +149,7 @@ def test_a_client_that_disconnects_ends_the_call(
 
 
 def test_each_line_has_its_outcome(gateway: Gateway) -> None:
-    reply = gateway.post(INGEST_MANY, _lines("a", "bad", "c"), _LINES)
+    reply = gateway.post(INGEST_MANY, _lines("a", "bad", "c"), _JSON_LINES)
     assert reply.headers["content-type"] == "application/x-ndjson"
     first, second, third = _outcomes(reply)
     assert (first["line"], first["result"]["documentId"]) == (1, "a")
@@ -155,7 +160,7 @@ def test_each_line_has_its_outcome(gateway: Gateway) -> None:
 def test_a_line_that_cannot_be_read_has_an_error_in_its_place(gateway: Gateway) -> None:
     invalid_lines = b'{"document": {"titel": "x"}}\n\n{"document": \n'
     body = _lines("a") + invalid_lines + _line("b").rstrip()
-    reply = gateway.post(INGEST_MANY, body, _LINES)
+    reply = gateway.post(INGEST_MANY, body, _JSON_LINES)
     first, second, fourth, fifth = _outcomes(reply)
     assert first["result"]["documentId"] == "a"
     assert second["line"] == 2
@@ -164,7 +169,7 @@ def test_a_line_that_cannot_be_read_has_an_error_in_its_place(gateway: Gateway) 
     assert (fifth["line"], fifth["result"]["documentId"]) == (5, "b")
 
 
-def test_outcomes_come_while_lines_are_sent(gateway: Gateway) -> None:
+def test_outcomes_arrive_while_further_lines_are_sent(gateway: Gateway) -> None:
     with gateway.connection() as connection:
         connection.putrequest("POST", INGEST_MANY)
         connection.putheader("content-type", "application/x-ndjson")
@@ -182,7 +187,7 @@ def test_outcomes_come_while_lines_are_sent(gateway: Gateway) -> None:
 
 
 def test_without_lines_there_are_no_outcomes(gateway: Gateway) -> None:
-    reply = gateway.post(INGEST_MANY, b"\n", _LINES)
+    reply = gateway.post(INGEST_MANY, b"\n", _JSON_LINES)
     assert (reply.status, reply.body) == (200, b"")
 
 
@@ -190,17 +195,17 @@ def test_a_stream_that_fails_before_its_first_outcome_has_an_error_status(
     gateway: Gateway, fake: Fake
 ) -> None:
     fake.failures.append(errors.Unauthenticated("no"))
-    assert gateway.post(INGEST_MANY, _lines("a"), _LINES).status == 401
+    assert gateway.post(INGEST_MANY, _lines("a"), _JSON_LINES).status == 401
 
 
 class Refusing(indexer_pb2_grpc.IndexerServiceServicer):
-    """Ends each stream before it has read anything, like a server that is full."""
+    """An indexer without capacity, which ends each stream before it has read a document."""
 
     def IngestDocuments(self, request_iterator: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 
 
-def test_a_stream_that_ends_while_lines_are_sent_keeps_its_status(fake: Fake) -> None:
+def test_a_stream_that_the_indexer_ends_while_lines_are_sent_keeps_its_status(fake: Fake) -> None:
     refusing = grpc.server(ThreadPoolExecutor(4))
     indexer_pb2_grpc.add_IndexerServiceServicer_to_server(Refusing(), refusing)
     port = refusing.add_insecure_port("127.0.0.1:0")
@@ -210,7 +215,7 @@ def test_a_stream_that_ends_while_lines_are_sent_keeps_its_status(fake: Fake) ->
         gateway_to(f"127.0.0.1:{port}", retriever) as gateway,
     ):
         lines = _lines(*("a" * 60_000 for _ in range(5)))
-        statuses = [gateway.post(INGEST_MANY, lines, _LINES).status for _ in range(100)]
+        statuses = [gateway.post(INGEST_MANY, lines, _JSON_LINES).status for _ in range(100)]
     refusing.stop(0)
     assert set(statuses) == {429}
 
@@ -231,7 +236,7 @@ def test_a_stream_that_fails_later_has_the_error_in_its_last_line(
     assert last_line["streamError"]["code"] == "resource_exhausted"
 
 
-def test_many_documents_pass_in_order(gateway: Gateway) -> None:
-    ids = [f"d{number}" for number in range(_MAX_AHEAD + 100)]
-    outcomes = _outcomes(gateway.post(INGEST_MANY, _lines(*ids), _LINES))
+def test_many_documents_get_their_outcomes_in_order(gateway: Gateway) -> None:
+    ids = [f"d{number}" for number in range(_MAX_PENDING_LINES + 100)]
+    outcomes = _outcomes(gateway.post(INGEST_MANY, _lines(*ids), _JSON_LINES))
     assert [outcome["result"]["documentId"] for outcome in outcomes] == ids

@@ -82,7 +82,7 @@ def test_a_body_with_broken_compression_is_refused_with_the_problem(
         ("POST", SEARCH, {"content-type": "application/connect+json"}, 415),
     ],
 )
-def test_a_request_that_is_not_served_has_the_status_of_its_reason(
+def test_the_status_of_a_request_that_is_not_served_shows_the_reason(
     gateway: Gateway, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     reply = gateway.send(method, path, b"{}", headers)

@@ -1,4 +1,4 @@
-"""The bytes that the gateway holds are limited, for each caller and for all together."""
+"""The gateway limits the bytes of calls in its memory, for each caller and for all callers."""
 
 import asyncio
 from contextlib import ExitStack
@@ -33,14 +33,14 @@ def test_one_caller_may_use_half_of_the_bytes() -> None:
         assert share.size_bytes == 30
 
 
-def test_callers_without_a_credential_share_all_bytes() -> None:
+def test_callers_without_a_credential_may_use_all_bytes_together() -> None:
     with budget_of(100).share("") as share:
         share.take(100)
         with pytest.raises(TooBusy, match="callers without a credential have 100"):
             share.take(1)
 
 
-def test_a_reply_counts_until_it_is_read() -> None:
+def test_the_bytes_of_a_reply_count_until_its_client_has_read_them() -> None:
     asyncio.run(_check_that_a_reply_counts_until_it_is_read())
 
 

@@ -1,4 +1,4 @@
-"""The headers of a request identify its caller."""
+"""The credential in the headers of a request identifies its caller."""
 
 import pytest
 from starlette.requests import Request
@@ -17,7 +17,7 @@ def test_a_credential_is_the_same_caller_in_every_spelling(spelling: str) -> Non
 
 
 @pytest.mark.parametrize("credential", ["Bearer key", "Bearer Ke y", "Basic Key", "Key"])
-def test_other_credentials_are_other_callers(credential: str) -> None:
+def test_different_credentials_are_different_callers(credential: str) -> None:
     assert _caller(credential) not in ("", _caller("Bearer Key"))
 
 

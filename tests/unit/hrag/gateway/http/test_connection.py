@@ -1,4 +1,7 @@
-"""If the limit of connections is reached, a new connection replaces an unneeded one."""
+"""At the limit of connections, a new connection replaces one whose client does not read.
+
+Only connections of strangers are replaced: of clients whose credential was not accepted.
+"""
 
 import asyncio
 import socket
@@ -14,11 +17,11 @@ from tests.support.servers.gateways import gateway_settings
 # The size of the kernel's buffers on each side of a connection.
 _BUFFER_BYTES = 4096
 _REQUEST = b"GET %b HTTP/1.1\r\nhost: localhost\r\nconnection: %b\r\n\r\n"
-# One part fits into the transport, which pauses when it has more than 64 KiB.
+# One part fits into the buffer of the transport, which pauses above 64 KiB.
 _PART = b"x" * 30_000
 _PARTS = {"/little": [_PART], "/parts": [_PART] * 10, "/whole": [_PART * 10]}
 
-_UNREAD = pytest.mark.parametrize(
+_UNREAD_REPLIES = pytest.mark.parametrize(
     "requests",
     [["/parts"], ["/whole", "/whole"], ["/little close"]],
     ids=["in parts", "one after the other", "the last one"],
@@ -32,10 +35,10 @@ class _SmallServer:
         """With `accepts`, the credentials of all requests are accepted."""
         self._stack = stack
         self._accepts = accepts
-        # The connections whose requests have begun, and those whose last request still runs.
+        # Connections with at least one request that has begun, and those with a running request.
         self._begun: list[Any] = []
         self._running: set[Any] = set()
-        # The connections whose reply is complete except for its end.
+        # Connections that have sent all parts of their reply but have not ended it.
         self._waiting: set[Any] = set()
         self.may_end = asyncio.Event()
         self.is_cancelled = asyncio.Event()
@@ -77,7 +80,7 @@ class _SmallServer:
         return client
 
     async def connect_and_fill(self, requests: Sequence[str]) -> socket.socket:
-        """Returns a connection as `connect` does, when the server cannot send any more.
+        """Calls `connect`; returns the connection when the server can send nothing more to it.
 
         Either the transport pauses because the client does not read, or the reply has ended.
         """
@@ -107,7 +110,7 @@ class _SmallServer:
             size_bytes -= len(await asyncio.get_running_loop().sock_recv(client, size_bytes))
 
     async def wait_until_read(self, count: int) -> None:
-        """Returns when `count` connections wait for their end, and their replies were read."""
+        """Returns when `count` connections have sent all parts, and the clients have read them."""
         await _until(
             lambda: (
                 len(self._waiting) == count
@@ -121,7 +124,7 @@ class _SmallServer:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    """Returns when `holds` returns True; lets other tasks of the event loop run meanwhile."""
+    """Returns when `holds` returns True. Meanwhile, other tasks of the event loop run."""
     async with asyncio.timeout(10):
         while not holds():
             await asyncio.sleep(0)
@@ -136,12 +139,12 @@ async def _small_server(*, accepts: bool) -> AsyncIterator[_SmallServer]:
         await server.http.close(0)
 
 
-@_UNREAD
+@_UNREAD_REPLIES
 @pytest.mark.parametrize("accepts", [False, True])
 def test_connections_of_strangers_that_do_not_read_are_replaced(
     requests: Sequence[str], accepts: bool
 ) -> None:
-    """Connections of callers whose credential was accepted are not replaced."""
+    """Connections of clients whose credential was accepted are not replaced."""
 
     async def run() -> None:
         async with _small_server(accepts=accepts) as server:

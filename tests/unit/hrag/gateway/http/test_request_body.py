@@ -1,4 +1,4 @@
-"""Bodies are decompressed as they arrive."""
+"""Request bodies are decompressed part by part, as they arrive."""
 
 import asyncio
 import gzip
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from hrag.errors import InvalidArgument
 from hrag.gateway.http.request_body import body_parts
 
-_MANY = 100
+_REMAINING_PARTS = 100
 
 
 async def _decompressed(arriving: Iterator[bytes]) -> bytes:
@@ -24,17 +24,17 @@ async def _decompressed(arriving: Iterator[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("same_part", [True, False])
-def test_nothing_is_read_after_the_end_of_a_gzip(same_part: bool) -> None:
+def test_nothing_is_read_after_the_end_of_gzip_data(same_part: bool) -> None:
     """Otherwise data after the end would stay in memory until the body ends."""
     compressed = gzip.compress(b"{}")
     first_parts = (compressed + b"x",) if same_part else (compressed, b"x")
-    arriving = iter((*first_parts, *[b"x"] * _MANY))
+    arriving = iter((*first_parts, *[b"x"] * _REMAINING_PARTS))
     with pytest.raises(InvalidArgument, match="data after the end of its gzip"):
         asyncio.run(_decompressed(arriving))
-    assert len(list(arriving)) == _MANY
+    assert len(list(arriving)) == _REMAINING_PARTS
 
 
-def test_a_gzip_comes_in_parts_of_any_size() -> None:
+def test_gzip_data_may_arrive_in_parts_of_any_size() -> None:
     content = b"ants dig, bees fly " * 20_000
     compressed = gzip.compress(content)
     for size in (1, 7, len(compressed)):

@@ -1,4 +1,4 @@
-"""Pages load nothing from other hosts, and no path leads out of their folders."""
+"""Pages load nothing from other hosts, and only files in the folders of the pages are served."""
 
 from pathlib import Path
 

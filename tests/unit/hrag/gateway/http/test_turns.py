@@ -1,4 +1,4 @@
-"""However much data arrives at once, the event loop also serves other requests."""
+"""The event loop also serves other requests, however much data arrives at once."""
 
 import asyncio
 import gzip
@@ -17,14 +17,14 @@ from hrag.server.admission.byte_budget import ByteBudget
 MANY = 100
 
 
-async def turns_during(work: Awaitable[object]) -> int:
-    """Returns how often other tasks could run until `work` was done."""
-    turns, working = 0, asyncio.ensure_future(work)
-    while not working.done():
-        turns += 1
+async def other_runs_during(work: Awaitable[object]) -> int:
+    """Returns how often another task of the event loop could run until `work` was done."""
+    other_runs, running_work = 0, asyncio.ensure_future(work)
+    while not running_work.done():
+        other_runs += 1
         await asyncio.sleep(0)
-    working.result()
-    return turns
+    running_work.result()
+    return other_runs
 
 
 def test_connections_that_queue_are_accepted_one_by_one() -> None:
@@ -43,11 +43,11 @@ async def _accept_queued_connections() -> None:
             while server.connections < MANY:
                 await asyncio.sleep(0)
 
-        assert await turns_during(all_accepted()) > MANY // 2
+        assert await other_runs_during(all_accepted()) > MANY // 2
         await server.close(0)
 
 
-def test_reading_a_few_bytes_that_become_millions_of_blank_lines_yields() -> None:
+def test_other_tasks_run_while_a_few_bytes_become_millions_of_blank_lines() -> None:
     asyncio.run(_decompress_blank_lines())
 
 
@@ -65,4 +65,4 @@ async def _decompress_blank_lines() -> None:
             lines: AsyncIterator[object] = lines_of(body_parts(request), 1 << 10, 60, share)
             assert [line async for line in lines] == []
 
-    assert await turns_during(read()) >= MANY
+    assert await other_runs_during(read()) >= MANY

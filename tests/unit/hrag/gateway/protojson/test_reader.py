@@ -1,4 +1,4 @@
-"""JSON becomes messages, and errors name the field."""
+"""JSON is read as protobuf messages, and an error names the invalid field."""
 
 import base64
 
@@ -66,7 +66,7 @@ def test_all_kinds_of_fields_are_read() -> None:
     )
 
 
-def test_the_largest_number_of_32_bits_is_read_from_its_shortest_digits() -> None:
+def test_the_largest_32_bit_float_is_read_from_its_shortest_digits() -> None:
     request = _search('{"minScore": 3.4028235e38}')
     assert request.min_score == 3.4028234663852886e38
 

@@ -1,4 +1,4 @@
-"""The JSON that is written for encoded messages is what protobuf's own code reads."""
+"""Encoded messages are written as JSON, which protobuf's own code reads as equal messages."""
 
 import json
 import math
@@ -19,14 +19,14 @@ from hrag.v1 import retriever_pb2 as rpb
 from hrag.v1 import types_pb2 as tpb
 
 _KIND = FieldDescriptor
-# Messages may contain messages of their own type.
+# Messages may contain messages of their own type, so generated messages have at most this depth.
 _DEPTH = 4
 _NOT_FINITE = st.sampled_from([math.nan, math.inf, -math.inf])
 _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     _KIND.TYPE_STRING: st.text(max_size=5),
     _KIND.TYPE_BYTES: st.binary(max_size=5),
     _KIND.TYPE_BOOL: st.booleans(),
-    # `json_format` reads the largest numbers of 32 bits only with all their digits.
+    # `json_format` reads the largest 32-bit floats only if all their digits are written.
     _KIND.TYPE_FLOAT: st.floats(-(2.0**127), 2.0**127, width=32) | _NOT_FINITE,
     _KIND.TYPE_DOUBLE: st.floats(allow_nan=False) | _NOT_FINITE,
     _KIND.TYPE_INT32: st.integers(-(1 << 31), (1 << 31) - 1),
@@ -37,7 +37,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 
 def _fill(message: Any, data: st.DataObject, depth: int = 1) -> None:
-    """Sets some fields to drawn values."""
+    """Sets some fields of a message to random values."""
     if message.DESCRIPTOR.full_name == "google.protobuf.Struct":
         message.update(data.draw(st.dictionaries(st.text(max_size=3), st.booleans(), max_size=2)))
         return
@@ -84,7 +84,7 @@ def test_every_message_is_the_same_after_writing_and_reading(
         assert _bytes(json_format.Parse(written, kind())) == _bytes(message)
 
 
-def test_names_enums_and_long_numbers_are_written_as_by_protobuf() -> None:
+def test_names_enums_and_64_bit_integers_are_written_as_by_protobuf() -> None:
     response = rpb.SearchResponse(mode=rpb.SEARCH_MODE_CONTEXT, sequence=1 << 60)
     passage = response.passages.add(score=0.5, lexical_score=0.0)
     passage.chunk.document_id = "a"
@@ -107,7 +107,7 @@ def _assert_written_as_by_protobuf(message: Message) -> None:
     assert json.loads(write(type(message), message.SerializeToString())) == expected
 
 
-def test_numbers_of_enums_without_a_name_are_numbers() -> None:
+def test_enum_values_without_a_name_are_written_as_integers() -> None:
     encoded = b"\x10\x63"
     assert as_json(rpb.SearchResponse, encoded) == {"mode": 99}
     assert write(rpb.SearchResponse, encoded) == b'{"mode":99}'
@@ -120,7 +120,7 @@ def test_numbers_of_enums_without_a_name_are_numbers() -> None:
         *((float("inf"), b'"Infinity"'), (float("-inf"), b'"-Infinity"'), (float("nan"), b'"NaN"')),
     ],
 )
-def test_numbers_of_32_bits_have_the_shortest_digits(value: float, written: bytes) -> None:
+def test_32_bit_floats_are_written_with_the_fewest_digits(value: float, written: bytes) -> None:
     message = rpb.Passage(score=struct.unpack("f", struct.pack("f", value))[0])
     assert dumped(as_json(rpb.Passage, message.SerializeToString())) == b'{"score":%b}' % written
     assert write(rpb.Passage, message.SerializeToString()) == b'{"score":%b}' % written

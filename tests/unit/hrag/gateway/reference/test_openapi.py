@@ -13,8 +13,8 @@ def test_every_method_is_in_the_document_with_its_comment(gateway: Gateway) -> N
         assert path["post"]["summary"]
 
 
-def test_every_message_field_and_value_has_a_comment() -> None:
-    """All of them have a comment in the .proto files, so a missing one was lost."""
+def test_every_field_of_a_request_has_a_comment() -> None:
+    """All fields have a comment in the .proto files, so the reader must find a comment for each."""
     comments = read_comments()
     messages = {method.descriptor.input_type for method in METHODS}
     for message in messages:

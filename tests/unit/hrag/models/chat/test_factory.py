@@ -21,7 +21,7 @@ def _open_from(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
     return open_chat(CommonSettings())
 
 
-def test_no_model_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_chat_model_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _open_from(monkeypatch, HRAG_CHAT_MODEL="", OPENAI_API_KEY=KEY) is None
 
 
@@ -57,7 +57,7 @@ def test_a_key_is_sent_only_to_its_endpoint(
     server: OpenAIServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """OPENAI_API_KEY is never sent to an endpoint of HRAG_CHAT_BASE_URL."""
+    """OPENAI_API_KEY is never sent to the endpoint that HRAG_CHAT_BASE_URL names."""
     settings = {name: value.replace("here", server.base_url) for name, value in variables.items()}
     model = _open_from(monkeypatch, **settings, HRAG_CHAT_TIMEOUT_S="5")
     assert model.name == "openai/m"
@@ -74,7 +74,7 @@ def test_a_key_is_sent_only_to_its_endpoint(
         ({"HRAG_CHAT_API_KEY": "sk secret\n"}, r"HRAG_CHAT_API_KEY \(not shown\): it must"),
     ],
 )
-def test_invalid_settings_are_refused_by_name(
+def test_the_refusal_of_an_invalid_setting_names_it(
     variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SettingsError, match=message) as refused:

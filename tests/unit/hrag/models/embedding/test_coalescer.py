@@ -1,4 +1,4 @@
-"""The coalescer combines texts of concurrent callers into batches."""
+"""The coalescer combines the texts of concurrent callers into batches."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,10 @@ OCCUPYING = "occupying"
 
 
 class Model(HashEmbedder):
-    """Records its calls, blocks on texts that occupy it, and rejects bad texts."""
+    """A fake model that records its calls.
+
+    It blocks on texts that begin with OCCUPYING, and rejects texts that begin with `bad`.
+    """
 
     def __init__(self) -> None:
         super().__init__(16)
@@ -45,14 +48,14 @@ class Model(HashEmbedder):
             assert self.may_end.wait(MAX_WAIT_S)
         elif self.error:
             raise self.error
-        for number, text in enumerate(texts):
+        for index, text in enumerate(texts):
             if text.startswith("bad"):
-                raise EmbedderRejected(f"refused: number {number} of {len(texts)}: {text}")
+                raise EmbedderRejected(f"refused: text {index} of {len(texts)}: {text}")
         return super().embed(texts, deadline)
 
 
 class FakeSleep:
-    """A replacement for `time.sleep` that lasts until the test may_end it."""
+    """A replacement for `time.sleep` that returns when the test sets `may_end`."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -69,26 +72,29 @@ class FakeSleep:
 
 
 class Callers:
-    """Callers in threads, each with one text."""
+    """Starts callers of a coalescing embedder in threads. Each caller has one text."""
 
-    def __init__(self, at_once: int = 1) -> None:
+    def __init__(self, max_requests: int = 1) -> None:
         self.model = Model()
         self.sleep = FakeSleep()
-        self.embedder = CoalescingEmbedder(self.model, at_once, self.sleep)
+        self.embedder = CoalescingEmbedder(self.model, max_requests, self.sleep)
         self._threads = ThreadPoolExecutor(2 * MAX_TEXTS)
 
     def start(self, text: str, deadline: Deadline = NEVER) -> "Future[Vectors]":
         return self._threads.submit(self.embedder.embed, [text], deadline)
 
     def occupy(self, times: int = 1) -> "list[Future[Vectors]]":
-        """Starts requests that do not end."""
+        """Starts requests that run until the test sets `model.may_end`.
+
+        Returns when the model has received all of them.
+        """
         pending = [self.start(f"{OCCUPYING} {number}") for number in range(times)]
         for _ in pending:
             assert self.model.begins.acquire(timeout=MAX_WAIT_S)
         return pending
 
     def share_batch(self, first: str, *others: str) -> "list[Future[Vectors]]":
-        """Starts callers that share a batch; all have joined it when this returns."""
+        """Starts callers that share a batch. Returns when all of them have joined the batch."""
         pending = [self.start(first)]
         assert self.sleep.begins.acquire(timeout=MAX_WAIT_S)
         return pending + [self.start_waiting(text) for text in others]
@@ -145,7 +151,7 @@ def test_the_delay_is_shorter_than_a_millisecond() -> None:
 
 
 def test_texts_that_arrive_while_the_model_is_busy_share_a_request(callers: Callers) -> None:
-    """They wait only for MAX_DELAY_S; the request that makes the model busy continues."""
+    """These texts wait for MAX_DELAY_S, but not for the end of the running request."""
     callers.occupy()
     texts = ["a", "b", "猫", ""]
     pending = callers.share_batch(*texts)
@@ -166,8 +172,8 @@ def test_a_text_that_arrives_after_the_delay_joins_the_next_batch(callers: Calle
     assert callers.sleep.seconds == [MAX_DELAY_S] * 2
 
 
-def test_a_model_with_capacity_is_not_busy() -> None:
-    callers = Callers(at_once=3)
+def test_no_text_is_delayed_while_the_model_can_run_another_request() -> None:
+    callers = Callers(max_requests=3)
     callers.occupy(2)
     assert_vector_of(callers.start("a"), "a")
     assert callers.sleep.seconds == []
@@ -178,8 +184,8 @@ def test_a_model_with_capacity_is_not_busy() -> None:
         assert_vector_of(caller, text)
 
 
-def test_equal_texts_cost_as_much_as_different_ones(callers: Callers) -> None:
-    """Otherwise the time of a query would reveal that another tenant asks the same now."""
+def test_equal_texts_of_a_batch_are_all_sent(callers: Callers) -> None:
+    """A faster reply to a duplicate would reveal that another tenant sends the same query."""
     callers.occupy()
     pending = callers.share_batch("a", "b", "a")
     callers.sleep.may_end.set()
@@ -206,7 +212,7 @@ def test_a_text_of_the_largest_size_is_coalesced(callers: Callers) -> None:
     callers.share_batch("x" * MAX_TEXT_BYTES)
 
 
-def test_the_number_of_texts_of_a_batch_is_limited(callers: Callers) -> None:
+def test_a_batch_has_at_most_max_texts(callers: Callers) -> None:
     callers.occupy()
     texts = [str(number) for number in range(MAX_TEXTS)]
     pending = callers.share_batch(*texts)
@@ -221,13 +227,13 @@ def test_the_number_of_texts_of_a_batch_is_limited(callers: Callers) -> None:
 
 
 def test_a_rejected_text_does_not_fail_the_others(callers: Callers) -> None:
-    """Other callers do not receive its error."""
+    """Only the caller of a rejected text receives the error."""
     callers.occupy()
     good, bad, other = callers.share_batch("a", "bad 1", "bad 2")
     callers.sleep.may_end.set()
     assert_vector_of(good, "a")
-    assert str(error_of(bad)) == "refused: number 0 of 1: bad 1"
-    assert str(error_of(other)) == "refused: number 0 of 1: bad 2"
+    assert str(error_of(bad)) == "refused: text 0 of 1: bad 1"
+    assert str(error_of(other)) == "refused: text 0 of 1: bad 2"
     batch, *alone = callers.model.requests[1:]
     assert batch == ["a", "bad 1", "bad 2"]
     assert sorted(alone) == [["a"], ["bad 1"], ["bad 2"]]
@@ -266,7 +272,7 @@ def test_other_errors_are_raised_to_all_callers(callers: Callers, error: Excepti
     assert callers.sleep.seconds == [], "no request is running any more"
 
 
-def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
+def test_an_error_during_the_delay_is_raised_to_all_callers_of_the_batch(callers: Callers) -> None:
     callers.occupy()
     callers.sleep.error = RuntimeError("an internal error")
     pending = callers.share_batch("a", "b")
@@ -274,7 +280,7 @@ def test_a_delay_that_fails_fails_all_callers(callers: Callers) -> None:
     assert [error_of(caller) for caller in pending] == [callers.sleep.error] * 2
     callers.sleep.error = None
     assert_vector_of(callers.start("c"), "c")
-    assert len(callers.sleep.seconds) == 2, "it did not join the failed batch"
+    assert len(callers.sleep.seconds) == 2, "the last caller did not join the failed batch"
 
 
 # The following tests cover deadlines and cancellation.
@@ -290,7 +296,7 @@ def test_each_caller_waits_only_until_its_deadline(callers: Callers) -> None:
         assert_vector_of(caller, text)
 
 
-def test_a_cancelled_caller_leaves(callers: Callers) -> None:
+def test_a_cancelled_caller_leaves_its_batch(callers: Callers) -> None:
     callers.occupy()
     waiting = Event()
     waiting.set()
@@ -303,7 +309,9 @@ def test_a_cancelled_caller_leaves(callers: Callers) -> None:
 
 
 @pytest.mark.parametrize("leaving", [Deadline(is_waiting=lambda: False), Deadline.after(-1)])
-def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, leaving: Deadline) -> None:
+def test_the_request_continues_after_the_caller_that_sent_it_has_left(
+    callers: Callers, leaving: Deadline
+) -> None:
     callers.occupy()
     callers.start(f"{OCCUPYING} too", leaving)
     assert callers.sleep.begins.acquire(timeout=MAX_WAIT_S)
@@ -315,10 +323,10 @@ def test_the_request_outlives_the_caller_that_sends_it(callers: Callers, leaving
 
 
 @pytest.mark.parametrize("error", [DeadlineExceeded, Cancelled])
-def test_the_first_caller_leaves_while_the_request_hangs(
+def test_the_first_caller_may_leave_while_the_request_hangs(
     callers: Callers, error: type[Exception]
 ) -> None:
-    """It started the batch, but the request belongs to the others as well."""
+    """The first caller has started the batch, but the request continues for the other callers."""
     callers.occupy()
     waiting = Event()
     waiting.set()
@@ -336,10 +344,10 @@ def test_the_first_caller_leaves_while_the_request_hangs(
     assert_vector_of(other, "a")
 
 
-def test_hanging_requests_of_several_callers_are_bounded(
+def test_the_count_of_hanging_batches_is_limited(
     callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond the limit each text is sent alone, without a delay and in its caller's thread."""
+    """While MAX_BATCHES batches run, each other text is sent alone and without a delay."""
     monkeypatch.setattr(coalescer, "MAX_BATCHES", 1)
     (occupying,) = callers.occupy()
     hanging = callers.share_batch(f"{OCCUPYING} too", "a")
@@ -404,13 +412,13 @@ def test_each_of_many_callers_gets_the_vector_of_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("embedder", "shares"), [("hash:8", False), ("builtin", False), ("openai", True)]
+    ("embedder", "is_coalesced"), [("hash:8", False), ("builtin", False), ("openai", True)]
 )
-def test_requests_to_an_endpoint_are_coalesced(
-    embedder: str, shares: bool, monkeypatch: pytest.MonkeyPatch
+def test_only_requests_to_an_endpoint_are_coalesced(
+    embedder: str, is_coalesced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HRAG_EMBEDDER", embedder)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     opened = open_query_embedders(CommonSettings())
-    assert isinstance(opened.queries, CoalescingEmbedder) is shares
+    assert isinstance(opened.queries, CoalescingEmbedder) is is_coalesced
     assert opened.passages is opened.queries

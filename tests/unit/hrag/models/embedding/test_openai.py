@@ -1,4 +1,4 @@
-"""The OpenAI embedder works with a server that misbehaves in every known way."""
+"""The OpenAI embedder handles every known kind of invalid, late or missing reply."""
 
 import json
 import sys
@@ -36,16 +36,17 @@ from tests.support.servers.openai_server import (
 
 KEY = "sk-test-4711"
 TEXTS = ["first secret", "second secret", "third secret"]
-# This Retry-After keeps the tests fast.
+# This value of the header Retry-After, in seconds, makes retries almost immediate.
 AT_ONCE = "0.001"
+# A reply of which one byte arrives every 0.05 s, for 20 s.
 TRICKLING = openai_server.events(*[b" ", 0.05] * 400)
 
 
-Open = Callable[..., OpenAIEmbedder]
+EmbedderFactory = Callable[..., OpenAIEmbedder]
 
 
 @pytest.fixture
-def embedder_with(server: OpenAIServer) -> Open:
+def embedder_with(server: OpenAIServer) -> EmbedderFactory:
     def make(**changes: Any) -> OpenAIEmbedder:
         settings = {
             "model": "test-model",
@@ -63,7 +64,7 @@ def assert_equal_vectors(vectors: Vectors, expected: Vectors) -> None:
 
 
 @pytest.fixture
-def embedder(embedder_with: Open) -> OpenAIEmbedder:
+def embedder(embedder_with: EmbedderFactory) -> OpenAIEmbedder:
     return embedder_with()
 
 
@@ -81,8 +82,10 @@ def test_a_request_contains_model_dimensions_and_key(
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_a_request_has_no_dimensions_by_default(server: OpenAIServer, embedder_with: Open) -> None:
-    """Models with a fixed dimension reject the field."""
+def test_a_request_has_no_dimensions_by_default(
+    server: OpenAIServer, embedder_with: EmbedderFactory
+) -> None:
+    """Models with a fixed dimension reject a request with the field `dimensions`."""
     embedder_with(dimensions=None).embed(TEXTS)
     assert all("dimensions" not in request for request in server.requests)
 
@@ -92,7 +95,9 @@ def test_the_embedder_is_named_after_its_model(embedder: OpenAIEmbedder) -> None
     assert embedder.max_tokens == 8191
 
 
-def test_nothing_is_sent_for_no_texts(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_no_request_is_sent_if_there_are_no_texts(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     assert embedder.embed([]).shape == (0, DEFAULT_DIMENSION)
     assert server.calls == 0
 
@@ -115,8 +120,8 @@ def test_long_texts_are_split_into_several_requests(
 
 
 @given(st.lists(st.integers(0, 2 * MAX_REQUEST_BYTES), max_size=12))
-def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
-    """Each batch is as large as possible; only a single long text exceeds the limit."""
+def test_batches_are_in_order_and_within_the_size_limit(sizes: list[int]) -> None:
+    """Each batch is as large as possible. Only a batch of a single text may exceed the limit."""
     texts = ["x" * size for size in sizes]
     all_batches = list(batches(texts))
     assert [text for batch in all_batches for text in batch] == texts
@@ -127,10 +132,12 @@ def test_batches_keep_order_and_bounds(sizes: list[int]) -> None:
         assert total + len(next_batch[0]) > MAX_REQUEST_BYTES
 
 
-# The following tests cover the dimension.
+# The following tests cover the probe, which is the request that determines the dimension.
 
 
-def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open) -> None:
+def test_the_dimension_is_requested_once(
+    server: OpenAIServer, embedder_with: EmbedderFactory
+) -> None:
     embedder = embedder_with(dimensions=None)
     assert server.calls == 0
     with ThreadPoolExecutor(8) as pool:
@@ -140,7 +147,7 @@ def test_the_dimension_is_probed_once(server: OpenAIServer, embedder_with: Open)
     assert server.calls == 2
 
 
-def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: EmbedderFactory) -> None:
     embedder = embedder_with(dimensions=None, max_retries=0)
     server.inject(openai_server.refuse(503))
     with pytest.raises(EmbedderUnavailable):
@@ -148,10 +155,10 @@ def test_a_failed_probe_is_not_cached(server: OpenAIServer, embedder_with: Open)
     assert embedder.dimension == DEFAULT_DIMENSION
 
 
-def test_a_failed_probe_fails_for_all_waiting_callers(
-    server: OpenAIServer, embedder_with: Open
+def test_the_error_of_a_probe_is_raised_to_all_waiting_callers(
+    server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
-    """They do not retry one after another."""
+    """The waiting callers do not repeat the probe one after the other."""
     embedder = embedder_with(dimensions=None, max_retries=0, timeout_s=0.3)
     server.inject(openai_server.slow(30), times=8)
     start = time.monotonic()
@@ -163,9 +170,9 @@ def test_a_failed_probe_fails_for_all_waiting_callers(
 
 
 def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
-    server: OpenAIServer, embedder_with: Open
+    server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
-    """A probe that one caller has abandoned still serves the others."""
+    """A probe continues for other callers when one caller has stopped waiting."""
     embedder = embedder_with(dimensions=None)
     server.inject(openai_server.slow(1))
     with pytest.raises(DeadlineExceeded, match="dimension"):
@@ -174,8 +181,8 @@ def test_waiting_for_the_dimension_ends_at_the_callers_deadline(
     assert server.calls == 2
 
 
-def test_a_probe_whose_reply_trickles_is_repeated(
-    server: OpenAIServer, embedder_with: Open
+def test_a_probe_whose_reply_arrives_too_slowly_is_repeated(
+    server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
     embedder = embedder_with(dimensions=None, timeout_s=0.3)
     server.inject(TRICKLING)
@@ -183,7 +190,9 @@ def test_a_probe_whose_reply_trickles_is_repeated(
     assert server.calls == 3
 
 
-def test_a_probe_without_numbers_is_refused(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_probe_that_returns_an_empty_vector_is_refused(
+    server: OpenAIServer, embedder_with: EmbedderFactory
+) -> None:
     server.inject(openai_server.last_vector([]))
     with pytest.raises(EmbedderRejected):
         _ = embedder_with(dimensions=None).dimension
@@ -210,7 +219,9 @@ def test_a_lost_connection_is_retried(
 
 
 @pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
-def test_a_slow_reply_is_retried(fault: Fault, server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_slow_reply_is_retried(
+    fault: Fault, server: OpenAIServer, embedder_with: EmbedderFactory
+) -> None:
     server.inject(fault)
     vectors = embedder_with(timeout_s=0.3).embed(TEXTS)
     assert_equal_vectors(vectors, vectors_of(TEXTS))
@@ -226,7 +237,7 @@ def test_retry_after_sets_the_delay(server: OpenAIServer, embedder: OpenAIEmbedd
 def test_a_retry_without_retry_after_is_delayed(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
-    """Immediate retries would make a rate limit worse."""
+    """Immediate retries would exceed the rate limit of the endpoint again."""
     server.inject(openai_server.refuse(429))
     start = time.monotonic()
     embedder.embed(TEXTS)
@@ -236,7 +247,7 @@ def test_a_retry_without_retry_after_is_delayed(
 # The following tests cover deadlines.
 
 
-def test_a_delay_beyond_the_deadline_fails_at_once(
+def test_a_request_whose_retry_would_be_after_the_deadline_fails_immediately(
     server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(429, retry_after="30"))
@@ -247,7 +258,9 @@ def test_a_delay_beyond_the_deadline_fails_at_once(
     assert server.calls == 1
 
 
-def test_a_caller_that_leaves_ends_a_delay(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_the_delay_before_a_retry_ends_when_the_caller_leaves(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     server.inject(openai_server.refuse(429, retry_after="30"))
     began = time.monotonic()
     with pytest.raises(Cancelled, match="waiting to retry"):
@@ -285,7 +298,7 @@ def test_no_further_request_is_sent_after_the_caller_left(
         (openai_server.refuse(503, "secret", AT_ONCE), "answered 503;"),
     ],
 )
-def test_persistent_errors_are_unavailable(
+def test_an_error_that_persists_raises_embedder_unavailable(
     fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(fault, times=100)
@@ -298,8 +311,8 @@ def test_persistent_errors_are_unavailable(
 
 
 @pytest.mark.parametrize("fault", [openai_server.slow(30), TRICKLING])
-def test_a_missing_reply_is_unavailable(
-    fault: Fault, server: OpenAIServer, embedder_with: Open
+def test_a_missing_reply_raises_embedder_unavailable(
+    fault: Fault, server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
     server.inject(fault, times=2)
     with pytest.raises(EmbedderUnavailable, match=r"did not answer within 0\.2 s"):
@@ -307,7 +320,9 @@ def test_a_missing_reply_is_unavailable(
     assert server.calls == 2
 
 
-def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
+def test_an_endpoint_that_does_not_run_raises_embedder_unavailable(
+    embedder_with: EmbedderFactory,
+) -> None:
     with OpenAIServer() as stopped:
         pass
     with pytest.raises(EmbedderUnavailable, match=r"cannot be reached .*refused") as raised:
@@ -315,8 +330,8 @@ def test_an_endpoint_that_is_down_is_unavailable(embedder_with: Open) -> None:
     assert stopped.address in raised.value.message
 
 
-def test_a_connection_lost_each_time_is_unavailable(
-    server: OpenAIServer, embedder_with: Open
+def test_a_connection_that_is_lost_each_time_raises_embedder_unavailable(
+    server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
     server.inject(openai_server.hang_up)
     with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
@@ -333,7 +348,7 @@ def test_a_connection_lost_each_time_is_unavailable(
         (422, "secret", "answered 422"),
     ],
 )
-def test_a_rejection_is_not_retried(
+def test_a_rejected_request_is_not_retried(
     status: int, code: str | None, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
     server.inject(openai_server.refuse(status, code))
@@ -358,16 +373,16 @@ def test_a_rejected_batch_is_repeated_text_by_text_if_one_text_may_be_the_cause(
     assert server.calls == requests
 
 
-def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: Open) -> None:
+def test_a_wrong_path_is_rejected(server: OpenAIServer, embedder_with: EmbedderFactory) -> None:
     with pytest.raises(EmbedderRejected, match="404: check OPENAI_BASE_URL"):
         embedder_with(access=EndpointAccess(f"http://{server.address}/v2", KEY)).embed(TEXTS)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 def test_errors_repeat_neither_key_nor_texts(
-    status: int, server: OpenAIServer, embedder_with: Open
+    status: int, server: OpenAIServer, embedder_with: EmbedderFactory
 ) -> None:
-    """Neither the message nor a logged traceback contains them."""
+    """Neither the message nor a logged traceback contains the key or a text."""
     words = f"Incorrect API key {KEY} for '{TEXTS[0]}'"
     server.inject(openai_server.refuse(status, TEXTS[1], words=words))
     base_url = server.base_url.replace("127.0.0.1", "user:password@127.0.0.1")
@@ -387,7 +402,9 @@ def test_the_largest_batch_fits_into_a_reply() -> None:
     assert (len(json.dumps(vector)) + 100) * MAX_REQUEST_TEXTS < MAX_REPLY_BYTES
 
 
-def test_a_shuffled_reply_is_sorted(server: OpenAIServer, embedder: OpenAIEmbedder) -> None:
+def test_the_vectors_of_a_reply_are_sorted_by_index(
+    server: OpenAIServer, embedder: OpenAIEmbedder
+) -> None:
     server.inject(openai_server.shuffled)
     assert_equal_vectors(embedder.embed(TEXTS), vectors_of(TEXTS))
 
@@ -402,7 +419,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        pytest.param(openai_server.short, "returned 2 vectors for 3 texts", id="short"),
+        pytest.param(openai_server.without_last, "returned 2 vectors for 3 texts", id="short"),
         pytest.param(openai_server.indexes(0, 1, 1), INDEXES, id="index twice"),
         pytest.param(openai_server.indexes(1, 2, 3), INDEXES, id="indexes from 1"),
         pytest.param(openai_server.indexes(0, 1, -1), INDEXES, id="index negative"),
@@ -438,9 +455,9 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
         pytest.param(openai_server.last_vector(["word"] * 32), NO_NUMBERS, id="words"),
         pytest.param(openai_server.last_vector([10**400] * 32), NO_NUMBERS, id="no float"),
         pytest.param(openai_server.body(b"<html>secret</html>"), "not JSON", id="HTML"),
-        pytest.param(openai_server.body(b'{"data": ['), "not JSON", id="half of it"),
+        pytest.param(openai_server.body(b'{"data": ['), "not JSON", id="truncated"),
         pytest.param(openai_server.body(b"\xff\xfe\xff"), "not JSON", id="not UTF-8"),
-        pytest.param(openai_server.body(b"[" * 200_000), "not JSON", id="bottomless"),
+        pytest.param(openai_server.body(b"[" * 200_000), "not JSON", id="nested too deep"),
         pytest.param(openai_server.body(b""), "not JSON", id="empty"),
         pytest.param(openai_server.body(b"[]"), NO_LIST, id="list"),
         pytest.param(openai_server.body(b'{"error": "secret"}'), NO_LIST, id="no data"),
@@ -450,7 +467,7 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 def test_an_invalid_reply_is_rejected(
     fault: Fault, problem: str, server: OpenAIServer, embedder: OpenAIEmbedder
 ) -> None:
-    """It is not retried, and the next request works."""
+    """The request is not retried, and the next request succeeds."""
     server.inject(fault)
     with pytest.raises(EmbedderRejected) as raised:
         embedder.embed(TEXTS)

@@ -8,6 +8,6 @@ from tests.support.servers.openai_server import OpenAIServer
 
 
 @pytest.fixture
-def server(_dialling: None) -> Iterator[OpenAIServer]:
+def server(_loopback_endpoints: None) -> Iterator[OpenAIServer]:
     with OpenAIServer() as server:
         yield server

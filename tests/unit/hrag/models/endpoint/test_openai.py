@@ -1,4 +1,4 @@
-"""Requests to an endpoint end in time and use limited memory, no matter how it replies."""
+"""Requests to a model endpoint end in time and use limited memory, however the endpoint replies."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def endpoint(server: OpenAIServer) -> Endpoint:
 
 
 def reply_to(endpoint: Endpoint, timeout: Timeout) -> Response:
-    """Returns the reply to INPUT before any of it has been read."""
+    """Sends INPUT; returns the reply before any of its content has been read."""
     reply = endpoint.client.post(
         "/embeddings",
         cast_to=object,
@@ -61,7 +61,7 @@ def reply_to(endpoint: Endpoint, timeout: Timeout) -> Response:
     return reply.response
 
 
-def at_once(endpoint: Endpoint, deadline: Deadline) -> bytes:
+def read_at_once(endpoint: Endpoint, deadline: Deadline) -> bytes:
     """Returns a reply that was read as a whole, before `send` returned."""
 
     def request(timeout: Timeout) -> bytes:
@@ -71,17 +71,17 @@ def at_once(endpoint: Endpoint, deadline: Deadline) -> bytes:
     return endpoint.send(request, deadline)
 
 
-def streamed(endpoint: Endpoint, deadline: Deadline) -> bytes:
+def read_streamed(endpoint: Endpoint, deadline: Deadline) -> bytes:
     """Returns a reply that was read piece by piece."""
     with endpoint.stream(partial(reply_to, endpoint), deadline) as response:
         return b"".join(response.iter_bytes())
 
 
-BYTES = openai_server.events(*[b" ", 0.1] * 40)
+SLOW_BYTES = openai_server.events(*[b" ", 0.1] * 40)
 
 
-def bytes_of_an_error(reply: Reply) -> Reply:
-    return replace(BYTES(reply), status=500)
+def slow_bytes_of_an_error(reply: Reply) -> Reply:
+    return replace(SLOW_BYTES(reply), status=500)
 
 
 def slow_headers(reply: Reply) -> Reply:
@@ -91,19 +91,19 @@ def slow_headers(reply: Reply) -> Reply:
 @pytest.mark.parametrize(
     "fault",
     [
-        BYTES,
-        bytes_of_an_error,
+        SLOW_BYTES,
+        slow_bytes_of_an_error,
         slow_headers,
         openai_server.events(*[b" ", 0.1] * 5, 30.0),
         lambda reply: replace(reply, delay_s=0.5, events=(b" ", 30.0)),
     ],
     ids=["bytes", "bytes of an error", "headers", "bytes, then stuck", "late, then stuck"],
 )
-@pytest.mark.parametrize("read", [at_once, streamed])
+@pytest.mark.parametrize("read", [read_at_once, read_streamed])
 def test_a_slow_reply_is_read_only_until_the_deadline(
     read: Read, fault: Fault, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
-    """Each wait is shorter than the deadline. Afterwards the connections can be used again."""
+    """Bytes that arrive do not extend the deadline. The next request to the endpoint succeeds."""
     server.inject(fault)
     began = time.monotonic()
     with pytest.raises((DeadlineExceeded, EmbedderUnavailable)):
@@ -115,40 +115,44 @@ def test_a_slow_reply_is_read_only_until_the_deadline(
 
 @pytest.mark.parametrize(
     "fault",
-    [BYTES, openai_server.events(*[b" "] * 200_000), bytes_of_an_error, slow_headers],
+    [SLOW_BYTES, openai_server.events(*[b" "] * 200_000), slow_bytes_of_an_error, slow_headers],
     ids=["bytes", "bytes without a pause", "bytes of an error", "headers"],
 )
 def test_an_attempt_ends_at_its_timeout_and_is_retried(fault: Fault, server: OpenAIServer) -> None:
-    """Each byte arrives in time, and the caller has no deadline."""
+    """The timeout limits the whole attempt and not each pause. The caller has no deadline."""
     server.inject(fault)
     began = time.monotonic()
-    assert "data" in json.loads(at_once(endpoint_of(server, timeout_s=0.3), NEVER))
+    assert "data" in json.loads(read_at_once(endpoint_of(server, timeout_s=0.3), NEVER))
     assert time.monotonic() - began < 2
     assert server.calls == 2
 
 
-def test_a_stream_is_not_bounded_by_the_timeout_of_its_attempt(server: OpenAIServer) -> None:
+def test_a_stream_may_last_longer_than_the_timeout_of_an_attempt(server: OpenAIServer) -> None:
     server.inject(openai_server.events(*[b" ", 0.1] * 8, b"{}"))
-    assert json.loads(streamed(endpoint_of(server, timeout_s=0.3), NEVER)) == {}
+    assert json.loads(read_streamed(endpoint_of(server, timeout_s=0.3), NEVER)) == {}
     assert server.calls == 1
 
 
-def test_a_passed_deadline_is_reported_as_such(server: OpenAIServer, endpoint: Endpoint) -> None:
-    server.inject(BYTES)
+def test_a_deadline_that_passes_during_the_reply_raises_deadline_exceeded(
+    server: OpenAIServer, endpoint: Endpoint
+) -> None:
+    server.inject(SLOW_BYTES)
     with pytest.raises(DeadlineExceeded, match="waiting for the embedding endpoint"):
-        at_once(endpoint, Deadline.after(0.3))
+        read_at_once(endpoint, Deadline.after(0.3))
 
 
-def test_a_caller_that_leaves_ends_a_slow_reply(server: OpenAIServer, endpoint: Endpoint) -> None:
-    server.inject(BYTES)
+def test_reading_a_slow_reply_ends_when_the_caller_leaves(
+    server: OpenAIServer, endpoint: Endpoint
+) -> None:
+    server.inject(SLOW_BYTES)
     began = time.monotonic()
     with pytest.raises(Cancelled, match="waiting for the embedding endpoint"):
-        at_once(endpoint, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
+        read_at_once(endpoint, Deadline(is_waiting=lambda: time.monotonic() < began + 0.3))
     assert time.monotonic() - began < LATEST_S
 
 
-@pytest.mark.parametrize("read", [at_once, streamed])
-def test_a_connection_does_not_keep_the_deadline_of_an_earlier_request(
+@pytest.mark.parametrize("read", [read_at_once, read_streamed])
+def test_the_deadline_of_a_request_does_not_affect_later_requests(
     read: Read, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
     read(endpoint, Deadline.after(0.5))
@@ -158,18 +162,18 @@ def test_a_connection_does_not_keep_the_deadline_of_an_earlier_request(
 
 @pytest.mark.parametrize("charset", ["undefined", "base64", "hex", "rot13", "idna"])
 @pytest.mark.parametrize(("status", "error"), [(502, EmbedderUnavailable), (400, EmbedderRejected)])
-@pytest.mark.parametrize("read", [at_once, streamed])
-def test_a_refusal_is_not_decoded(
+@pytest.mark.parametrize("read", [read_at_once, read_streamed])
+def test_the_content_of_a_refusal_is_not_decoded(
     read: Read, status: int, error: type[Exception], charset: str, server: OpenAIServer
 ) -> None:
-    """The charsets are Python codecs that raise all kinds of exceptions."""
+    """The charsets name Python codecs that raise various exceptions when they decode a text."""
     server.inject(openai_server.page(status, charset))
     with pytest.raises(error, match=f"answered {status}"):
         read(endpoint_of(server), Deadline.after(0.3))
 
 
-@pytest.mark.parametrize("read", [at_once, streamed])
-def test_a_refusal_is_read_up_to_its_limit(
+@pytest.mark.parametrize("read", [read_at_once, read_streamed])
+def test_the_content_of_a_refusal_is_read_up_to_its_limit(
     read: Read, server: OpenAIServer, endpoint: Endpoint
 ) -> None:
     sent = (b"x" * MAX_ERROR_BYTES,) * 1000
@@ -186,24 +190,24 @@ def test_a_reply_is_read_up_to_its_limit(
     endpoint: Endpoint,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The request is not repeated."""
+    """A request whose reply exceeds the limit is not retried."""
     monkeypatch.setattr(endpoint_module, "MAX_REPLY_BYTES", 1000)
     for size, is_read in ((1000, True), (1001, False)):
         content = gzip.compress(b" " * size) if is_compressed else b" " * size
         headers = {"Content-Encoding": "gzip"} if is_compressed else {}
         server.inject(partial(replace, body=content, headers=headers))
         if is_read:
-            assert at_once(endpoint, NEVER) == b" " * size
+            assert read_at_once(endpoint, NEVER) == b" " * size
         else:
             with pytest.raises(EmbedderUnavailable, match="over 1000 bytes, the limit of a reply"):
-                at_once(endpoint, NEVER)
+                read_at_once(endpoint, NEVER)
     assert server.calls == 2
 
 
 def test_a_redirect_is_followed_without_reading_its_content(
     server: OpenAIServer, endpoint: Endpoint
 ) -> None:
-    elsewhere = {"Location": f"{server.base_url}/embeddings"}
-    server.inject(lambda reply: replace(BYTES(reply), status=307, headers=elsewhere))
-    assert "data" in json.loads(at_once(endpoint, Deadline.after(DEADLINE_S)))
+    headers = {"Location": f"{server.base_url}/embeddings"}
+    server.inject(lambda reply: replace(SLOW_BYTES(reply), status=307, headers=headers))
+    assert "data" in json.loads(read_at_once(endpoint, Deadline.after(DEADLINE_S)))
     assert server.calls == 2

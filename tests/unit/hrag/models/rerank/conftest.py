@@ -1,4 +1,4 @@
-"""Fixtures with a server for both forms of `/rerank` that misbehaves on demand."""
+"""Fixtures with a rerank server for both request forms that misbehaves on demand."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,6 @@ from tests.support.servers.rerank_server import RerankServer
 
 
 @pytest.fixture
-def server(_dialling: None) -> Iterator[RerankServer]:
+def server(_loopback_endpoints: None) -> Iterator[RerankServer]:
     with RerankServer() as server:
         yield server

@@ -1,4 +1,4 @@
-"""The reranker works with endpoints of both forms that misbehave in every known way."""
+"""The reranker handles every known kind of invalid, late or missing reply of both request forms."""
 
 import traceback
 from collections.abc import Callable
@@ -21,14 +21,14 @@ KEY = "sk-test-4711"
 QUERY = "secret cats and dogs"
 TEXTS = ["Birds fly.", "Cats and dogs.", "Cats sleep."]
 SCORES = [0.0, 3.0, 1.0]
-# This Retry-After keeps the tests fast.
+# This value of the header Retry-After, in seconds, makes retries almost immediate.
 AT_ONCE = "0.001"
 
-Open = Callable[..., EndpointReranker]
+RerankerFactory = Callable[..., EndpointReranker]
 
 
 @pytest.fixture
-def reranker_with(server: RerankServer) -> Open:
+def reranker_with(server: RerankServer) -> RerankerFactory:
     def make(form: str = "cohere", **changes: Any) -> EndpointReranker:
         settings = {"model": "m", "access": EndpointAccess(server.base_url, KEY), "timeout_s": 20.0}
         return EndpointReranker(form=FORMS[form], **(settings | changes))
@@ -37,14 +37,16 @@ def reranker_with(server: RerankServer) -> Open:
 
 
 @pytest.fixture(params=["cohere", "tei"])
-def reranker(request: pytest.FixtureRequest, reranker_with: Open) -> EndpointReranker:
+def reranker(request: pytest.FixtureRequest, reranker_with: RerankerFactory) -> EndpointReranker:
     return reranker_with(request.param)
 
 
 # The following tests cover requests.
 
 
-def test_a_request_in_the_form_of_cohere(server: RerankServer, reranker_with: Open) -> None:
+def test_a_request_in_the_form_of_cohere(
+    server: RerankServer, reranker_with: RerankerFactory
+) -> None:
     reranker = reranker_with("cohere")
     assert reranker.name == "cohere/m"
     assert reranker.rerank(QUERY, TEXTS, NEVER) == SCORES
@@ -52,15 +54,15 @@ def test_a_request_in_the_form_of_cohere(server: RerankServer, reranker_with: Op
     assert server.authorizations == [f"Bearer {KEY}"]
 
 
-def test_a_request_in_the_form_of_tei(server: RerankServer, reranker_with: Open) -> None:
-    """The server has only one model. The request asks it to cut texts that are too long."""
+def test_a_request_in_the_form_of_tei(server: RerankServer, reranker_with: RerankerFactory) -> None:
+    """TEI serves only one model, so the request names none. It asks TEI to truncate long texts."""
     assert reranker_with("tei").rerank(QUERY, TEXTS, NEVER) == SCORES
     fields = {"query": QUERY, "texts": TEXTS, "raw_scores": False, "truncate": True}
     assert server.requests == [fields]
 
 
 def test_a_model_is_optional_and_the_version_is_part_of_the_url(
-    server: RerankServer, reranker_with: Open
+    server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
     reranker = reranker_with(model="", access=EndpointAccess(f"{server.base_url}/v1/", KEY))
     assert reranker.name == "cohere"
@@ -68,7 +70,7 @@ def test_a_model_is_optional_and_the_version_is_part_of_the_url(
     assert "model" not in server.requests[0]
 
 
-def test_reported_tokens_are_counted(reranker_with: Open) -> None:
+def test_reported_tokens_are_counted(reranker_with: RerankerFactory) -> None:
     def counted() -> float:
         return INSTRUMENTS.get_sample_value("hrag_reranker_tokens_total") or 0.0
 
@@ -81,22 +83,24 @@ def test_reported_tokens_are_counted(reranker_with: Open) -> None:
 # The following tests cover replies.
 
 
-def test_replies_may_come_in_any_order(server: RerankServer, reranker: EndpointReranker) -> None:
+def test_the_scores_of_a_reply_may_be_in_any_order(
+    server: RerankServer, reranker: EndpointReranker
+) -> None:
     server.inject(openai_server.shuffled)
     assert reranker.rerank(QUERY, TEXTS, NEVER) == SCORES
 
 
-def test_a_wrong_reply_is_refused_and_not_retried(
+def test_an_invalid_reply_is_refused_and_not_retried(
     server: RerankServer, reranker: EndpointReranker
 ) -> None:
-    for fault in (openai_server.short, openai_server.body(b"<html>")):
+    for fault in (openai_server.without_last, openai_server.body(b"<html>")):
         server.inject(fault)
         with pytest.raises(RerankerRejected, match=server.address):
             reranker.rerank(QUERY, TEXTS, NEVER)
     assert server.calls == 2
 
 
-def test_an_endless_reply_is_unavailable(
+def test_a_reply_over_the_size_limit_raises_reranker_unavailable(
     server: RerankServer, reranker: EndpointReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 100)
@@ -105,10 +109,10 @@ def test_an_endless_reply_is_unavailable(
         reranker.rerank(QUERY, TEXTS, NEVER)
 
 
-# The following tests cover failures and time.
+# The following tests cover failures and timeouts.
 
 
-def test_a_lost_connection_or_a_refusal_for_the_moment_is_retried_once(
+def test_a_lost_connection_or_a_temporary_refusal_is_retried_once(
     server: RerankServer, reranker: EndpointReranker
 ) -> None:
     for fault in (openai_server.hang_up, openai_server.events(b"[", None)):
@@ -119,7 +123,9 @@ def test_a_lost_connection_or_a_refusal_for_the_moment_is_retried_once(
         reranker.rerank(QUERY, TEXTS, NEVER)
 
 
-def test_an_endpoint_that_is_down_is_unavailable(reranker_with: Open) -> None:
+def test_an_endpoint_that_does_not_run_raises_reranker_unavailable(
+    reranker_with: RerankerFactory,
+) -> None:
     with RerankServer() as stopped:
         pass
     with pytest.raises(RerankerUnavailable, match=r"cannot be reached .*refused"):
@@ -133,10 +139,10 @@ def test_an_endpoint_that_is_down_is_unavailable(reranker_with: Open) -> None:
         openai_server.events(b'{"results": [', 30.0),
         openai_server.events(*[b" ", 0.02] * 1000),
     ],
-    ids=["silent", "stuck", "drop by drop"],
+    ids=["silent", "stuck", "byte by byte"],
 )
-def test_a_slow_reply_is_unavailable_and_not_retried(
-    fault: Fault, server: RerankServer, reranker_with: Open
+def test_a_slow_reply_raises_reranker_unavailable_without_a_retry(
+    fault: Fault, server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
     server.inject(fault, times=2)
     with pytest.raises(RerankerUnavailable, match=r"did not answer within 0\.2 s"):
@@ -145,7 +151,7 @@ def test_a_slow_reply_is_unavailable_and_not_retried(
 
 
 def test_the_deadline_of_the_caller_ends_a_call_before_its_timeout(
-    server: RerankServer, reranker_with: Open
+    server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
     server.inject(openai_server.slow(30))
     with pytest.raises(DeadlineExceeded):
@@ -154,14 +160,16 @@ def test_the_deadline_of_the_caller_ends_a_call_before_its_timeout(
         reranker_with().rerank(QUERY, TEXTS, Deadline(is_waiting=lambda: False))
 
 
-def test_a_reply_that_breaks_off_is_unavailable(server: RerankServer, reranker_with: Open) -> None:
+def test_an_incomplete_reply_raises_reranker_unavailable(
+    server: RerankServer, reranker_with: RerankerFactory
+) -> None:
     server.inject(openai_server.events(b'{"results": [', None), times=2)
     with pytest.raises(RerankerUnavailable, match="ended the reply early"):
         reranker_with().rerank(QUERY, TEXTS, NEVER)
 
 
 def test_a_refusal_says_what_to_check_and_repeats_neither_key_nor_texts(
-    server: RerankServer, reranker_with: Open
+    server: RerankServer, reranker_with: RerankerFactory
 ) -> None:
     hints = {
         400: "answered 400: check HRAG_RERANK_FORM",

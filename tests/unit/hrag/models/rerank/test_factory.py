@@ -30,7 +30,7 @@ def test_no_reranker_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> No
         ({"HRAG_RERANK_FORM": "tei", "OPENAI_API_KEY": "sk-of-openai"}, "tei", "none"),
     ],
 )
-def test_a_reranker_gets_only_its_key(
+def test_the_reranker_never_sends_the_key_of_another_endpoint(
     variables: dict[str, str],
     name: str,
     key: str,
@@ -43,7 +43,7 @@ def test_a_reranker_gets_only_its_key(
     assert server.authorizations == [f"Bearer {key}"]
 
 
-def test_requests_are_counted_by_outcome(
+def test_rerank_requests_are_counted_by_outcome(
     server: RerankServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reranker = _open_from(monkeypatch, HRAG_RERANK_BASE_URL=server.base_url)
@@ -77,7 +77,7 @@ def test_requests_are_counted_by_outcome(
         ),
     ],
 )
-def test_invalid_settings_are_refused_by_name(
+def test_the_refusal_of_an_invalid_setting_names_it(
     variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SettingsError, match=message) as refused:

@@ -1,4 +1,4 @@
-"""Replies of each form are read if they are valid, and refused otherwise."""
+"""Valid replies of both request forms are read, and invalid replies are refused."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hrag.errors import RerankerRejected
 from hrag.models.rerank.request_forms import FORMS
 
 SOURCE = "the reranking endpoint x"
-# Each row has the indexes and scores of a reply for three texts, and a part of the error.
+# Each row has the (index, score) pairs of a reply for three texts, and words of the error message.
 WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
     ([], "returned 0 scores for 3 texts"),
     ([(0, 1.0), (1, 1.0)], "returned 2 scores for 3 texts"),
@@ -39,7 +39,9 @@ def test_scores_are_in_the_order_of_the_texts(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("entries", "words"), WRONG_ENTRIES)
-def test_wrong_entries_are_refused(form: str, entries: list[tuple[Any, Any]], words: str) -> None:
+def test_a_reply_with_a_wrong_index_or_score_is_refused(
+    form: str, entries: list[tuple[Any, Any]], words: str
+) -> None:
     with pytest.raises(RerankerRejected, match=f"^{SOURCE} .*{words}"):
         FORMS[form].scores(_reply(form, entries), 3, SOURCE)
 
@@ -61,6 +63,6 @@ def test_json_of_another_shape_is_refused(form: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(("form", "other"), [("cohere", "tei"), ("tei", "cohere")])
-def test_a_reply_of_the_other_form_is_recognised(form: str, other: str) -> None:
+def test_the_refusal_of_a_reply_of_the_other_form_names_the_setting(form: str, other: str) -> None:
     with pytest.raises(RerankerRejected, match="check HRAG_RERANK_FORM"):
         FORMS[form].scores(_reply(other, [(0, 1.0)]), 1, SOURCE)

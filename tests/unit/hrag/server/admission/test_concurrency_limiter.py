@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hrag.errors import TooBusy
 from hrag.server.admission.concurrency_limiter import ConcurrencyLimiter
 
-# A tenant that is not alone may use a quarter of the threads, which is one thread.
+# While other tenants call, a tenant may use a quarter of the threads, which is one thread here.
 THREADS = 4
 
 
@@ -34,7 +34,7 @@ class LimitedCalls:
 
 
 def _calls_of_one_tenant(max_waiting: int = 3) -> LimitedCalls:
-    """Returns calls of which all recent ones are calls of tenant `a`."""
+    """Returns a limiter for which `a` is the only tenant that has called recently."""
     calls = LimitedCalls(max_waiting)
     calls.enter("a", "first")
     calls.leave("a", "first")
@@ -76,7 +76,7 @@ def test_waiting_calls_run_in_the_order_of_their_arrival() -> None:
     assert calls.running == ["5", "6", "7"]
 
 
-def test_a_withdrawn_call_frees_a_waiting_place_and_never_runs() -> None:
+def test_a_withdrawn_call_stops_waiting_and_never_runs() -> None:
     calls = _calls_of_one_tenant(2)
     calls.enter("a", *"123456")
     assert calls.limiter.withdraw("a", "5")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hrag.server.admission.lane import Lane
 from hrag.values.current_call import CURRENT
 from hrag.values.errors import HragError
 
-# A call counts as long after three steps.
+# A step uses this processor time. After three steps (over 10 ms), a call counts as long.
 _STEP_S = 1 / 256
 
 
@@ -51,7 +51,7 @@ class Calls:
         thread.submit(self._compute, seconds).result()
 
     def end(self) -> None:
-        """Ends all calls, and asserts that none of them counts any more."""
+        """Ends all calls, and asserts that no short call is counted any more."""
         self._ending.close()
         assert not self._running.has_short_of_others("")
 
@@ -70,7 +70,7 @@ def calls() -> Iterator[Calls]:
     calls.end()
 
 
-def test_a_long_call_sleeps_for_as_long_as_it_computed_while_a_short_one_runs(
+def test_a_long_call_sleeps_as_long_as_it_computed_while_a_short_call_runs(
     calls: Calls,
 ) -> None:
     call = calls.start("a")
@@ -107,7 +107,7 @@ def test_a_computation_outside_a_call_does_not_sleep(calls: Calls) -> None:
     assert calls.slept_s == []
 
 
-def test_processor_time_is_not_read_before_enough_time_has_passed() -> None:
+def test_processor_time_is_not_read_before_enough_wall_time_has_passed() -> None:
     readings = []
 
     def clock() -> float:

@@ -1,9 +1,9 @@
-"""RecentTenants detects whether only one tenant has called recently."""
+"""RecentTenants determines whether only one tenant has called recently."""
 
 from hrag.server.admission.recent_tenants import RecentTenants
 
 
-def test_a_tenant_counts_as_alone_unless_another_tenant_called_recently() -> None:
+def test_a_tenant_is_alone_if_no_other_tenant_called_recently() -> None:
     now = [0.0]
     recent = RecentTenants(10, lambda: now[0])
 

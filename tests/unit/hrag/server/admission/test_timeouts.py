@@ -1,4 +1,4 @@
-"""One thread watches the time limits of many entries."""
+"""One thread watches the timeouts of many entries."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from hrag.server.admission.timeouts import Timeouts
 
 
-def test_an_entry_expires_once_and_not_before_its_time_limit() -> None:
+def test_an_entry_expires_once_and_not_before_its_timeout() -> None:
     expired: list[tuple[str, float]] = []
     done = threading.Event()
 
@@ -28,7 +28,7 @@ def test_an_entry_expires_once_and_not_before_its_time_limit() -> None:
 
 
 def test_a_removed_entry_does_not_expire() -> None:
-    """The oldest entry expires first. A later entry expires, so the removed entry never will."""
+    """Entries expire oldest first. After a later entry, the removed entry can no longer expire."""
     expired: list[str] = []
     has_expired = threading.Event()
 
@@ -58,7 +58,7 @@ def test_the_oldest_matching_entry_is_removed_first() -> None:
     assert timeouts.pop_oldest(lambda entry: True) is None
 
 
-def test_a_failing_expiry_is_logged_and_the_next_entry_expires() -> None:
+def test_an_error_of_the_callback_is_logged_and_the_next_entry_expires() -> None:
     done = threading.Event()
 
     def expire(entry: str) -> None:
@@ -72,6 +72,6 @@ def test_a_failing_expiry_is_logged_and_the_next_entry_expires() -> None:
         timeouts.add("good")
         assert done.wait(10)
         timeouts.close()
-    # Other tests may write to the audit log meanwhile.
+    # Lines of the audit log are ignored, because other tests may write them at the same time.
     events = [line["event"] for line in logs if line["event"] != "audit"]
     assert events == ["timeout_failed"]

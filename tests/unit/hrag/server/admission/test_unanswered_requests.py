@@ -1,4 +1,4 @@
-"""A request counts until its call ends, no matter how the call ends."""
+"""The bytes of a request count against the limits until its call ends, however the call ends."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ class Endings(retriever_pb2_grpc.RetrieverServiceServicer):
 
 
 class RunningServer:
-    """A running server with one thread for a tenant, its servicer, and calls to it."""
+    """A running server with one thread, its servicer, and methods that call the server."""
 
     def __init__(self, server: Server, servicer: Endings, channel: grpc.Channel) -> None:
         self.server = server
@@ -78,7 +78,7 @@ class RunningServer:
         return self._stub.Answer(rpb.AnswerRequest(search=_query(text)), timeout=20)
 
     def hold(self) -> Any:
-        """Occupies the tenant's thread until the servicer's calls may end."""
+        """Starts a call that occupies the only thread until the test sets `servicer.may_end`."""
         held = self.search("held")
         self.servicer.running.acquire()
         return held
@@ -89,7 +89,7 @@ class RunningServer:
         return suspended
 
     def wait(self, timeout_s: float = 20) -> Any:
-        """Starts a call that waits for a thread."""
+        """Starts a call that waits because no thread is free."""
         calls_before = self.executor.calls
         waiting = self.search("", timeout_s)
         until(lambda: self.executor.calls > calls_before)
@@ -226,18 +226,18 @@ def _running_calls_metric() -> float | None:
     return metrics.INSTRUMENTS.get_sample_value("hrag_calls_running")
 
 
-def test_answers_without_a_thread_do_not_count(
+def test_answers_for_which_no_thread_can_start_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with _running_server(HRAG_MAX_STREAMS=1) as running:
         start = threading.Thread.start
 
-        def fails(thread: threading.Thread) -> None:
+        def fail_to_start_streams(thread: threading.Thread) -> None:
             if thread.name == "stream":
                 raise RuntimeError("can't start new thread")
             start(thread)
 
-        monkeypatch.setattr(threading.Thread, "start", fails)
+        monkeypatch.setattr(threading.Thread, "start", fail_to_start_streams)
         for _ in range(3):
             with pytest.raises(grpc.RpcError):
                 list(running.answer())

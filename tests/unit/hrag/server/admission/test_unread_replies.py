@@ -11,7 +11,7 @@ from tests.support.until import until
 
 
 class Context:
-    """A call that ends when the test says so."""
+    """A fake server context of a call that ends when the test calls `end`."""
 
     def __init__(self, *, is_active: bool = True) -> None:
         self._is_active = is_active
@@ -40,7 +40,7 @@ def _send(replies: UnreadReplies, tenant: str, size: int, **options: Any) -> Con
     return context
 
 
-def test_one_tenant_may_use_half_of_the_bytes() -> None:
+def test_one_tenant_may_use_at_most_half_of_the_bytes() -> None:
     replies = _replies()
     _send(replies, "a", 40)
     with pytest.raises(TooBusy, match=r"tenant 'a' have 40 bytes.*HRAG_MAX_UNREAD_BYTES"):
@@ -71,7 +71,7 @@ def test_a_reply_to_a_client_that_has_left_does_not_count() -> None:
     assert replies.unread_bytes == 0
 
 
-def test_a_reply_that_is_not_read_in_time_ends_its_call() -> None:
+def test_a_call_whose_reply_is_not_read_in_time_is_cancelled() -> None:
     replies = UnreadReplies(100, 0.05)
     slow = _send(replies, "a", 1)
     until(lambda: slow.is_cancelled)

@@ -23,7 +23,9 @@ from hrag.server.auth import Identity, Role, api_keys
 from hrag.server.auth.api_keys import ApiKeys
 from tests.support.servers.credentials import UNKNOWN_KEY, altered, id_of, new_key
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root may change the owner of a file"
+)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_the_file_contains_only_hashes_and_has_mode_0600(path):
 
 
 def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
-    """The new file is synchronised before it gets its name, and the folder afterwards."""
+    """The new file is synced before it is renamed, and its folder is synced afterwards."""
     synced, fsync = [], os.fsync
 
     def record(descriptor: int) -> None:
@@ -62,7 +64,7 @@ def test_a_change_is_on_the_disk_before_it_is_confirmed(path, monkeypatch):
 
 
 def test_replacing_the_file_keeps_its_mode(path):
-    """Otherwise a service that runs as another user would keep accepting revoked keys."""
+    """A service of another user that cannot read the new file keeps accepting revoked keys."""
     key = new_key(path)
     path.chmod(0o640)
     api_keys.revoke(path, id_of(key))
@@ -93,7 +95,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_not_replaced(path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_key_proves_its_id_tenants_and_role(path):
+def test_a_key_is_verified_as_its_id_tenants_and_role(path):
     key = new_key(path, "acme", "globex", role=Role.WRITE)
     expected = Identity(id_of(key), frozenset({"acme", "globex"}), Role.WRITE)
     assert ApiKeys(path)(key) == expected
@@ -118,13 +120,13 @@ def test_a_key_proves_its_id_tenants_and_role(path):
 )
 def test_any_other_credential_is_refused_with_the_same_message(path, change):
     key = new_key(path)
-    accepted = ApiKeys(path)
+    verify = ApiKeys(path)
     with pytest.raises(Unauthenticated) as caught:
-        accepted(change(key))
+        verify(change(key))
     with pytest.raises(Unauthenticated) as unknown:
-        accepted(UNKNOWN_KEY)
+        verify(UNKNOWN_KEY)
     assert caught.value.message == unknown.value.message
-    assert accepted(key)
+    assert verify(key)
 
 
 def test_the_hash_from_the_file_is_not_a_key(path):
@@ -138,11 +140,11 @@ def test_a_key_expires(path):
     key = api_keys.create(path, ("acme",), Role.READ, "", timedelta(days=1))
     now = time.time()
     clock = [now]
-    accepted = ApiKeys(path, lambda: clock[0])
-    assert accepted(key)
+    verify = ApiKeys(path, lambda: clock[0])
+    assert verify(key)
     clock[0] = now + 86_401
     with pytest.raises(Unauthenticated):
-        accepted(key)
+        verify(key)
 
 
 def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
@@ -150,10 +152,10 @@ def test_a_revoked_key_stays_listed_and_revoking_again_changes_nothing(path):
     first = api_keys.revoke(path, id_of(key))
     assert first.revoked is not None
     assert api_keys.revoke(path, id_of(key)) == first
-    accepted = ApiKeys(path)
-    assert accepted(other)
+    verify = ApiKeys(path)
+    assert verify(other)
     with pytest.raises(Unauthenticated):
-        accepted(key)
+        verify(key)
     with pytest.raises(ValueError, match="there is no key with the id 'nobody'"):
         api_keys.revoke(path, "nobody")
 
@@ -183,7 +185,7 @@ def test_a_symbolic_link_to_the_file_is_kept(path, tmp_path):
         (("a",), "x" * 201, "note: String should have at most 200"),
     ],
 )
-def test_invalid_values_create_no_key(path, tenants, note, message):
+def test_no_key_is_created_with_invalid_values(path, tenants, note, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         api_keys.create(path, tenants, Role.READ, note, None)
     assert not path.exists()
@@ -223,7 +225,7 @@ def _stored_key(**changed: object) -> dict[str, object]:
         ([_stored_key(), _stored_key()], "two keys have the same id"),
     ],
 )
-def test_an_invalid_key_file_is_refused_with_the_field(path, content, message):
+def test_the_refusal_of_an_invalid_key_file_names_the_field(path, content, message):
     path.write_bytes(
         content if isinstance(content, bytes) else json.dumps({"keys": content}).encode()
     )
@@ -252,7 +254,7 @@ def test_a_file_without_a_valid_key_is_logged(path):
 
 def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(path, monkeypatch):
     key = new_key(path)
-    accepted = ApiKeys(path)
+    verify = ApiKeys(path)
     compared = []
 
     constant_time = hmac.compare_digest
@@ -264,17 +266,18 @@ def test_secrets_are_compared_as_digests_in_constant_time_for_unknown_ids_too(pa
     monkeypatch.setattr(hmac, "compare_digest", compare)
     for credential in (altered(key), UNKNOWN_KEY):
         with pytest.raises(Unauthenticated):
-            accepted(credential)
+            verify(credential)
     assert compared == [(64, 64), (64, 64)]
 
 
 def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
-    """The medians of interleaved calls are compared.
+    """Compares the median durations of interleaved verifications.
 
-    Without the dummy entry, the refusal of an unknown id would take half as long.
+    A key with an unknown id is compared with a dummy entry. Without the dummy entry, its refusal
+    would take half as long.
     """
     key = new_key(path)
-    accepted = ApiKeys(path)
+    verify = ApiKeys(path)
     credentials = {
         "only the end is wrong": altered(key),
         "only the id is right": f"hrag_{id_of(key)}_{'0' * 43}",
@@ -287,7 +290,7 @@ def test_verification_takes_the_same_time_for_known_and_unknown_ids(path):
             for kind, credential in credentials.items():
                 began = time.perf_counter_ns()
                 with suppress(Unauthenticated):
-                    accepted(credential)
+                    verify(credential)
                 durations_ns[kind].append(time.perf_counter_ns() - began)
     finally:
         gc.enable()

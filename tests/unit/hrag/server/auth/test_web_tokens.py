@@ -1,4 +1,4 @@
-"""JSON Web Tokens are verified by their claims and signing keys, and cached."""
+"""JSON Web Tokens are verified by their claims and signatures, and the results are cached."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ def _is_refused(tokens: WebTokens, token: str) -> bool:
     return False
 
 
-def test_a_token_proves_its_subject_tenants_and_role(path):
+def test_a_token_is_verified_as_its_subject_tenants_and_role(path):
     token = SIGNER.token(tenants=["acme", "globex"], role="write")
     expected = Identity("somebody", frozenset({"acme", "globex"}), Role.WRITE)
     assert WebTokens(path, POLICY)(token) == expected
@@ -133,7 +133,7 @@ def test_rejected_tokens_do_not_flood_the_log(path):
 
 
 def _rejected_tokens(logs):
-    """Returns the number of rejected tokens that the log reports."""
+    """Returns the count of rejected tokens that the log reports."""
     return sum(line.get("count", 1) for line in logs if line["event"] == "token_rejected")
 
 
@@ -205,7 +205,7 @@ def test_rsa_and_ed25519_keys_are_accepted(path):
         WebTokens(path, POLICY)
 
 
-def test_a_short_rsa_key_verifies_nothing(path):
+def test_tokens_signed_with_a_short_rsa_key_are_refused(path):
     private = rsa.generate_private_key(65537, 1024)
     jwk = {**RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"}
     path.write_text(json.dumps({"keys": [jwk]}), "utf-8")

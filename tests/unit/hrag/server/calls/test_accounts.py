@@ -1,4 +1,4 @@
-"""The account that an encoded request counts against is read without parsing the request."""
+"""The account of a request, a tenant or a credential, is determined without parsing the request."""
 
 import threading
 from pathlib import Path
@@ -33,7 +33,7 @@ def _guard(method: str, *tenants: str) -> CallGuard:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_counts_for_the_tenant_of_its_request(method: str) -> None:
+def test_a_request_of_every_method_counts_for_its_tenant(method: str) -> None:
     guard = _guard(method, "*")
     request = request_of(METHODS[method], "acme")
     expected = "acme" if RULES[method].tenants(request) else "credential"
@@ -45,7 +45,7 @@ def test_every_method_counts_for_the_tenant_of_its_request(method: str) -> None:
     [(["acme"], "acme"), (["globex", "acme"], "acme"), (["*"], "credential")],
 )
 @pytest.mark.parametrize("method", METHODS)
-def test_all_credentials_of_a_tenant_are_one_account(
+def test_all_credentials_of_a_tenant_share_one_account(
     method: str, tenants: list[str], expected: str
 ) -> None:
     assert _guard(method, *tenants).account == expected
@@ -59,7 +59,7 @@ def test_a_foreign_tenant_is_refused_before_the_request_is_parsed(method: str) -
             _guard(method, "other").account_of(request.SerializeToString())
 
 
-def test_a_tenant_with_two_keys_has_one_share_of_the_streams(tmp_path: Path) -> None:
+def test_two_keys_of_a_tenant_share_its_limit_of_open_streams(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     first, second, other = new_key(path, "acme"), new_key(path, "acme"), new_key(path, "globex")
     variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": path, "HRAG_MAX_STREAMS": 4}
@@ -88,7 +88,7 @@ def _open_reflection(channel: grpc.Channel, key: str, *messages: bytes) -> Any:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_count_for_an_account(message: bytes) -> None:
+def test_a_request_of_any_bytes_counts_for_an_account(message: bytes) -> None:
     for method in (_SEARCH, "/hrag.v1.RetrieverService/BatchSearch"):
         assert _guard(method, "*").account_of(message)
 
@@ -102,7 +102,7 @@ def test_any_bytes_count_for_an_account(message: bytes) -> None:
         (["*", "a"], "credential"),
     ],
 )
-def test_a_message_that_begins_without_its_tenant_gives_no_second_account(
+def test_a_tenant_that_is_not_the_first_field_does_not_change_the_account(
     tenants, expected
 ) -> None:
     message = pb.SearchRequest(text="x").SerializeToString()

@@ -34,7 +34,7 @@ _OK = grpc.StatusCode.OK
 _REFUSED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-class _Counting:
+class _CountingServicer:
     """Counts the calls that reach the handlers of a servicer."""
 
     def __init__(self, servicer: Any) -> None:
@@ -53,7 +53,7 @@ class _Counting:
 def test_a_tenant_above_its_rate_is_refused_before_the_handler_and_other_tenants_are_served(path):
     method = METHODS[path]
     service = method.containing_service.full_name
-    servicer = _Counting(servicer_of(service))
+    servicer = _CountingServicer(servicer_of(service))
     with connected(servicer, service, **SLOW) as channel:
         codes = [code_of(channel, path, [request_of(method, "acme")]) for _ in range(4)]
         assert codes == [_OK, _OK, _REFUSED, _REFUSED]
@@ -67,7 +67,7 @@ def test_calls_without_a_tenant_are_not_counted():
         assert {code_of(channel, path, [request_of(METHODS[path])]) for _ in range(9)} == {_OK}
 
 
-def test_all_methods_of_a_service_count_together():
+def test_the_calls_of_all_methods_of_a_service_count_together():
     unary = [path for path in METHODS if "IndexerService" in path and path != _STREAM]
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         codes = [code_of(channel, path, [request_of(METHODS[path], "acme")]) for path in unary]
@@ -104,8 +104,8 @@ def test_calls_without_a_valid_key_do_not_count_for_the_tenant(tmp_path):
         for header in ((), (("authorization", f"Bearer {other_key}"),)):
             codes = {code_of(channel, _SEARCH, [request], *header) for _ in range(5)}
             assert codes <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
-        tenants_header = ("authorization", f"Bearer {key}")
-        codes = [code_of(channel, _SEARCH, [request], tenants_header) for _ in range(3)]
+        header_of_tenant = ("authorization", f"Bearer {key}")
+        codes = [code_of(channel, _SEARCH, [request], header_of_tenant) for _ in range(3)]
     assert codes == [_OK, _OK, _REFUSED]
 
 
@@ -122,7 +122,7 @@ def _send(channel: grpc.Channel, path: str, tenant: str) -> Any:
 
 
 def _refusals() -> float:
-    """Returns the number of calls that were refused because of their rate."""
+    """Returns the count of calls that were refused because of the rate limit."""
     count = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", {"quota": "calls"})
     return count or 0.0
 
@@ -166,7 +166,7 @@ def test_a_retry_after_the_reported_wait_is_admitted():
             _send(channel, _SEARCH, "acme")
             with pytest.raises(grpc.RpcError) as caught:
                 _send(channel, _SEARCH, "acme")
-            # The test asserts that exactly this wait is long enough.
+            # The next call must be admitted after exactly this wait.
             time.sleep(error_from(caught.value).retry_s)
 
 
@@ -192,12 +192,12 @@ def test_a_stream_above_its_rate_is_throttled():
 
 
 def _throttled_documents() -> float:
-    """Returns the number of documents that waited because of their tenant's rate."""
+    """Returns the count of documents that waited because of the rate limit of their tenant."""
     return INSTRUMENTS.get_sample_value("hrag_throttled_total") or 0.0
 
 
-def test_a_throttled_stream_reads_nothing_ahead():
-    """The client sends until the buffers of its connection are full, and no further."""
+def test_the_server_reads_no_requests_ahead_from_a_throttled_stream():
+    """The client stops sending when the buffers of its connection are full."""
     sent = []
 
     def requests() -> Iterator[ipb.IngestDocumentsRequest]:
@@ -211,7 +211,8 @@ def test_a_throttled_stream_reads_nothing_ahead():
         responses = _stream(channel, requests(), 2000)
         assert [next(responses), next(responses)]
         until(lambda: _throttled_documents() > throttled_before)
-        # While the stream waits, each stream of another tenant is received, answered and ended.
+        # The server completes twenty other streams while this stream waits, so it has had enough
+        # time to read ahead.
         for number in range(20):
             assert len(list(_stream(channel, _documents(2, f"other{number}")))) == 2
             counts.append(len(sent))
@@ -219,7 +220,7 @@ def test_a_throttled_stream_reads_nothing_ahead():
     assert counts[-2] == counts[-1] < 1000
 
 
-def test_a_stream_whose_wait_exceeds_its_deadline_is_refused_immediately():
+def test_a_stream_that_would_wait_beyond_its_deadline_is_refused_immediately():
     with connected(servicer_of(INDEXER), INDEXER, **SLOW) as channel:
         responses = _stream(channel, _documents(5))
         assert [next(responses), next(responses)]
@@ -248,7 +249,7 @@ def test_streams_of_other_tenants_are_not_throttled():
         waiting.cancel()
 
 
-def test_concurrent_calls_get_no_more_than_the_burst():
+def test_no_more_concurrent_calls_are_admitted_than_the_burst_allows():
     variables = {"HRAG_TENANT_CALLS_PER_S": 0.001, "HRAG_TENANT_BURST": 25, "HRAG_THREADS": 8}
     codes = []
     with connected(servicer_of(RETRIEVER), **variables) as channel:
@@ -266,7 +267,7 @@ def test_concurrent_calls_get_no_more_than_the_burst():
 
 
 def test_the_sdk_does_not_retry_and_reports_when_to_retry():
-    servicer = _Counting(servicer_of(RETRIEVER))
+    servicer = _CountingServicer(servicer_of(RETRIEVER))
     with serving(servicer, **SLOW) as address, Client(address, address) as client:
         for _ in range(2):
             client.server_info()

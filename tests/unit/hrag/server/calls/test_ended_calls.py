@@ -102,7 +102,8 @@ def test_a_call_that_has_ended_is_freed_immediately(channel, ending):
     for _ in range(CALLS):
         with suppress(grpc.RpcError):
             ENDINGS[ending](channel)
-    # Some objects belong to the last call, or to the next call for which the server waits.
+    # Fewer than one object per call remain: those of the last call, and those of the next call, for
+    # which the server waits.
     until(lambda: len([obj for obj in living_objects() if id(obj) not in ids_before]) < CALLS)
 
 

@@ -1,6 +1,6 @@
-"""Every method is called with every kind of credential and must end with the right status code.
+"""A call of every method with every kind of credential ends with the right status code.
 
-No method may bypass the guard.
+The guard checks the credentials of calls, and no method may bypass it.
 """
 
 import threading
@@ -50,7 +50,7 @@ _DENIED = grpc.StatusCode.PERMISSION_DENIED
 _NO_TENANT = "/hrag.v1.RetrieverService/GetServerInfo"
 _STREAM = "/hrag.v1.IndexerService/IngestDocuments"
 
-# These names are not derived from RULES, which is under test.
+# The roles are listed here and not derived from RULES, because the tests check RULES.
 _NEEDS_ADMIN = {"DeleteCollection"}
 _NEEDS_WRITE = {
     "CreateCollection",
@@ -76,7 +76,7 @@ def _required_role(path: str) -> Role:
 
 
 def _expected(path: str, kind: str) -> grpc.StatusCode:
-    """Returns the code with which a call for TENANT must end."""
+    """Returns the status code that a caller of this kind must receive for TENANT."""
     if kind in ("read", "write", "admin", "everybody"):
         role = Role.ADMIN if kind == "everybody" else Role(kind)
         ranks = list(Role)
@@ -154,7 +154,7 @@ def token_headers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[
 
 @pytest.fixture(scope="module")
 def key_channels(key_file: Path, key_headers: Any) -> Iterator[dict[str, grpc.Channel]]:
-    """Yields channels to both services, by name; the services require keys."""
+    """Yields a channel to each service, by the name of the service. Both require API keys."""
     with ExitStack() as closing:
         variables = {"HRAG_AUTH": "api_key", "HRAG_API_KEYS_FILE": key_file}
         yield {
@@ -165,7 +165,7 @@ def key_channels(key_file: Path, key_headers: Any) -> Iterator[dict[str, grpc.Ch
 
 @pytest.fixture(scope="module")
 def token_channels(token_headers: tuple[Path, Any]) -> Iterator[dict[str, grpc.Channel]]:
-    """Yields channels to both services, by name; the services require tokens."""
+    """Yields a channel to each service, by the name of the service. Both require tokens."""
     with ExitStack() as closing:
         variables = {
             "HRAG_AUTH": "jwt",
@@ -204,7 +204,7 @@ def test_a_call_with_each_kind_of_token_ends_with_the_right_code(
     assert _codes(token_channels, path, callers) == expected
 
 
-def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
+def test_every_method_has_a_rule_and_every_rule_has_a_method() -> None:
     extra = {path for path in RULES if path not in METHODS}
     assert set(METHODS) <= set(RULES)
     assert extra == {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
@@ -245,7 +245,7 @@ def test_a_batch_is_refused_for_one_search_of_another_tenant(
 
 
 def test_a_batch_of_too_many_searches_is_refused_before_any_is_read() -> None:
-    """Two million empty searches have 4 MB when they are sent; parsing them took 3 GB."""
+    """A message of two million empty searches has 4 MB. Parsing it took 3 GB of memory."""
 
     class Searches(list[Any]):
         def __iter__(self) -> Any:
@@ -257,7 +257,7 @@ def test_a_batch_of_too_many_searches_is_refused_before_any_is_read() -> None:
 
 
 @pytest.mark.parametrize("tenant", ["", "*", "x" * 100_000, "acme ", "ACME", "acme\0"])
-def test_an_invalid_tenant_id_is_not_covered_by_a_credential(
+def test_no_credential_allows_an_invalid_tenant_id(
     tenant: str, key_channels: Any, key_headers: Any
 ) -> None:
     path = "/hrag.v1.RetrieverService/Search"
@@ -292,7 +292,7 @@ def test_a_stream_without_messages_needs_a_credential_too(
     assert code_of(key_channels[INDEXER], _STREAM, [], *key_headers["write"]) is _OK
 
 
-def test_revoking_a_key_ends_the_stream_it_opened(tmp_path: Path) -> None:
+def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = new_key(file, role=Role.WRITE)
 
@@ -328,14 +328,16 @@ def test_refusals_do_not_reveal_which_keys_exist(key_channels: Any, key_headers:
     assert len({_refusal(key_channels[RETRIEVER], key_headers[kind]) for kind in kinds}) == 1
 
 
-def test_a_request_is_not_parsed_for_strangers(key_channels: Any) -> None:
+def test_a_request_without_a_credential_is_not_parsed(key_channels: Any) -> None:
     send = key_channels[RETRIEVER].unary_unary("/hrag.v1.RetrieverService/Search")
     with pytest.raises(grpc.RpcError) as caught:
         send(b"\xff\xff\xff", timeout=10)
     assert caught.value.code() is _UNAUTHENTICATED
 
 
-def test_health_is_open_and_reflection_is_not(key_channels: Any, key_headers: Any) -> None:
+def test_health_checks_need_no_credential_but_reflection_does(
+    key_channels: Any, key_headers: Any
+) -> None:
     stub = health_pb2_grpc.HealthStub(key_channels[RETRIEVER])
     request = health_pb2.HealthCheckRequest(service=RETRIEVER)
     assert stub.Check(request, timeout=5).status == health_pb2.HealthCheckResponse.SERVING
@@ -358,7 +360,7 @@ class _Bearer(grpc.StreamStreamClientInterceptor):
         return continuation(details._replace(metadata=self._headers), requests)
 
 
-def test_the_log_names_tenant_and_credential_and_no_key(
+def test_the_log_contains_tenant_and_credential_id_but_no_key(
     key_channels: Any, key_headers: Any
 ) -> None:
     path = "/hrag.v1.RetrieverService/Search"
@@ -367,7 +369,7 @@ def test_the_log_names_tenant_and_credential_and_no_key(
         code_of(key_channels[RETRIEVER], path, [request_of(METHODS[path], TENANT)], _bearer(key))
         code_of(key_channels[RETRIEVER], path, [request_of(METHODS[path], OTHER)], _bearer(key))
         code_of(key_channels[RETRIEVER], path, [request_of(METHODS[path], "a\nb")], _bearer(key))
-    # The stream of another test may end meanwhile, because it is cancelled with its channel.
+    # Lines of other methods are ignored: a stream of an earlier test may be cancelled meanwhile.
     calls = [line for line in logs if line.get("method") == path]
     assert [(line["tenant"], line["credential"], line["code"]) for line in calls] == [
         (TENANT, id_of(key), "OK"),

@@ -84,12 +84,12 @@ def _ingest_many(channel: grpc.Channel, *ids: str) -> Any:
     return stub.IngestDocuments(iter(requests), timeout=5)
 
 
-def test_responses_pass_unchanged() -> None:
+def test_responses_are_sent_unchanged() -> None:
     with connected(Retriever()) as channel:
         assert _search(channel).sequence == len("three")
 
 
-def test_an_error_becomes_its_status() -> None:
+def test_an_error_becomes_its_grpc_status() -> None:
     failure = _failure(Retriever(errors.InvalidArgument("limit is 0; 1 to 100", field="limit")))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert failure.details() == "limit is 0; 1 to 100"
@@ -124,7 +124,7 @@ def test_each_call_is_logged_once_with_method_code_and_time() -> None:
     assert all(line["ms"] >= 0 for line in calls)
 
 
-def test_a_failing_stream_keeps_its_earlier_responses() -> None:
+def test_a_client_receives_the_responses_before_the_failure_of_a_stream() -> None:
     with connected(Indexer(), INDEXER) as channel:
         responses = _ingest_many(channel, "a", "bad", "c")
         (outcome,) = next(responses).outcomes
@@ -165,7 +165,7 @@ def test_an_answer_is_streamed_and_fails_like_other_calls() -> None:
     assert [line["event"] for line in logs].count("internal_error") == 1
 
 
-def test_an_answer_whose_client_has_left_is_closed() -> None:
+def test_the_handler_of_an_answer_is_closed_when_the_client_leaves() -> None:
     servicer = Retriever()
     with capture_logs() as logs, connected(servicer) as channel:
         events = _answer(channel)
@@ -192,7 +192,7 @@ def test_an_answer_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         assert servicer.closed.wait(5)
 
 
-def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
+def test_a_stream_without_messages_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     key = new_key(path, role=Role.WRITE)
     has_ended = threading.Event()
@@ -205,7 +205,7 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         responses = indexer_pb2_grpc.IndexerServiceStub(channel).IngestDocuments(
             no_requests(), timeout=10, metadata=(("authorization", f"Bearer {key}"),)
         )
-        responses.initial_metadata()  # It arrives when the call is authorized.
+        responses.initial_metadata()  # The metadata arrives when the call is authorized.
         api_keys.revoke(path, id_of(key))
         with pytest.raises(grpc.RpcError) as caught:
             list(responses)
@@ -213,7 +213,7 @@ def test_a_silent_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path) -> None:
+def test_a_suspended_search_is_refused_if_its_key_is_revoked_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     metadata = (("authorization", f"Bearer {(key := new_key(path))}"),)
     waiting, may_continue = threading.Event(), threading.Event()
@@ -231,7 +231,7 @@ def test_a_search_that_waited_is_refused_when_its_key_was_revoked(tmp_path: Path
         call = search.future(request, timeout=20, metadata=metadata)
         assert waiting.wait(5)
         api_keys.revoke(path, id_of(key))
-        # The server checks its key file once a second.
+        # The server reads a changed key file within about a second.
         until(lambda: _is_unauthenticated(channel, metadata))
         may_continue.set()
         assert call.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -245,7 +245,7 @@ def _is_unauthenticated(channel: grpc.Channel, metadata: Any) -> bool:
     return call.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_thread_is_busy_while_it_runs_a_call() -> None:
+def test_a_thread_is_counted_as_busy_while_it_runs_a_call() -> None:
     running, may_continue = threading.Event(), threading.Event()
 
     class Slow(Retriever):
@@ -300,8 +300,8 @@ def test_a_malformed_request_is_an_invalid_argument(message: bytes, problem: str
         assert type(error_from(caught.value)) is errors.InvalidArgument
 
 
-def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
-    """A request of four megabytes may need hundreds of megabytes in memory."""
+def test_a_request_is_parsed_only_after_authorization(tmp_path: Path) -> None:
+    """Parsing a request of four megabytes may need hundreds of megabytes of memory."""
     keys = tmp_path / "keys.json"
     key = new_key(keys)
     with connected(Retriever(), HRAG_AUTH="api_key", HRAG_API_KEYS_FILE=keys) as channel:
@@ -316,7 +316,7 @@ def test_a_request_is_read_only_after_authorization(tmp_path: Path) -> None:
 
 
 def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
-    """Anybody may cause any number of rejections. A line for each of them would fill the disk."""
+    """Anybody may cause many rejections. A log line for each rejection would fill the disk."""
     keys = tmp_path / "keys.json"
     new_key(keys)
     with (
@@ -332,6 +332,6 @@ def test_rejections_do_not_flood_the_log(tmp_path: Path) -> None:
 
 
 def _rejected_calls(logs: Sequence[Mapping[str, Any]]) -> int:
-    """Returns the number of rejected calls that the log reports."""
+    """Returns the count of rejected calls that the log reports."""
     lines = sum(line["event"] == "call" for line in logs)
     return lines + sum(line["count"] for line in logs if line["event"] == "calls_rejected")

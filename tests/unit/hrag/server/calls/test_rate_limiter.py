@@ -1,4 +1,4 @@
-"""The rate limiter admits and refuses calls according to a fake clock."""
+"""The rate limiter admits or refuses calls by the time of a clock, which is fake here."""
 
 import threading
 from collections import Counter
@@ -36,7 +36,7 @@ def _limiter(
 
 
 def _admitted(limiter: RateLimiter, tenant: str = "a", limit: int = 1000) -> int:
-    """Returns the number of consecutive calls that are admitted, at most `limit`."""
+    """Returns how many calls are admitted before the first refusal, at most `limit`."""
     return next(
         count for count in range(limit + 1) if count == limit or limiter.try_acquire([tenant])
     )
@@ -80,8 +80,8 @@ def test_the_reported_wait_is_exact(clock):
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.01, 500), (500, 0.01), (3, 7)])
-def test_owed_calls_stay_the_same_number_when_the_rate_changes(clock, before, after):
-    """Otherwise a tenant whose rate was raised would still wait for as long as at the old rate."""
+def test_a_tenant_owes_as_many_calls_after_its_rate_changes_as_before(clock, before, after):
+    """After its rate is raised, a tenant does not wait as long as it would have at the old rate."""
     rate = before
     limiter = RateLimiter(lambda _tenant: Quota(calls_per_s=rate, burst=60), clock)
     assert _admitted(limiter) == 60
@@ -103,7 +103,7 @@ def test_a_refusal_names_tenant_limit_settings_and_wait(clock):
         assert setting in refusal.message
 
 
-def test_refused_calls_cost_nothing(clock):
+def test_refused_calls_do_not_count(clock):
     limiter = _limiter(clock, 10, 1)
     _admitted(limiter)
     for _ in range(1000):
@@ -112,7 +112,7 @@ def test_refused_calls_cost_nothing(clock):
     assert limiter.try_acquire(["a"]) is None
 
 
-def test_tenants_are_independent(clock):
+def test_each_tenant_has_its_own_rate(clock):
     limiter = _limiter(clock, 1, 2)
     assert (_admitted(limiter, "a"), _admitted(limiter, "b"), _admitted(limiter, "a")) == (2, 2, 0)
 
@@ -167,7 +167,7 @@ def test_a_changed_quota_applies_immediately(clock):
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * SECOND), st.integers(1, 9)), max_size=50))
-def test_no_interval_has_more_calls_than_rate_and_burst_allow(steps):
+def test_no_more_calls_are_admitted_in_any_interval_than_rate_and_burst_allow(steps):
     clock, rate, burst = Clock(), 3, 5
     limiter = _limiter(clock, rate, burst)
     admissions = []
@@ -182,7 +182,7 @@ def test_no_interval_has_more_calls_than_rate_and_burst_allow(steps):
             assert calls <= burst + (end - begin) * rate / SECOND + 1e-6
 
 
-def test_concurrent_threads_get_exactly_as_many_calls_as_one_thread(clock):
+def test_concurrent_threads_are_admitted_exactly_as_often_as_one_thread(clock):
     limiter = _limiter(clock, 1, 500)
     admitted: Counter[int] = Counter()
     start = threading.Barrier(8)
@@ -199,11 +199,12 @@ def test_concurrent_threads_get_exactly_as_many_calls_as_one_thread(clock):
     assert admitted.total() == 500
 
 
-def test_only_tenants_with_recent_calls_stay_in_memory(clock):
+def test_only_tenants_with_recent_calls_are_stored(clock):
     limiter = _limiter(clock, 10, 10, max_tenants=10_000)
     largest = 0
     for number in range(50_000):
-        # There are 1,000 new tenants a second; a bucket is full after 0.1 s.
+        # Each millisecond a new tenant calls once. Its bucket is full again after 0.1 s and is then
+        # no longer needed, so about 100 buckets are needed at a time.
         clock.now += SECOND // 1000
         limiter.try_acquire([f"t{number}"])
         largest = max(largest, len(limiter))

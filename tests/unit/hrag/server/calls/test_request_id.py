@@ -1,4 +1,4 @@
-"""Calls have request ids and log fields."""
+"""Each call has a request id and log fields."""
 
 from contextlib import suppress
 
@@ -33,13 +33,13 @@ def test_a_printable_request_id_of_the_client_is_kept(client_id):
 @pytest.mark.parametrize(
     "client_id", ["", "x" * 65, "two words", "naïve", "a\nb", "\x1b[31m", b"a"]
 )
-def test_an_id_that_is_long_or_not_printable_is_replaced(client_id):
+def test_a_request_id_that_is_too_long_or_not_printable_is_replaced(client_id):
     replacement = request_id(Context(("x-request-id", client_id)))
     assert len(replacement) == 16
     assert int(replacement, 16) >= 0
 
 
-def test_random_ids_differ():
+def test_random_request_ids_differ():
     assert len({request_id(Context()) for _ in range(100)}) == 100
 
 
@@ -90,7 +90,7 @@ def _returned_request_id(call) -> str:
 
 @pytest.mark.parametrize("tenant", ["good", "bad"])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_id_is_returned_by_every_call(tenant, streamed):
+def test_every_call_returns_its_request_id(tenant, streamed):
     search = rpb.SearchRequest(tenant_id=tenant)
     with connected(Retriever()) as channel:
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)

@@ -1,6 +1,6 @@
-"""Connections end after some time, so that idle connections never lock others out.
+"""A connection ends at a maximum age, so that idle connections cannot keep other clients out.
 
-Calls are not affected.
+Running calls are not affected.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def _frame(kind: int, payload: bytes = b"", flags: int = 0) -> bytes:
 
 
 def _let_connections_end(address: str, count: int) -> None:
-    """Returns when `count` idle connections have reached their age, one after the other."""
+    """Waits until `count` idle connections have ended at their maximum age, one after the other."""
     for _ in range(count):
         with _idle(address) as thread:
             thread.join(20)
@@ -78,7 +78,7 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
         )
 
 
-def test_idle_connections_never_lock_others_out() -> None:
+def test_idle_connections_do_not_keep_other_clients_out() -> None:
     with (
         serving(
             servicer_of(RETRIEVER), connections=_SHORT_LIVED, HRAG_MAX_CONNECTIONS=3
@@ -117,7 +117,7 @@ async def test_asyncio_clients_connect_again_too() -> None:
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Completes searches and answers only when the test permits it."""
+    """Completes searches and answers only when the test has set `may_end`."""
 
     def __init__(self) -> None:
         self.is_searching = threading.Event()
@@ -135,7 +135,7 @@ class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
             yield rpb.AnswerResponse(text="word")
 
 
-def test_calls_answers_and_watches_outlast_their_connection() -> None:
+def test_searches_answers_and_watches_continue_after_the_maximum_age() -> None:
     servicer = Slow()
     with (
         serving(servicer, connections=_SHORT_LIVED) as address,

@@ -1,4 +1,4 @@
-"""Health can be checked and watched. Strangers cannot block a service with checks or watches."""
+"""Health can be checked and watched, and no client can block a service by doing so."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ from tests.support.methods import servicer_of
 from tests.support.servers.servers import RETRIEVER, connected, serving
 from tests.support.until import until
 
-_KNOWN = pb.HealthCheckResponse
+_Response = pb.HealthCheckResponse
 _UNREADABLE = b"\xff"
 
 
@@ -36,18 +36,20 @@ def channel() -> Iterator[grpc.Channel]:
 def test_list_returns_all_services(channel: grpc.Channel) -> None:
     response = health_pb2_grpc.HealthStub(channel).List(pb.HealthListRequest(), timeout=5)
     assert {name: state.status for name, state in response.statuses.items()} == {
-        "": _KNOWN.SERVING,
-        RETRIEVER: _KNOWN.SERVING,
+        "": _Response.SERVING,
+        RETRIEVER: _Response.SERVING,
     }
 
 
-def test_watching_an_unknown_service_reports_it_as_unknown(channel: grpc.Channel) -> None:
+def test_a_watch_of_an_unknown_service_reports_service_unknown(channel: grpc.Channel) -> None:
     request = pb.HealthCheckRequest(service="hrag.v1.NoService")
     watched = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=0.3)
-    assert next(watched).status == _KNOWN.SERVICE_UNKNOWN
+    assert next(watched).status == _Response.SERVICE_UNKNOWN
     with pytest.raises(grpc.RpcError) as caught:
         next(watched)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "only its deadline ends it"
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, (
+        "only the deadline ends the watch"
+    )
 
 
 @pytest.mark.parametrize("name", ["Check", "List", "Watch"])
@@ -65,7 +67,7 @@ def test_a_malformed_request_is_an_invalid_argument(
 def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     channel: grpc.Channel,
 ) -> None:
-    """A watcher that left while another watcher was notified used to deadlock all of gRPC."""
+    """When a watcher left while another watcher was notified, all of gRPC used to deadlock."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
     failures = []
 
@@ -84,7 +86,7 @@ def test_watchers_that_join_and_leave_concurrently_do_not_block_the_server(
     for thread in threads:
         thread.join()
     assert failures == []
-    assert stub.Check(pb.HealthCheckRequest(), timeout=5).status == _KNOWN.SERVING
+    assert stub.Check(pb.HealthCheckRequest(), timeout=5).status == _Response.SERVING
 
 
 class _Name(str):
@@ -115,19 +117,19 @@ def _watch(health: Health, send: Any, name: str = "") -> _Context:
     return context
 
 
-def test_an_unknown_name_is_forgotten_when_its_watcher_leaves() -> None:
-    """Otherwise a client that watches more and more names would fill the memory."""
+def test_an_unknown_service_name_is_freed_when_its_watcher_leaves() -> None:
+    """If names were kept, a client that watches more and more names would fill the memory."""
     received = Queue[pb.HealthCheckResponse]()
     name = _Name("hrag.v1.NoService")
     reference = weakref.ref(name)
     context = _watch(Health(RETRIEVER, 8), received.put, name)
-    assert received.get(timeout=5).status == _KNOWN.SERVICE_UNKNOWN
+    assert received.get(timeout=5).status == _Response.SERVICE_UNKNOWN
     context.leave()
     del name, context
     until(lambda: reference() is None)
 
 
-def test_watchers_use_at_most_half_of_the_calls() -> None:
+def test_watchers_use_at_most_half_of_the_allowed_calls() -> None:
     health = Health(RETRIEVER, 4)
     watching = [_watch(health, lambda _: None) for _ in range(2)]
     with pytest.raises(ConnectionAbortedError):
@@ -148,7 +150,7 @@ def test_clients_that_check_health_are_served_while_a_stranger_watches() -> None
         ):
             watch = health_pb2_grpc.HealthStub(stranger).Watch
             watches = [watch(pb.HealthCheckRequest()) for _ in range(2)]
-            assert [next(watch_call).status for watch_call in watches] == [_KNOWN.SERVING] * 2
+            assert [next(watch_call).status for watch_call in watches] == [_Response.SERVING] * 2
             request = rpb.SearchRequest(tenant_id="t")
             search = retriever_pb2_grpc.RetrieverServiceStub(client).Search
             assert search(request, timeout=10) is not None
@@ -162,7 +164,7 @@ def test_a_watcher_receives_changes_only() -> None:
     _watch(health, lambda response: received.append(response.status))
     for is_serving in (True, True, False):
         health.set(serving=is_serving)
-        expected = _KNOWN.SERVING if is_serving else _KNOWN.NOT_SERVING
+        expected = _Response.SERVING if is_serving else _Response.NOT_SERVING
         until(lambda last=expected: received[-1:] == [last])  # type: ignore[misc]
     assert all(first != second for first, second in pairwise(received))
 
@@ -171,11 +173,11 @@ def test_watchers_that_do_not_read_delay_neither_calls_nor_other_watchers() -> N
     health = Health(RETRIEVER, 8)
     may_read = threading.Event()
     received: list[int] = []
-    # This watcher must not block a thread that calls need.
+    # This watcher never reads. It must not block a thread that calls need.
     _watch(health, lambda _: may_read.wait(30))
     _watch(health, lambda response: received.append(response.status))
     began = time.monotonic()
     health.set(serving=True)
     assert time.monotonic() - began < 5
-    until(lambda: received[-1:] == [_KNOWN.SERVING])
+    until(lambda: received[-1:] == [_Response.SERVING])
     may_read.set()

@@ -1,4 +1,4 @@
-"""Clients and server ping each other to keep connections and to detect broken ones."""
+"""Clients and the server ping each other to keep connections open and to detect broken ones."""
 
 import socket
 import struct
@@ -19,7 +19,7 @@ from tests.support.until import until
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SETTINGS, _PING, _GOAWAY = 4, 6, 7
 _ENHANCE_YOUR_CALM = 11
-_SOON_S = 10.0
+_MAX_WAIT_S = 10.0
 
 
 class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
@@ -32,7 +32,7 @@ class Waiting(retriever_pb2_grpc.RetrieverServiceServicer):
     def Search(self, request: rpb.SearchRequest, context: Any) -> rpb.SearchResponse:
         context.add_callback(self.has_left.set)
         self.running.set()
-        self.has_left.wait(2 * _SOON_S)
+        self.has_left.wait(2 * _MAX_WAIT_S)
         return rpb.SearchResponse()
 
 
@@ -41,12 +41,12 @@ def _frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def _ping(address: str, pings: int, interval_s: float) -> int | None:
-    """Opens a connection that only pings; returns the error code of the GOAWAY that it receives.
+    """Opens a connection that only pings; returns the error code in the GOAWAY frame of the server.
 
-    Returns None if it receives no GOAWAY.
+    Returns None if the server sends no GOAWAY frame with an error code.
     """
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), _SOON_S) as link:
+    with socket.create_connection((host, int(port)), _MAX_WAIT_S) as link:
         link.sendall(_PREFACE + _frame(_SETTINGS))
         with suppress(ConnectionError):  # The server may have closed the connection already.
             for _ in range(pings):
@@ -72,24 +72,24 @@ def _goaway(link: socket.socket) -> int | None:
 _MIN_PING_100_MS = ConnectionPolicy(min_ping_ms=100)
 
 
-def test_a_client_that_pings_within_the_limit_keeps_its_connection() -> None:
+def test_a_client_that_pings_rarely_enough_keeps_its_connection() -> None:
     with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
         assert _ping(address, pings=6, interval_s=0.15) is None
 
 
-def test_a_client_that_pings_more_often_loses_its_connection() -> None:
+def test_a_client_that_pings_too_often_loses_its_connection() -> None:
     with serving(Waiting(), connections=_MIN_PING_100_MS) as address:
         assert _ping(address, pings=6, interval_s=0.01) == _ENHANCE_YOUR_CALM
 
 
-def test_the_limit_allows_pings_every_ten_seconds() -> None:
+def test_the_default_limit_allows_pings_every_ten_seconds() -> None:
     assert ConnectionPolicy().min_ping_ms <= 5_000
 
 
 class Relay:
-    """Forwards bytes between two sockets until `swallow` is called; then drops them.
+    """Forwards bytes between a client and a server. After `swallow` is called, drops all bytes.
 
-    `parts_of_client` counts how often bytes of the client were forwarded. A client that waits for
+    `parts_of_client` counts how often bytes from the client were forwarded. A client that waits for
     a reply sends nothing except acknowledgements of pings.
     """
 
@@ -146,7 +146,7 @@ def _wait_for_acknowledgements(relay: Relay, count: int) -> None:
     until(lambda: relay.parts_of_client >= before + count)
 
 
-def test_a_call_of_a_client_that_vanished_ends() -> None:
+def test_the_call_of_a_client_that_stops_answering_pings_ends() -> None:
     servicer = Waiting()
     policy = ConnectionPolicy(ping_interval_ms=200, ping_timeout_ms=300)
     with (
@@ -155,15 +155,15 @@ def test_a_call_of_a_client_that_vanished_ends() -> None:
         grpc.insecure_channel(relay.address) as channel,
     ):
         call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
-        assert servicer.running.wait(_SOON_S)
+        assert servicer.running.wait(_MAX_WAIT_S)
         _wait_for_acknowledgements(relay, 4)
         assert not servicer.has_left.is_set(), "a client that answers pings has not vanished"
         relay.swallow()
-        assert servicer.has_left.wait(_SOON_S)
+        assert servicer.has_left.wait(_MAX_WAIT_S)
         call.cancel()
 
 
-def test_a_call_that_is_longer_than_many_pings_continues() -> None:
+def test_a_call_continues_while_its_client_answers_many_pings() -> None:
     servicer = Waiting()
     with (
         serving(servicer, connections=ConnectionPolicy(ping_interval_ms=50)) as address,
@@ -171,7 +171,7 @@ def test_a_call_that_is_longer_than_many_pings_continues() -> None:
         grpc.insecure_channel(relay.address) as channel,
     ):
         call = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(rpb.SearchRequest())
-        assert servicer.running.wait(_SOON_S)
+        assert servicer.running.wait(_MAX_WAIT_S)
         _wait_for_acknowledgements(relay, 10)
         assert not servicer.has_left.is_set()
         servicer.has_left.set()

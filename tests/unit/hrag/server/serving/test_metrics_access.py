@@ -1,4 +1,4 @@
-"""Access to the metrics needs a token, TLS, or an acknowledgement that the port is open."""
+"""Access to metrics from other machines needs a token, TLS, or an explicit acknowledgement."""
 
 from pathlib import Path
 
@@ -60,20 +60,20 @@ def test_a_token_is_sent_in_plaintext_only_with_an_acknowledgement(token_file, c
     assert access.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
 
-def test_client_certificates_can_replace_a_token(certificates):
+def test_client_certificates_can_replace_a_metrics_token(certificates):
     assert open_access(EXPOSED, **certificates).token is None
     del certificates["HRAG_TLS_CLIENT_CA_FILE"]
     with pytest.raises(SettingsError, match="HRAG_INSECURE_METRICS"):
         open_access(EXPOSED, **certificates)
 
 
-def test_tls_needs_certificate_and_key():
+def test_metrics_over_tls_need_a_certificate_and_a_key():
     with pytest.raises(SettingsError, match="HRAG_TLS_CERT_FILE and HRAG_TLS_KEY_FILE"):
         open_access("127.0.0.1:0", HRAG_METRICS_TLS=True)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"a space is in it", b"x" * 513, b"\xff" * 20])
-def test_an_unusable_token_is_a_wrong_setting(tmp_path, content):
+def test_an_invalid_metrics_token_is_refused(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match="16 to 512") as caught:

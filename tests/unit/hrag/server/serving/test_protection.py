@@ -1,4 +1,4 @@
-"""A service that is open to the network needs credentials or an acknowledgement."""
+"""A service on an address other than loopback needs credentials or an explicit acknowledgement."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_configured_credential_files_are_opened(key_file, jwt_settings):
 
 
 @pytest.mark.parametrize("variable", ["HRAG_JWT_JWKS_FILE", "HRAG_JWT_ISSUER", "HRAG_JWT_AUDIENCE"])
-def test_every_setting_that_tokens_need_must_be_set(jwt_settings, variable):
+def test_every_setting_that_web_tokens_need_must_be_set(jwt_settings, variable):
     del jwt_settings[variable]
     with pytest.raises(SettingsError, match=f"{variable} is not set; HRAG_AUTH=jwt requires it"):
         open_service(**jwt_settings)

@@ -34,7 +34,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Slow(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Answers each search only when the test permits it."""
+    """Answers each search only when the test has set `may_end`."""
 
     def __init__(self) -> None:
         self.running = threading.Semaphore(0)
@@ -131,7 +131,7 @@ def test_a_stopping_server_refuses_new_calls() -> None:
         assert stopped.result() is True
 
 
-def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
+def test_a_call_that_does_not_end_during_the_drain_is_cancelled_and_reported() -> None:
     servicer = Slow()
     with _started(servicer) as (server, channel):
         running = _search(channel)
@@ -143,7 +143,7 @@ def test_a_call_that_outlasts_the_drain_is_cancelled_and_reported() -> None:
         servicer.may_end.set()
 
 
-def test_a_waiting_call_whose_caller_leaves_frees_its_waiting_place() -> None:
+def test_another_call_may_wait_when_the_caller_of_a_waiting_call_leaves() -> None:
     servicer = Slow()
     variables = {"HRAG_THREADS": 2, "HRAG_TENANT_MAX_WAITING_CALLS": 4}
     with _started(servicer, **variables) as (server, channel):
@@ -181,18 +181,18 @@ def test_the_bytes_of_unanswered_requests_are_limited() -> None:
         assert search(large, timeout=10).sequence == 7
 
 
-def test_without_a_free_thread_a_stream_is_refused_and_calls_continue(monkeypatch) -> None:
+def test_a_stream_for_which_no_thread_can_start_is_refused_and_calls_continue(monkeypatch) -> None:
     servicer = Slow()
     servicer.may_end.set()
     with _started(servicer) as (server, channel):
         start = threading.Thread.start
 
-        def fails(thread: threading.Thread) -> None:
+        def fail_to_start_streams(thread: threading.Thread) -> None:
             if thread.name == "stream":
                 raise RuntimeError("can't start new thread")
             start(thread)
 
-        monkeypatch.setattr(threading.Thread, "start", fails)
+        monkeypatch.setattr(threading.Thread, "start", fail_to_start_streams)
         request = rpb.AnswerRequest(search=rpb.SearchRequest(tenant_id="t"))
         stub = retriever_pb2_grpc.RetrieverServiceStub(channel)
         for answers in (stub.Answer(request, timeout=10), _open_reflection(channel)):
@@ -205,7 +205,7 @@ def test_without_a_free_thread_a_stream_is_refused_and_calls_continue(monkeypatc
 
 
 def _open_reflection(channel: grpc.Channel) -> Any:
-    """Opens a reflection stream."""
+    """Opens a reflection stream that requests the list of services."""
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     return channel.stream_stream(method)(iter([b"\x3a\x00"]), timeout=10)
 
@@ -222,7 +222,7 @@ def test_a_port_cannot_be_bound_twice() -> None:
         built(Slow(), address=address)
 
 
-def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> None:
+def test_a_message_far_over_the_document_limit_is_refused_before_parsing() -> None:
     request = rpb.SearchRequest(text="x" * 5000)
     with connected(Slow(), HRAG_MAX_DOCUMENT_BYTES=1024) as channel:
         refused = retriever_pb2_grpc.RetrieverServiceStub(channel).Search.future(request, timeout=5)
@@ -233,7 +233,7 @@ def test_a_message_far_over_the_document_limit_is_refused_by_its_length() -> Non
 
 @contextmanager
 def _full_server(**variables: object) -> Iterator[tuple[Slow, grpc.Channel, list[Any]]]:
-    """Yields a servicer, a channel, and two running calls, which are the maximum of the server."""
+    """Yields a servicer, a channel, and two running calls. The server allows no third call."""
     servicer = Slow()
     with connected(servicer, HRAG_MAX_CONCURRENT_CALLS=2, **variables) as channel:
         running = [_search(channel), _search(channel)]
@@ -305,7 +305,7 @@ def test_reflection_can_be_switched_off(is_enabled: bool) -> None:
 
 
 class Context:
-    """A fake server context that has only what a deadline needs."""
+    """A fake server context with the two methods that a deadline needs."""
 
     def __init__(self, remaining_s: float | None, *, is_active: bool = True) -> None:
         self._remaining_s = remaining_s
@@ -318,16 +318,16 @@ class Context:
         return self._is_active
 
 
-def test_the_deadline_of_a_call_is_that_of_its_caller() -> None:
+def test_a_call_has_the_deadline_of_its_caller() -> None:
     assert 4 < deadline_of(Context(5)).remaining_s <= 5
 
 
 @pytest.mark.parametrize("remaining_s", [None, float("inf")])
-def test_a_caller_without_a_deadline_has_none(remaining_s: float | None) -> None:
+def test_a_call_whose_caller_has_no_deadline_never_times_out(remaining_s: float | None) -> None:
     assert deadline_of(Context(remaining_s)).remaining_s == math.inf
 
 
-def test_the_deadline_ends_when_the_caller_leaves() -> None:
+def test_work_is_cancelled_when_the_caller_has_left() -> None:
     deadline_of(Context(5)).check("waiting")
     with pytest.raises(errors.Cancelled):
         deadline_of(Context(5, is_active=False)).check("waiting")

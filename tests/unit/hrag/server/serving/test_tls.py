@@ -1,4 +1,4 @@
-"""TLS verifies servers and clients, and reads files that are replaced while a service runs."""
+"""TLS verifies servers and clients, and reloads files that are replaced while a service runs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ def _replace(pair: Pair, replacement: Pair) -> None:
     pair.key_file.write_bytes(replacement.key_file.read_bytes())
 
 
-def test_new_connections_get_the_replaced_certificate(authority, stranger):
+def test_new_connections_get_the_new_certificate_after_a_replacement(authority, stranger):
     pair = authority.issue()
     with (
         _served(pair) as address,
@@ -116,10 +116,10 @@ def test_new_connections_get_the_replaced_certificate(authority, stranger):
         _replace(pair, stranger.issue())
         until(lambda: _is_served(address, ca_file=stranger.ca_file))
         assert not _is_served(address, ca_file=authority.ca_file)
-        early_client.server_info()  # This connection was opened before the replacement.
+        early_client.server_info()  # Its connection was opened before the replacement.
 
 
-def test_a_replaced_client_authority_applies_to_new_connections(authority, stranger):
+def test_a_new_client_authority_applies_to_new_connections(authority, stranger):
     client_ca = authority.ca_file.with_name("clients.pem")
     client_ca.write_bytes(authority.ca_file.read_bytes())
     before, after = authority.issue("client"), stranger.issue("client")
@@ -131,7 +131,7 @@ def test_a_replaced_client_authority_applies_to_new_connections(authority, stran
 
 
 @pytest.mark.parametrize("damage", [b"no certificate", None])
-def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, damage):
+def test_an_incomplete_replacement_is_logged_and_changes_nothing(authority, stranger, damage):
     """If `damage` is None, the certificate is new and the key is still old."""
     pair, replacement = authority.issue(), stranger.issue()
     with capture_logs() as logs, _served(pair) as address:
@@ -139,7 +139,7 @@ def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, d
         pair.cert_file.write_bytes(content)
 
         def is_served_after_the_failed_reload() -> bool:
-            """Returns True if the server has tried to read the files. Connects each time."""
+            """Makes the server check its files by connecting. Returns True if a reload failed."""
             assert _is_served(address, ca_file=authority.ca_file)
             return _reloads(logs) == ["reload_failed"]
 
@@ -151,7 +151,7 @@ def test_half_a_replacement_changes_nothing_and_is_logged(authority, stranger, d
 
 
 def _reloads(logs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the events of the log that are about reloaded files."""
+    """Returns the log events about successful and failed reloads of files."""
     return [line["event"] for line in logs if "load" in line["event"]]
 
 
@@ -215,7 +215,7 @@ def test_tls_with_keys_may_listen_on_any_address(authority, tmp_path):
         ("cert_file", {"cert_file": "cert", "key_file": "missing"}, "No such file"),
     ],
 )
-def test_a_client_names_the_invalid_file(authority, tmp_path, field, access, message):
+def test_the_error_of_a_client_names_the_invalid_file(authority, tmp_path, field, access, message):
     pair = authority.issue()
     files = {
         "missing": tmp_path / "missing",

@@ -1,4 +1,4 @@
-"""The metrics of all workers are served together, even while one of them exits."""
+"""The metrics of all workers are served together, even if one worker exits meanwhile."""
 
 import socket
 import threading
@@ -13,16 +13,16 @@ _PAGE = b'# TYPE a gauge\na{method="x"} 1.0\n'
 
 
 def _reply(page: bytes, length: int = 0) -> bytes:
-    """Returns an HTTP reply whose header says that it has `length` bytes.
+    """Returns an HTTP reply with this page, whose Content-Length is `length`.
 
-    If `length` is 0, the header has the real length of the page.
+    If `length` is 0, Content-Length is the real length of the page.
     """
     return b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length or len(page), page)
 
 
 @contextmanager
 def _worker_that_replies(reply: bytes) -> Iterator[int]:
-    """Runs a worker that sends these bytes and exits; yields its port."""
+    """Runs a fake worker that sends `reply` to one request and ends; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -49,7 +49,7 @@ def _worker_that_replies(reply: bytes) -> Iterator[int]:
         _reply(b"\xff"),
     ],
 )
-def test_the_metrics_of_other_workers_stay_if_one_exits_while_it_is_scraped(
+def test_the_metrics_of_other_workers_stay_if_one_worker_exits_during_a_scrape(
     reply: bytes,
 ) -> None:
     with ExitStack() as workers:

@@ -1,4 +1,7 @@
-"""A supervisor replaces its workers, which are small programs here; signals stop a process."""
+"""A supervisor starts and replaces worker processes, and signals stop a process.
+
+The workers are small programs here.
+"""
 
 import os
 import signal
@@ -30,7 +33,8 @@ from tests.support.servers.processes import is_alive
 from tests.support.until import until
 
 _SERVE = "import os, sys; os.write(0, b'7'); sys.stdin.read()"
-# Only the first started worker runs the body of `if first`. All workers share the folder.
+# The beginning of a worker program. `first` becomes True in the first worker and False in later
+# workers, because the folder `first` can be created only once.
 _FIND_FIRST_WORKER = """
 import os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -83,7 +87,7 @@ def _supervised(program: str, *arguments: object, count: int = 1) -> Iterator[Su
 # The following tests cover the supervisor.
 
 
-def test_workers_run_until_the_stop() -> None:
+def test_workers_run_until_the_supervisor_stops() -> None:
     with _supervised(_SERVE, count=3) as supervised:
         until(lambda: supervised.ports == [7, 7, 7])
         assert all(map(is_alive, supervised.pids))
@@ -120,7 +124,7 @@ def test_all_workers_get_the_same_address_and_port(tmp_path: Path) -> None:
         (3, [5], [[5], [5], [5]]),
     ],
 )
-def test_workers_divide_the_cores(
+def test_the_cores_are_divided_among_the_workers(
     workers: int, cores: list[int], expected: list[list[int]]
 ) -> None:
     assert cores_of(workers, cores) == expected
@@ -133,7 +137,7 @@ def test_each_worker_runs_on_its_share_of_the_cores() -> None:
     assert shares == [set(cores) for cores in cores_of(2, sorted(os.sched_getaffinity(0)))]
 
 
-def test_workers_run_where_their_cores_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_run_even_if_their_cores_cannot_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_pid: int, _cores: object) -> None:
         raise PermissionError
 
@@ -190,7 +194,7 @@ def test_only_serving_workers_have_a_metrics_port() -> None:
         until(lambda: supervised.ports == [7, 7])
 
 
-def test_a_report_sent_just_before_the_exit_counts() -> None:
+def test_a_worker_that_reports_its_port_just_before_its_exit_is_restarted() -> None:
     with _supervised("import os, sys; os.write(0, b'7'); sys.exit(1)") as supervised:
         until(lambda: len(supervised.pids) >= 3)
 
@@ -211,7 +215,7 @@ def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
         assert supervised.logged("worker_killed") == supervised.pids
 
 
-def test_a_failed_start_is_retried() -> None:
+def test_a_failed_start_of_a_worker_is_retried() -> None:
     stopping = threading.Event()
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         ended = threads.submit(supervise, ["/nowhere"], [0], "127.0.0.1:0", 0.0, stopping)
@@ -237,7 +241,7 @@ def test_a_worker_is_recognised_by_its_last_arguments() -> None:
     assert worker_address(["127.0.0.1:7"]) is None
 
 
-def test_the_worker_command_keeps_the_options_of_python() -> None:
+def test_the_worker_command_has_the_options_of_the_python_process() -> None:
     statement = "print(*worker_command(), sep='\\0', end='')"
     program = f"from hrag.server.serving.workers import worker_command; {statement}"
     command = [sys.executable, "-P", "-X", "utf8", "-c", program, "argument"]
@@ -246,7 +250,7 @@ def test_the_worker_command_keeps_the_options_of_python() -> None:
     assert worker_command()[0] == sys.executable
 
 
-# The following tests cover the address.
+# The following tests cover the address that the workers share.
 
 
 def _listener(address: tuple[str, int], *options: int) -> socket.socket:
@@ -285,7 +289,7 @@ def test_an_address_in_use_is_refused(host: str, options: list[int]) -> None:
     assert "in use" in caught.value.message
 
 
-def test_an_address_of_another_supervisor_is_refused() -> None:
+def test_an_address_that_another_supervisor_has_reserved_is_refused() -> None:
     with (
         reserve_address("127.0.0.1:0") as address,
         pytest.raises(ServiceUnavailable, match="in use"),
@@ -295,7 +299,7 @@ def test_an_address_of_another_supervisor_is_refused() -> None:
 
 
 def test_closing_connections_do_not_occupy_the_address() -> None:
-    # gRPC sets the option SO_REUSEADDR too.
+    # The listener sets SO_REUSEADDR, because gRPC also sets it.
     with _listener(("127.0.0.1", 0), socket.SO_REUSEADDR) as listener:
         address = listener.getsockname()
         with socket.create_connection(address) as caller:
@@ -354,7 +358,7 @@ run("test", CommonSettings, serve)
     return process
 
 
-def test_a_process_can_stop_at_the_end_of_standard_input() -> None:
+def test_a_process_stops_at_the_end_of_standard_input_if_configured() -> None:
     with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
         assert process.stdin is not None
         process.stdin.write("ignored input\n")
@@ -367,8 +371,8 @@ def test_a_process_can_stop_at_the_end_of_standard_input() -> None:
     assert log.splitlines()[-1].count("stopped") == 1
 
 
-def test_a_process_that_reads_standard_input_stops_by_a_signal_too() -> None:
-    """The reading thread must not prevent Python from exiting."""
+def test_a_signal_also_stops_a_process_that_reads_standard_input() -> None:
+    """The thread that reads standard input must not prevent Python from exiting."""
     with _process("stopping.wait()", HRAG_STOP_ON_EOF="true") as process:
         process.terminate()
         assert process.wait(20) == 0
@@ -387,14 +391,14 @@ def test_standard_input_is_ignored_by_default() -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_stops_a_process_that_holds_the_events_lock() -> None:
-    """A signal handler may run while the main thread holds the lock."""
+def test_a_signal_stops_a_process_that_holds_the_lock_of_the_event() -> None:
+    """A signal handler may run while the main thread holds the lock of the event `stopping`."""
     serve = """turns = 0
     while not stopping.wait(0):
         turns += 1
         if turns == 1000: print("in the loop", flush=True)
 """
-    # A handler that set the event hung in every second process.
+    # With a signal handler that set the event directly, every second process hung.
     for _ in range(4):
         with _process(serve) as process:
             assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Analyzers extract terms from texts and queries, with the compiled and the plain extractor."""
+"""Analyzers extract terms from texts and queries, with a compiled or a plain Python extractor."""
 
 import unicodedata
 
@@ -25,13 +25,13 @@ STEMMER = Stemmer.Stemmer("english", 0)
 
 @pytest.fixture(scope="module", params=[hrag_fast, twins], ids=["kernel", "twin"])
 def extractor(request):
-    """The compiled extractor of English terms, and its plain twin."""
+    """Returns an extractor of English terms: the compiled one, then its plain Python twin."""
     return request.param.TermExtractor(STEMMER.stemWord, ascii_only=True)
 
 
 @pytest.fixture(scope="module")
 def english(extractor) -> Analyzer:
-    """The default analyzer, with each of the extractors."""
+    """Returns the analyzer `english/1` with the extractor of this run."""
     return Analyzer("english/1", extractor, STOP_WORDS["english"])
 
 
@@ -92,8 +92,8 @@ def test_a_text_has_these_terms_in_this_order(extractor, english, text, terms):
     assert texts_of(without_stop_words.query_terms(text)) == list(dict.fromkeys(terms))
 
 
-def test_the_terms_of_one_analyzer_name_never_change():
-    """Stores contain these ids. If this test fails, the changed rules need a new version."""
+def test_the_term_ids_of_an_analyzer_version_never_change():
+    """Stores contain the ids of terms. If this test fails, give the changed rules a new version."""
     assert analyzer("english/1").terms("Running C++ 数 naïve").tolist() == [
         0x13DF1AAE72A7E7,
         0x77093774D2DA81,
@@ -120,7 +120,7 @@ def test_words_of_more_than_64_characters_are_not_stemmed(english):
         ("simple/1", "running Häuser", ["running", "häuser"]),
     ],
 )
-def test_words_are_stemmed_by_language(name, text, terms):
+def test_words_are_stemmed_by_the_rules_of_their_language(name, text, terms):
     assert analyzer(name).terms(text).tolist() == [term_id(term) for term in terms]
 
 
@@ -159,12 +159,12 @@ def test_without_leaves_there_are_no_terms(english):
         (unicodedata.normalize("NFD", "이데"), "데", [unicodedata.normalize("NFD", "데")]),
     ],
 )
-def test_matches_lie_in_the_original_text(english, text, term, spans):
+def test_matches_are_spans_of_the_text_before_normalization(english, text, term, spans):
     matches = english.matches(text, np.array([term_id(term)], np.uint64))
     assert [text[a:b] for a, b in zip(matches.starts, matches.ends, strict=True)] == spans
 
 
-def test_matches_overlap_and_are_in_order(english):
+def test_matches_may_overlap_and_are_in_the_order_of_the_text(english):
     terms = {term_id(term): term for term in ("b", "a.b", "数", "数据")}
     ids = np.array(sorted(terms), np.uint64)
     matches = english.matches("a.b 数据", ids)
@@ -173,7 +173,7 @@ def test_matches_overlap_and_are_in_order(english):
     assert rows == [(0, 3, "a.b"), (2, 3, "b"), (4, 5, "数"), (4, 6, "数据")]
 
 
-def test_word_ids_are_distinct_and_contain_no_joined_runs(english):
+def test_word_ids_are_distinct_and_exclude_terms_with_punctuation(english):
     ids = english.word_ids("a.b 数 b running").tolist()
     assert ids == sorted(term_id(term) for term in ("a", "b", "数", "run"))
 
@@ -184,7 +184,7 @@ def test_word_ids_are_distinct_and_contain_no_joined_runs(english):
         ("What does error E-4711 mean?", ["error", "e", "4711", "e-4711", "mean"]),
         ("the The cats cat", ["cat"]),
         ("To be, or not to be", ["to", "be", "or", "not"]),
-        ("does a doe", ["doe"]),  # The stem of `does` is `doe` too.
+        ("does a doe", ["doe"]),  # The stop word `does` also has the stem `doe`.
         ("in-house", ["hous", "in-house"]),
     ],
 )
@@ -201,7 +201,7 @@ def test_query_terms_have_the_ids_of_their_texts(english):
     assert [term.id for term in terms] == [term_id(term.text) for term in terms]
 
 
-def test_the_number_of_terms_of_a_query_is_limited(english):
+def test_terms_of_a_query_beyond_the_limit_are_ignored(english):
     terms = english.query_terms(" ".join(f"w{i}" for i in range(MAX_QUERY_TERMS + 5)))
     assert texts_of(terms) == [f"w{i}" for i in range(MAX_QUERY_TERMS)]
 
@@ -212,7 +212,7 @@ def test_english_has_69_stop_words_and_simple_has_none():
     assert texts_of(analyzer("simple/1").query_terms("the cat")) == ["the", "cat"]
 
 
-def test_the_newest_version_is_found_by_language():
+def test_the_newest_analyzer_of_a_language_is_found():
     assert analyzer_name("english") == "english/1"
     assert analyzer("english/1").name == "english/1"
     assert repr(analyzer("german/1")) == "Analyzer('german/1')"

@@ -1,4 +1,4 @@
-"""Quoted phrases and `+must` words of a query are required parts of a text."""
+"""A text must contain the quoted phrases and the `+` words of a query."""
 
 import re
 import time
@@ -24,7 +24,7 @@ from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
         ('+"a b" c', "a b c", ("a b",)),
         ("a\n+b", "a b", ("b",)),
         ("+x +x", "x x", ("x",)),
-        # The following queries are plain text.
+        # The following queries have no required parts.
         ("C++ c+d", "C++ c+d", ()),
         ("1 + 2 ++", "1 + 2 ++", ()),
         ('say "hello', 'say "hello', ()),
@@ -34,7 +34,7 @@ from hrag.text.analysis.query_syntax import MAX_REQUIRED, RequiredParts, parse
         ("", "", ()),
     ],
 )
-def test_queries_are_parsed(query, text, required):
+def test_a_query_is_parsed_into_its_text_and_its_required_parts(query, text, required):
     assert parse(query) == (text, required)
 
 
@@ -65,7 +65,7 @@ def test_too_many_required_parts_are_refused():
         ("a -> b", ("->",)),
     ],
 )
-def test_texts_contain_what_is_required(text, required):
+def test_a_text_that_contains_the_required_parts_is_accepted(text, required):
     assert RequiredParts(required).are_in([text])
 
 
@@ -86,11 +86,11 @@ def test_texts_contain_what_is_required(text, required):
         ("e" + "\u0363" * 50 + "x", ("x",)),
     ],
 )
-def test_texts_lack_what_is_required(text, required):
+def test_a_text_that_lacks_a_required_part_is_rejected(text, required):
     assert not RequiredParts(required).are_in([text])
 
 
-def test_each_part_must_be_in_one_text_and_cannot_continue_in_the_next():
+def test_a_required_part_must_be_inside_a_single_text():
     texts = "Terms of Service\n", "You agree."
     assert RequiredParts(["terms of service", "you agree"]).are_in(texts)
     assert not RequiredParts(["service you"]).are_in(texts)
@@ -98,7 +98,7 @@ def test_each_part_must_be_in_one_text_and_cannot_continue_in_the_next():
 
 @given(st.text("ab ", max_size=30), st.text("ab ", min_size=1, max_size=6))
 def test_every_occurrence_of_a_part_is_checked(text, part):
-    """Occurrences of a part may overlap."""
+    """Occurrences may overlap, and an occurrence inside a longer word does not count."""
     text, part = (" ".join(value.split()) for value in (text, part))
     expected = re.search(rf"(?<!\w(?=\w)){re.escape(part)}(?!(?<=\w)\w)", text) is not None
     assert not part or RequiredParts([part]).are_in([text]) == expected
@@ -112,8 +112,8 @@ def test_every_occurrence_of_a_part_is_checked(text, part):
         ("a" * 200_000, "a" * 100_000),
     ],
 )
-def test_a_part_that_repeats_itself_takes_no_longer_than_others(text, part):
-    """Occurrences that begin or end inside a word are skipped without comparing the whole part."""
+def test_a_part_that_repeats_itself_is_found_as_fast_as_others(text, part):
+    """Occurrences that begin or end inside a word are skipped without comparing all characters."""
     began = time.process_time()
     RequiredParts([part]).are_in([text])
     assert time.process_time() - began < 2

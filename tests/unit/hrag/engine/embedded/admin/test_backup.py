@@ -1,4 +1,4 @@
-"""A backup is the store of one moment, whole; a restore makes it a store again."""
+"""Tests of backup and restore: a backup is a complete snapshot, and a restore makes it a store."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ from tests.crash.disks import KIB, MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, prepared, seal, sentences
 from tests.support.engines.damage import entries_of, overwrite
 
-Act = Callable[[], object]
+Action = Callable[[], object]
 Entries = list[tuple[str, bytes, bytes]]
 
 
 @pytest.fixture
 def writer(store: Store) -> EmbeddedWriter:
-    """Three documents, two of them in a segment."""
+    """A writer of a collection with three documents, two of which are in a segment."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     for number in range(2):
@@ -37,9 +37,9 @@ def writer(store: Store) -> EmbeddedWriter:
 
 
 @pytest.fixture
-def made(store: Store, writer: EmbeddedWriter, tmp_path: Path) -> Path:
-    """A backup."""
-    backup(store, tmp_path / "made", quietly)
+def backup_folder(store: Store, writer: EmbeddedWriter, tmp_path: Path) -> Path:
+    """The folder of a backup of the store."""
+    backup(store, tmp_path / "made", ignore_progress)
     return tmp_path / "made"
 
 
@@ -48,34 +48,37 @@ def put(writer: EmbeddedWriter, number: int) -> None:
     writer.put(writer.open("t", "c"), document)
 
 
-def quietly(line: str) -> None:
+def ignore_progress(line: str) -> None:
     pass
 
 
-def acting(acts: dict[str, Act]) -> Callable[[str], None]:
-    """Does something the moment before what a line says."""
+def run_before(actions: dict[str, Action]) -> Callable[[str], None]:
+    """Returns a progress callback that runs an action before the step that a line announces.
 
-    def tell(line: str) -> None:
-        for beginning, act in acts.items():
+    `actions` maps the beginning of a line to an action.
+    """
+
+    def report_progress(line: str) -> None:
+        for beginning, action in actions.items():
             if line.startswith(beginning):
-                act()
+                action()
 
-    return tell
+    return report_progress
 
 
-def in_turn(*acts: Act) -> Act:
-    """The next of `acts` each time, then nothing."""
-    left = list(acts)
+def one_after_another(*actions: Action) -> Action:
+    """Returns an action that runs the next of `actions` at each call, and then nothing."""
+    remaining = list(actions)
 
-    def act() -> None:
-        if left:
-            left.pop(0)()
+    def run_next() -> None:
+        if remaining:
+            remaining.pop(0)()
 
-    return act
+    return run_next
 
 
 def replace_segment(store: Store) -> None:
-    """A new segment takes the place of all, whose files are removed at once."""
+    """Replaces all segments by a new one, and removes the files of the old segments at once."""
     before = segment_ids(store)
     assert segment_build.reindex(store, 1, 64, lambda: None) > 0
     for segment_id in before:
@@ -92,7 +95,10 @@ def segment_paths(folder: Path) -> set[Path]:
 
 
 def paths_of(store: Store, folder: Path) -> set[Path]:
-    return {segment_files.path_of(folder / "segments", each) for each in segment_ids(store)}
+    """Returns the paths that the segments of the store have in a copy in `folder`."""
+    return {
+        segment_files.path_of(folder / "segments", segment_id) for segment_id in segment_ids(store)
+    }
 
 
 def contents(folder: Path) -> Entries:
@@ -101,107 +107,119 @@ def contents(folder: Path) -> Entries:
 
 
 def contents_of(store: Store) -> Entries:
-    """Every entry of every database."""
+    """Returns every entry of every LMDB database: database name, key, value."""
     with store.read() as txn:
         return [
             (name, key, value) for name in store.databases for key, value in entries_of(txn, name)
         ]
 
 
-def assert_no_trace(parent: Path, name: str) -> None:
+def assert_nothing_remains(parent: Path, name: str) -> None:
+    """Asserts that no path in `parent` has a name that begins with `name`."""
     assert [path.name for path in parent.iterdir() if path.name.startswith(name)] == []
 
 
-# Backing up
+# Tests of backups.
 
 
-def test_a_backup_holds_all_that_the_store_holds_and_no_more(store, writer, tmp_path):
-    told: list[str] = []
-    made = backup(store, tmp_path / "b", told.append)
+def test_a_backup_contains_exactly_what_the_store_contains(store, writer, tmp_path):
+    lines: list[str] = []
+    report = backup(store, tmp_path / "b", lines.append)
     folder = tmp_path / "b"
     assert contents(folder) == contents_of(store)
     assert segment_paths(folder) == paths_of(store, folder)
     assert {path.name for path in folder.iterdir()} == {"data.mdb", "segments", "backup.json"}
-    assert (made.documents, made.sequence) == (3, 5)
-    assert made.size_bytes == sum(
+    assert (report.documents, report.sequence) == (3, 5)
+    assert report.size_bytes == sum(
         path.stat().st_size
         for path in folder.rglob("*")
         if path.name != "backup.json"
         if path.is_file()
     )
-    assert [line.split("(")[0].strip() for line in told] == [
+    assert [line.split("(")[0].strip() for line in lines] == [
         "copying segment 1",
         "copying the documents",
         "checking the copy",
     ]
 
 
-def test_a_backup_shares_no_file_with_the_store(store, made):
+def test_a_backup_shares_no_file_with_the_store(store, backup_folder):
     ours = {path.stat().st_ino for path in store.directory.rglob("*")}
-    assert not ours & {path.stat().st_ino for path in made.rglob("*")}
+    assert not ours & {path.stat().st_ino for path in backup_folder.rglob("*")}
 
 
-def test_an_empty_store_and_an_empty_folder_will_do(store, tmp_path):
+def test_an_empty_store_can_be_backed_up_into_an_empty_folder(store, tmp_path):
     (tmp_path / "b").mkdir()
-    assert backup(store, tmp_path / "b", quietly).documents == 0
+    assert backup(store, tmp_path / "b", ignore_progress).documents == 0
     assert (tmp_path / "b" / "backup.json").exists()
 
 
-def test_what_is_written_meanwhile_does_not_tear_it(store, writer, tmp_path):
-    write = in_turn(*(lambda number=number: put(writer, number) for number in range(3, 9)))
-    made = backup(store, tmp_path / "b", acting({"copying": write, "checking": write}))
-    assert made.documents == 5  # One came while the segment was copied, one before LMDB was.
+def test_a_backup_is_a_snapshot_although_documents_are_written_meanwhile(store, writer, tmp_path):
+    write = one_after_another(
+        *(lambda number=number: put(writer, number) for number in range(3, 9))
+    )
+    report = backup(store, tmp_path / "b", run_before({"copying": write, "checking": write}))
+    # One document was added before the segment was copied, and one before LMDB's file was copied.
+    assert report.documents == 5
     assert EmbeddedWriter(store).status(writer.open("t", "c")).document_count == 6
 
 
-def test_a_segment_that_is_made_meanwhile_is_in_it(store, writer, tmp_path):
+def test_a_segment_that_is_created_during_the_backup_is_in_it(store, writer, tmp_path):
     backup(
-        store, tmp_path / "b", acting({"copying the documents": in_turn(lambda: seal(store, 1))})
+        store,
+        tmp_path / "b",
+        run_before({"copying the documents": one_after_another(lambda: seal(store, 1))}),
     )
     assert len(segment_ids(store)) == 2
     assert segment_paths(tmp_path / "b") == paths_of(store, tmp_path / "b")
 
 
 @pytest.mark.parametrize("moment", ["copying segment 1", "copying the documents"])
-def test_a_segment_that_is_replaced_meanwhile_is_not_in_it(store, writer, tmp_path, moment):
-    backup(store, tmp_path / "b", acting({moment: in_turn(lambda: replace_segment(store))}))
+def test_a_segment_that_is_replaced_during_the_backup_is_not_in_it(store, writer, tmp_path, moment):
+    backup(
+        store,
+        tmp_path / "b",
+        run_before({moment: one_after_another(lambda: replace_segment(store))}),
+    )
     assert segment_ids(store) != [1]
     assert segment_paths(tmp_path / "b") == paths_of(store, tmp_path / "b")
 
 
-def test_a_segment_that_is_gone_after_lmdbs_copy_means_another_round(
+def test_a_listed_segment_that_is_removed_before_it_is_copied_means_another_round(
     store, writer, tmp_path, monkeypatch
 ):
-    """Made before that copy and removed after it, so that the copy lists what is not there."""
+    """LMDB's file is copied after the segment is created, so the copied file lists the segment."""
     copy_to = Store.copy_to
-    seal_and_lose = in_turn(lambda: seal(store, 1), lambda: None)
+    seal_once = one_after_another(lambda: seal(store, 1), lambda: None)
 
-    def copied(self: Store, folder: Path) -> None:
-        seal_and_lose()
+    def seal_copy_and_replace(self: Store, folder: Path) -> None:
+        seal_once()
         before = segment_ids(store)
         copy_to(self, folder)
         if len(before) == 2:
             replace_segment(store)
 
-    monkeypatch.setattr(Store, "copy_to", copied)
-    told: list[str] = []
-    backup(store, tmp_path / "b", told.append)
-    assert told.count("copying the documents") == 2
+    monkeypatch.setattr(Store, "copy_to", seal_copy_and_replace)
+    lines: list[str] = []
+    backup(store, tmp_path / "b", lines.append)
+    assert lines.count("copying the documents") == 2
     assert segment_paths(tmp_path / "b") == paths_of(store, tmp_path / "b")
 
 
-def test_segments_that_change_all_the_time_end_in_an_error(store, writer, tmp_path, monkeypatch):
+def test_a_backup_fails_if_segments_are_replaced_in_every_round(
+    store, writer, tmp_path, monkeypatch
+):
     copy_to = Store.copy_to
 
-    def copied(self: Store, folder: Path) -> None:
+    def copy_between_replacements(self: Store, folder: Path) -> None:
         replace_segment(store)
         copy_to(self, folder)
         replace_segment(store)
 
-    monkeypatch.setattr(Store, "copy_to", copied)
-    with pytest.raises(StoreUnavailable, match="faster than they could be copied, 5 times"):
-        backup(store, tmp_path / "b", quietly)
-    assert_no_trace(tmp_path, "b")
+    monkeypatch.setattr(Store, "copy_to", copy_between_replacements)
+    with pytest.raises(StoreUnavailable, match="replaced before they could be copied, 5 times"):
+        backup(store, tmp_path / "b", ignore_progress)
+    assert_nothing_remains(tmp_path, "b")
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"short")])
@@ -210,83 +228,87 @@ def test_a_damaged_segment_is_named_and_reported_to_the_indexer(store, writer, t
     kept = file.read_bytes()
     spoil(file)
     with pytest.raises(StoreUnavailable, match=r"segment 1 is damaged: .*run `hrag reindex`"):
-        backup(store, tmp_path / "b", quietly)
+        backup(store, tmp_path / "b", ignore_progress)
     assert damage.reported_damage(store.segments) == {1}
-    assert_no_trace(tmp_path, "b")
+    assert_nothing_remains(tmp_path, "b")
     file.write_bytes(kept)
     damage.forget_damage(store.segments, 1)
 
 
-def test_a_backup_that_is_not_sound_is_none(store, writer, tmp_path):
+def test_a_backup_that_fails_its_check_is_removed(store, writer, tmp_path):
     with store.write() as txn:
         overwrite(txn, "texts", schema.u64(77), b"nobody's")
     with pytest.raises(StoreUnavailable, match="1 problems, the first: texts has slot 77"):
-        backup(store, tmp_path / "b", quietly)
-    assert_no_trace(tmp_path, "b")
+        backup(store, tmp_path / "b", ignore_progress)
+    assert_nothing_remains(tmp_path, "b")
     with store.write() as txn:
         txn.contents.delete(schema.u64(77))
 
 
-def test_a_place_that_is_taken_is_refused(store, made, tmp_path):
+def test_a_target_that_exists_is_refused(store, backup_folder, tmp_path):
     (tmp_path / "file").touch()
-    for taken in (made, tmp_path / "file"):
-        before = sorted(made.rglob("*"))
+    for target in (backup_folder, tmp_path / "file"):
+        before = sorted(backup_folder.rglob("*"))
         with pytest.raises(StoreUnavailable, match="exists already; a backup needs a new folder"):
-            backup(store, taken, quietly)
-        assert sorted(made.rglob("*")) == before
+            backup(store, target, ignore_progress)
+        assert sorted(backup_folder.rglob("*")) == before
 
 
-def test_a_place_inside_the_store_is_refused(store, writer):
+def test_a_target_inside_the_store_is_refused(store, writer):
     for inside in ("b", "segments/b"):
         with pytest.raises(StoreUnavailable, match="lies inside the store"):
-            backup(store, store.directory / inside, quietly)
+            backup(store, store.directory / inside, ignore_progress)
 
 
-def test_a_place_where_a_disk_is_mounted_is_refused(store, writer, tmp_path):
+def test_a_target_where_a_disk_is_mounted_is_refused(store, writer, tmp_path):
     with (
         small_disk(tmp_path / "disk", MIB) as disk,
         pytest.raises(StoreUnavailable, match=r"a disk is mounted at .*; name a new folder"),
     ):
-        backup(store, disk, quietly)
+        backup(store, disk, ignore_progress)
 
 
 @pytest.mark.parametrize("moment", ["copying the documents", "checking"])
-def test_what_a_killed_backup_left_is_no_obstacle(store, writer, tmp_path, moment):
-    def keep() -> None:
+def test_a_backup_replaces_the_remains_of_a_killed_backup(store, writer, tmp_path, moment):
+    def copy_unfinished_backup() -> None:
         shutil.copytree(tmp_path / "b.partial", tmp_path / "c.partial")
 
-    backup(store, tmp_path / "b", acting({moment: keep}))
-    assert backup(store, tmp_path / "c", quietly).documents == 3
+    backup(store, tmp_path / "b", run_before({moment: copy_unfinished_backup}))
+    assert backup(store, tmp_path / "c", ignore_progress).documents == 3
     assert not (tmp_path / "c.partial").exists()
     assert {path.name for path in (tmp_path / "c").iterdir()} == {
         *("data.mdb", "segments", "backup.json")
     }
 
 
-def test_a_folder_of_somebody_else_is_refused_and_left_alone(store, made, tmp_path):
-    """Also a finished backup that has the name which another is made under."""
-    made.rename(tmp_path / "b.partial")
+def test_a_temporary_folder_that_no_backup_created_is_refused_and_unchanged(
+    store, backup_folder, tmp_path
+):
+    """A finished backup is refused, too, if it is at the temporary path of the new backup."""
+    backup_folder.rename(tmp_path / "b.partial")
     (tmp_path / "c.partial").mkdir()
     (tmp_path / "c.partial" / "thesis.txt").write_text("the only copy")
     (tmp_path / "d.partial").write_text("a file")
     (tmp_path / "e.partial").symlink_to(tmp_path / "c.partial")
     before = sorted(tmp_path.rglob("*"))
     for name in "bcde":
-        with pytest.raises(StoreUnavailable, match=rf"{name}\.partial exists, and no interrupted"):
-            backup(store, tmp_path / name, quietly)
+        with pytest.raises(
+            StoreUnavailable, match=rf"{name}\.partial exists, but does not come from"
+        ):
+            backup(store, tmp_path / name, ignore_progress)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_store_itself_is_never_taken_for_an_unfinished_backup(tmp_path):
+def test_a_store_at_the_temporary_path_of_the_backup_is_refused_and_unchanged(tmp_path):
     for folder in (tmp_path / "store.partial", tmp_path / "store.partial" / "inside"):
         with closing(open_for_writing(folder)) as store:
             before = contents_of(store)
-            with pytest.raises(StoreUnavailable, match=r"store\.partial, .* holds the store in"):
-                backup(store, tmp_path / "store", quietly)
+            with pytest.raises(StoreUnavailable, match=r"store\.partial, .* contains the store in"):
+                backup(store, tmp_path / "store", ignore_progress)
             assert contents_of(store) == before
 
 
-def test_a_full_folder_for_temporary_files_is_no_problem_of_the_copy(store, writer, tmp_path):
+def test_a_full_folder_for_temporary_files_is_not_reported_as_damage(store, writer, tmp_path):
     for number in range(3, 30):
         put(writer, number)
     seal(store, 1)
@@ -294,17 +316,17 @@ def test_a_full_folder_for_temporary_files_is_no_problem_of_the_copy(store, writ
         patch.setenv("TMPDIR", str(temporary))
         Ballast(temporary).fill(8 * KIB)
         with pytest.raises(StorageFull, match=f"to {temporary}: No space .*; set TMPDIR to"):
-            backup(store, tmp_path / "b", quietly)
-    assert_no_trace(tmp_path, "b")
+            backup(store, tmp_path / "b", ignore_progress)
+    assert_nothing_remains(tmp_path, "b")
 
 
 def test_a_store_has_one_backup_at_a_time(store, writer, tmp_path):
-    def again() -> None:
+    def start_another() -> None:
         with pytest.raises(StoreUnavailable, match=r"another backup of the store in .* is running"):
-            backup(store, tmp_path / "c", quietly)
+            backup(store, tmp_path / "c", ignore_progress)
 
-    backup(store, tmp_path / "b", acting({"copying": again, "checking": again}))
-    backup(store, tmp_path / "c", quietly)
+    backup(store, tmp_path / "b", run_before({"copying": start_another, "checking": start_another}))
+    backup(store, tmp_path / "c", ignore_progress)
 
 
 @pytest.fixture
@@ -317,112 +339,125 @@ def bytes_on_disk(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("room", [0, 0.05, 0.3, 0.6, 0.95])
-def test_a_full_disk_leaves_nothing_of_a_backup(store, made, disk, room):
-    """Whether a segment is copied, LMDB's file, or the end of it."""
-    Ballast(disk).fill(int(bytes_on_disk(made) * room))
+@pytest.mark.parametrize("free_share", [0, 0.05, 0.3, 0.6, 0.95])
+def test_a_full_disk_leaves_nothing_of_a_backup(store, backup_folder, disk, free_share):
+    """The disk fills up while a segment or LMDB's file is copied, or at the end of LMDB's file."""
+    Ballast(disk).fill(int(bytes_on_disk(backup_folder) * free_share))
     before = contents_of(store)
     with pytest.raises(StorageFull, match=f"the disk of {disk}/new.partial is full"):
-        backup(store, disk / "new", quietly)
-    assert_no_trace(disk, "new")
+        backup(store, disk / "new", ignore_progress)
+    assert_nothing_remains(disk, "new")
     assert contents_of(store) == before
 
 
-# Restoring
+# Tests of restores.
 
 
-def test_a_restored_store_is_the_store_of_the_backup(store, made, writer, tmp_path):
-    as_it_was = contents_of(store)
+def test_a_restored_store_equals_the_store_at_the_time_of_the_backup(
+    store, backup_folder, writer, tmp_path
+):
+    expected = contents_of(store)
     put(writer, 9)
-    told: list[str] = []
-    restored = restore(made, tmp_path / "new" / "place", told.append)
+    lines: list[str] = []
+    restored = restore(backup_folder, tmp_path / "new" / "place", lines.append)
     assert (restored.documents, restored.sequence) == (3, 5)
-    assert contents(tmp_path / "new" / "place") == as_it_was
-    with closing(open_for_writing(tmp_path / "new" / "place")) as again:
-        assert check(again).problems == ()
-        put(EmbeddedWriter(again), 10)
-        assert check(again).problems == ()
-    assert told[0] == "copying the documents"
-    assert restore(made, tmp_path / "another", quietly) == restored
+    assert contents(tmp_path / "new" / "place") == expected
+    with closing(open_for_writing(tmp_path / "new" / "place")) as restored_store:
+        assert check(restored_store).problems == ()
+        put(EmbeddedWriter(restored_store), 10)
+        assert check(restored_store).problems == ()
+    assert lines[0] == "copying the documents"
+    assert restore(backup_folder, tmp_path / "another", ignore_progress) == restored
 
 
-def test_a_folder_that_holds_a_store_is_refused_and_left_alone(made, tmp_path):
+def test_a_restore_into_a_folder_with_a_store_is_refused_and_changes_nothing(
+    backup_folder, tmp_path
+):
     open_for_writing(tmp_path / "new").close()
     before = contents(tmp_path / "new")
     with pytest.raises(StoreUnavailable, match=f"{tmp_path / 'new'} holds a store"):
-        restore(made, tmp_path / "new", quietly)
+        restore(backup_folder, tmp_path / "new", ignore_progress)
     assert contents(tmp_path / "new") == before
 
 
-def test_a_store_in_use_is_refused(store, made):
+def test_a_restore_into_a_store_in_use_is_refused(store, backup_folder):
     with pytest.raises(StoreUnavailable, match="in use by a running service"):
-        restore(made, store.directory, quietly)
+        restore(backup_folder, store.directory, ignore_progress)
 
 
-def test_nobody_opens_a_store_that_is_half_restored(made, tmp_path):
-    def intrude() -> None:
+def test_a_store_cannot_be_opened_during_its_restore(backup_folder, tmp_path):
+    def open_during_restore() -> None:
         with pytest.raises(StoreUnavailable, match="is being vacuumed or restored"):
             open_for_writing(tmp_path / "new")
 
-    restore(made, tmp_path / "new", acting({"copying": intrude, "checking": intrude}))
+    restore(
+        backup_folder,
+        tmp_path / "new",
+        run_before({"copying": open_during_restore, "checking": open_during_restore}),
+    )
     open_for_writing(tmp_path / "new").close()
 
 
 @pytest.mark.parametrize("name", ["data.mdb", "index.hnsw", "postings.bin", "rows.npz"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_a_damaged_backup_is_refused_and_named(made, tmp_path, name, damage):
-    (file,) = made.rglob(name)
+def test_a_restore_refuses_a_damaged_backup_and_names_the_file(
+    backup_folder, tmp_path, name, damage
+):
+    (file,) = backup_folder.rglob(name)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.unlink()
     if damage != "gone":
         file.write_bytes(content if damage == "flipped" else content[:-100])
     with pytest.raises(StoreUnavailable) as refused:
-        restore(made, tmp_path / "new", quietly)
+        restore(backup_folder, tmp_path / "new", ignore_progress)
     assert name in refused.value.message
     assert not {"data.mdb", "restore.tmp"} & {path.name for path in (tmp_path / "new").iterdir()}
 
 
-def test_a_restore_goes_on_where_a_killed_one_ended(made, tmp_path):
+def test_a_restore_succeeds_after_one_that_was_killed(backup_folder, tmp_path):
     new = tmp_path / "new"
-    keep_restored_half(made, tmp_path / "first", new)
+    make_half_restored(backup_folder, tmp_path / "first", new)
     (new / "segments" / "000000000009").mkdir(parents=True)
-    restore(made, new, quietly)
-    assert contents(new) == contents(made)
+    restore(backup_folder, new, ignore_progress)
+    assert contents(new) == contents(backup_folder)
     assert {path.name for path in segment_paths(new)} == {"000000000001"}
     assert not (new / "restore.tmp").exists()
 
 
-def test_no_indexer_starts_beside_a_restore_that_was_killed(made, tmp_path):
-    """An empty store would hide that nothing was restored, and keep the next restore out."""
+def test_no_indexer_opens_the_folder_of_a_killed_restore(backup_folder, tmp_path):
+    """Otherwise, the indexer would create an empty store in the folder.
+
+    This store would hide that nothing was restored, and the next restore would be refused.
+    """
     new = tmp_path / "new"
-    keep_restored_half(made, tmp_path / "first", new)
+    make_half_restored(backup_folder, tmp_path / "first", new)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="was interrupted; run `hrag restore` again"):
             open_for_writing(new)
-    restore(made, new, quietly)
+    restore(backup_folder, new, ignore_progress)
     open_for_writing(new).close()
 
 
-def keep_restored_half(made: Path, first: Path, new: Path) -> None:
-    """Makes `new` what a restore into `first` would leave if it were killed while it checks."""
-    restore(made, first, acting({"checking": lambda: shutil.copytree(first, new)}))
+def make_half_restored(backup_folder: Path, first: Path, new: Path) -> None:
+    """Makes `new` look like a folder whose restore was killed while it checked the copy."""
+    restore(backup_folder, first, run_before({"checking": lambda: shutil.copytree(first, new)}))
 
 
-def test_an_empty_data_file_is_no_store_that_a_restore_would_replace(made, tmp_path):
+def test_a_restore_into_a_folder_with_an_empty_data_file_succeeds(backup_folder, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "data.mdb").touch()
-    restore(made, tmp_path / "new", quietly)
-    assert contents(tmp_path / "new") == contents(made)
+    restore(backup_folder, tmp_path / "new", ignore_progress)
+    assert contents(tmp_path / "new") == contents(backup_folder)
 
 
-@pytest.mark.parametrize("room", [0.3, 0.95])
-def test_a_full_disk_leaves_no_half_restored_store(made, disk, room):
+@pytest.mark.parametrize("free_share", [0.3, 0.95])
+def test_a_full_disk_leaves_no_half_restored_store(backup_folder, disk, free_share):
     ballast = Ballast(disk)
-    ballast.fill(int(bytes_on_disk(made) * room))
+    ballast.fill(int(bytes_on_disk(backup_folder) * free_share))
     with pytest.raises(StorageFull, match="is full"):
-        restore(made, disk / "new", quietly)
+        restore(backup_folder, disk / "new", ignore_progress)
     assert {path.name for path in (disk / "new").iterdir()} == {"users.lock"}
     ballast.remove()
-    restore(made, disk / "new", quietly)
-    assert contents(disk / "new") == contents(made)
+    restore(backup_folder, disk / "new", ignore_progress)
+    assert contents(disk / "new") == contents(backup_folder)

@@ -1,4 +1,4 @@
-"""The label of a backup is checked before anything is restored."""
+"""Tests of `backup.json`, the label of a backup: it is checked before anything is restored."""
 
 import json
 from pathlib import Path
@@ -11,23 +11,23 @@ from hrag.errors import StoreUnavailable
 
 
 @pytest.fixture
-def made(store: Store, tmp_path: Path) -> Path:
-    """A backup."""
-    backup(store, tmp_path / "made", quietly)
+def backup_folder(store: Store, tmp_path: Path) -> Path:
+    """The folder of a backup of an empty store."""
+    backup(store, tmp_path / "made", ignore_progress)
     return tmp_path / "made"
 
 
-def quietly(line: str) -> None:
+def ignore_progress(line: str) -> None:
     pass
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"documents": 3}'])
-def test_a_folder_that_is_no_backup_is_refused(tmp_path, content):
+def test_a_folder_without_a_readable_label_is_refused(tmp_path, content):
     (tmp_path / "b").mkdir()
     if content is not None:
         (tmp_path / "b" / "backup.json").write_text(content)
     with pytest.raises(StoreUnavailable, match=r"is no backup of `hrag backup`: the file backup"):
-        restore(tmp_path / "b", tmp_path / "new", quietly)
+        restore(tmp_path / "b", tmp_path / "new", ignore_progress)
     assert not (tmp_path / "new").exists()
 
 
@@ -40,22 +40,22 @@ def test_a_folder_that_is_no_backup_is_refused(tmp_path, content):
     ],
 )
 def test_a_label_with_a_wrong_value_is_refused_before_anything_is_restored(
-    made, tmp_path, field, value
+    backup_folder, tmp_path, field, value
 ):
-    path = made / "backup.json"
+    path = backup_folder / "backup.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     with pytest.raises(
         StoreUnavailable, match=f"is no backup .*{field} is .*; it must be"
-    ) as wrong:
-        restore(made, tmp_path / "new", quietly)
-    assert wrong.value.message.isprintable()
+    ) as refused:
+        restore(backup_folder, tmp_path / "new", ignore_progress)
+    assert refused.value.message.isprintable()
     assert not (tmp_path / "new").exists()
 
 
-def test_a_label_of_other_fields_is_refused(made, tmp_path):
-    path = made / "backup.json"
+def test_a_label_with_an_unknown_field_is_refused(backup_folder, tmp_path):
+    path = backup_folder / "backup.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "more": 1}))
     with pytest.raises(
         StoreUnavailable, match=r"it must have the fields documents, .* no other fields"
     ):
-        restore(made, tmp_path / "new", quietly)
+        restore(backup_folder, tmp_path / "new", ignore_progress)

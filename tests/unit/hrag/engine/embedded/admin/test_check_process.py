@@ -1,4 +1,7 @@
-"""A check in a child process says what has ended it, and calls nothing else damage."""
+"""Tests of the check in a child process, which may end before it has checked everything.
+
+Only a signal that damaged pages cause means that the store is damaged.
+"""
 
 import json
 import sys
@@ -23,12 +26,15 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("signal", "is_damage"), [("SEGV", True), ("BUS", True), ("KILL", False), ("TERM", False)]
 )
-def test_what_is_found_before_the_end_is_reported(folder, tmp_path, monkeypatch, signal, is_damage):
+def test_problems_found_before_the_process_ended_are_reported(
+    folder, tmp_path, monkeypatch, signal, is_damage
+):
     script = tmp_path / "child"
     script.write_text(f"""#!/bin/sh\necho '{{"problem": "first"}}'\nkill -{signal} $$\n""")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    monkeypatch.setattr(child_process, "run_module", run_module)  # Which other tests replace.
+    # A fixture of all tests replaces `run_module`. This test needs the original function.
+    monkeypatch.setattr(child_process, "run_module", run_module)
     first, last = check_apart(folder).problems
     assert first == "first"
     assert "what follows was not checked" in last
@@ -36,7 +42,7 @@ def test_what_is_found_before_the_end_is_reported(folder, tmp_path, monkeypatch,
     assert ("restore a backup" in last) == is_damage
 
 
-def test_a_store_that_is_busy_is_not_called_damaged(folder, monkeypatch, capsys):
+def test_a_busy_store_is_not_reported_as_damaged(folder, monkeypatch, capsys):
     def busy(*_):
         raise TooBusy("6,144 read transactions are open")
 

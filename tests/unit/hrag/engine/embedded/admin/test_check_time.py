@@ -1,4 +1,4 @@
-"""How long the checker takes."""
+"""Test of the time that a check takes."""
 
 from contextlib import closing
 from pathlib import Path
@@ -15,9 +15,9 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 def test_the_time_is_linear_in_the_number_of_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look through all ids for the name of each document would make it quadratic."""
+    """Searching all document ids for the name of each document would make the time quadratic."""
     looked_up = []
-    monkeypatch.setattr(document_checks, "document_name", lambda *of: looked_up.append(of) or "")
+    monkeypatch.setattr(document_checks, "document_name", lambda *key: looked_up.append(key) or "")
     with closing(open_for_writing(tmp_path / "store")) as store:
         writer = EmbeddedWriter(store)
         writer.create_collection("t", "c", collection_settings())

@@ -1,7 +1,7 @@
-"""Backup, restore and vacuum, killed at each of their steps in turn.
+"""Tests that kill a backup, a restore and a vacuum at one step after another.
 
-A step is a call, of whatever function, that the code of these operations makes. One
-process prepares a store and forks for each step, so that hundreds of kills take seconds.
+A step is any function call in the code of these operations. One process prepares a store and forks
+a child for each kill, so hundreds of kills take only seconds.
 """
 
 import os
@@ -113,20 +113,24 @@ OPERATIONS = ("vacuum", "backup", "restore")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_kill_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
-    assert kills(tmp_path, operation, stride=23) > 5
+def test_an_operation_that_is_killed_is_done_completely_or_not_at_all(
+    tmp_path: Path, operation: str
+) -> None:
+    assert count_kills(tmp_path, operation, stride=23) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_kill_at_many_steps_leaves_half_of_anything(tmp_path: Path, operation: str) -> None:
-    """Every sixth step; at a stride of 1 it takes a quarter of an hour."""
-    assert kills(tmp_path, operation, stride=6) >= 20
+def test_an_operation_killed_at_many_steps_is_done_completely_or_not_at_all(
+    tmp_path: Path, operation: str
+) -> None:
+    """Kills at every sixth step. Killing at every step would take a quarter of an hour."""
+    assert count_kills(tmp_path, operation, stride=6) >= 20
 
 
-def kills(folder: Path, operation: str, stride: int) -> int:
-    """Kills the operation at every step that `stride` leads to; returns how often that was."""
+def count_kills(folder: Path, operation: str, stride: int) -> int:
+    """Kills the operation at every `stride`-th step, each time in a new run; counts the kills."""
     run = subprocess.run(
         [sys.executable, "-c", DRIVER, str(folder), operation, str(stride)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

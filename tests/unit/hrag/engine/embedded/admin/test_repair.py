@@ -1,4 +1,4 @@
-"""Repair writes again what follows from the documents, and lists the rest."""
+"""Tests of repair: it computes derived data again and reports the damage that remains."""
 
 from contextlib import closing
 from pathlib import Path
@@ -27,6 +27,10 @@ from tests.unit.hrag.engine.embedded.store.bits import flip
 
 @pytest.fixture
 def folder(tmp_path):
+    """The folder of a store with three documents: `a` in a segment, `b` and `c` in the tail.
+
+    The segment also has an older, deleted version of `b`.
+    """
     folder = tmp_path / "store"
     with closing(open_for_writing(folder)) as store:
         writer = EmbeddedWriter(store)
@@ -45,14 +49,14 @@ def administration(folder: Path):
 
 
 @pytest.mark.parametrize("name", schema.REPAIRED)
-def test_what_follows_from_the_documents_is_mended(folder, tmp_path, name):
-    """Searches find the same, writes go on, and there are backups again."""
-    before = found(folder)
+def test_damaged_derived_data_is_repaired(folder, tmp_path, name):
+    """After the repair, searches find the same chunks, and writes and backups succeed."""
+    before = found_chunk_ids(folder)
     flip_first(folder, name)
     assert administration(folder).check().problems != ()
     assert administration(folder).repair().problems == ()
     assert administration(folder).check().problems == ()
-    assert found(folder) == before
+    assert found_chunk_ids(folder) == before
     with closing(open_for_writing(folder)) as store:
         writer = EmbeddedWriter(store)
         writer.delete(writer.open("t", "c"), "a")
@@ -62,8 +66,8 @@ def test_what_follows_from_the_documents_is_mended(folder, tmp_path, name):
     assert administration(folder).backup(tmp_path / "backup", lambda _: None).documents == 2
 
 
-def found(folder: Path) -> list[str]:
-    """Returns the ids of the chunks that a search finds, best first."""
+def found_chunk_ids(folder: Path) -> list[str]:
+    """Returns the ids of the chunks that a search of the store finds, best first."""
     with (
         closing(open_for_writing(folder)) as store,
         closing(EmbeddedReader(store)) as reader,
@@ -74,16 +78,14 @@ def found(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("database", ["segments", "tombstones"])
-def test_without_a_usable_segment_all_documents_are_the_tail_until_they_are_sealed(
-    folder, database
-):
-    """A tombstone is made again from its segment's file, unless that is damaged, too."""
-    before = found(folder)
+def test_without_a_usable_segment_all_documents_are_in_the_tail_until_sealing(folder, database):
+    """Repair computes tombstones from the segment's file of rows. Here this file is damaged."""
+    before = found_chunk_ids(folder)
     flip_first(folder, database)
     for rows in folder.glob("segments/*/rows.npz"):
         rows.write_bytes(bytes(rows.stat().st_size))
     assert administration(folder).repair().problems == ()
-    assert found(folder) == before
+    assert found_chunk_ids(folder) == before
     with closing(open_for_writing(folder)) as store:
         status = (writer := EmbeddedWriter(store)).status(writer.open("t", "c"))
         assert (status.embedded.segments, status.embedded.sealed_sequence) == ((), 0)
@@ -93,27 +95,30 @@ def test_without_a_usable_segment_all_documents_are_the_tail_until_they_are_seal
     assert administration(folder).check().problems == ()
 
 
-def test_a_tombstone_under_another_key_hides_no_document(folder):
-    before = found(folder)
+def test_a_tombstone_with_the_key_of_a_living_document_does_not_hide_it(folder):
+    before = found_chunk_ids(folder)
     with closing(open_for_writing(folder)) as store, store.write() as txn:
         _, value = entries_of(txn, "tombstones")[0]
         txn.tombstones.delete(next(txn.tombstones.keys()))
         living, _ = entries_of(txn, "ordinals")[0]
         overwrite(txn, "tombstones", living, value)
     assert administration(folder).repair().problems == ()
-    assert found(folder) == before
+    assert found_chunk_ids(folder) == before
 
 
-def test_counters_and_a_segments_record_may_be_damaged_together(folder):
+def test_damaged_counters_and_a_damaged_segment_record_are_repaired_together(folder):
     flip_first(folder, "segments")
     flip_first(folder, "counters")
     assert administration(folder).repair().problems == ()
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_an_emptied_log_leaves_the_number_of_the_last_change(folder, together):
-    """Also where the counters, which have that number, are damaged then or later."""
-    before = committed(folder)
+def test_the_last_sequence_number_survives_the_loss_of_the_change_log(folder, together):
+    """The counters contain this number, too.
+
+    They are damaged at the same time as the log, or after the log has been repaired.
+    """
+    before = last_sequence(folder)
     with closing(open_for_writing(folder)) as store:
         with store.read() as txn:
             last, _ = entries_of(txn, "changes")[-1]
@@ -122,17 +127,21 @@ def test_an_emptied_log_leaves_the_number_of_the_last_change(folder, together):
         assert administration(folder).repair().problems == ()
     flip_first(folder, "counters")
     assert administration(folder).repair().problems == ()
-    assert committed(folder) == before
+    assert last_sequence(folder) == before
 
 
-def committed(folder: Path) -> int:
+def last_sequence(folder: Path) -> int:
+    """Returns the sequence number of the collection's last change."""
     with closing(open_for_writing(folder)) as store:
         writer = EmbeddedWriter(store)
         return writer.status(writer.open("t", "c")).committed_sequence
 
 
-def test_a_sequence_that_is_lost_becomes_one_past_all_that_were_used(tmp_path):
-    """Though a transaction may have had many changes, and one of an alias writes no document."""
+def test_a_lost_sequence_number_is_replaced_by_a_number_above_all_used_ones(tmp_path):
+    """Neither the count of commits nor the last ordinal is an upper bound of the lost number.
+
+    One transaction can make many changes, and a change of an alias uses no ordinal.
+    """
     with closing(open_for_writing(tmp_path)) as store:
         writer = EmbeddedWriter(store)
         writer.create_collection("t", "c", collection_settings())
@@ -149,7 +158,7 @@ def test_a_sequence_that_is_lost_becomes_one_past_all_that_were_used(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["documents", "texts", "trees", "vectors"])
-def test_a_document_that_is_damaged_stays_listed_until_it_is_ingested_again(folder, name):
+def test_a_damaged_document_is_reported_until_it_is_ingested_again(folder, name):
     flip_first(folder, name)
     problems = administration(folder).repair().problems
     assert problems
@@ -171,12 +180,12 @@ def test_a_damaged_document_can_be_deleted(folder, name):
     assert administration(folder).check().problems == ()
 
 
-def test_a_store_in_use_is_left_alone(folder):
+def test_a_store_in_use_is_not_repaired(folder):
     with closing(open_for_writing(folder)), pytest.raises(StoreUnavailable, match="in use"):
         administration(folder).repair()
 
 
-def test_what_repair_needs_stops_it_with_what_helps(folder):
+def test_a_repair_that_is_impossible_changes_nothing_and_names_the_remedy(folder):
     flip_first(folder, "meta")
     flip_first(folder, "tenants")
     before = (folder / "data.mdb").read_bytes()

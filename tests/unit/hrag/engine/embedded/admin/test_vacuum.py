@@ -1,4 +1,4 @@
-"""A vacuum changes LMDB's file and nothing that is in it."""
+"""Tests of the vacuum: it makes LMDB's file smaller and keeps every entry."""
 
 import os
 import stat
@@ -29,7 +29,10 @@ TEXT = sentences(200)
 
 
 def make_store(folder: Path, documents: int = 40) -> Path:
-    """So many documents, of which four are left, some in a segment."""
+    """Creates a store in `folder`, stores documents, and deletes all but four. Returns `folder`.
+
+    The first half of the documents is in a segment.
+    """
     with closing(open_for_writing(folder)) as store:
         writer = EmbeddedWriter(store)
         writer.create_collection("t", "c", collection_settings())
@@ -55,25 +58,25 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def contents(folder: Path) -> list[tuple[str, bytes, bytes]]:
-    """Every entry of every database."""
+    """Returns every entry of every LMDB database in the store: database name, key, value."""
     with closing(open_alone(folder)) as store, store.read() as txn:
         return [
             (name, key, value) for name in store.databases for key, value in entries_of(txn, name)
         ]
 
 
-def test_the_file_shrinks_and_holds_what_it_held(directory):
+def test_a_vacuum_shrinks_the_file_and_keeps_every_entry(directory):
     before, size = contents(directory), (directory / "data.mdb").stat().st_size
-    done = vacuum(directory)
-    assert done.before_bytes == size
-    assert done.after_bytes == (directory / "data.mdb").stat().st_size
-    assert done.after_bytes < size / 4
+    report = vacuum(directory)
+    assert report.before_bytes == size
+    assert report.after_bytes == (directory / "data.mdb").stat().st_size
+    assert report.after_bytes < size / 4
     assert contents(directory) == before
     assert not (directory / "vacuum.tmp").exists()
 
 
 def test_a_vacuumed_store_is_read_and_written_as_before(directory):
-    """Also by a second process, which shares LMDB's lock file with the first."""
+    """A second process, which uses the same LMDB lock file, can read the store, too."""
     vacuum(directory)
     with closing(open_for_writing(directory)) as store:
         writer = EmbeddedWriter(store)
@@ -91,13 +94,13 @@ def test_a_vacuumed_store_is_read_and_written_as_before(directory):
         assert check(store).problems == ()
 
 
-def test_a_second_vacuum_gains_nothing(directory):
+def test_a_second_vacuum_leaves_the_file_size_unchanged(directory):
     vacuum(directory)
-    done = vacuum(directory)
-    assert done.after_bytes == done.before_bytes
+    report = vacuum(directory)
+    assert report.after_bytes == report.before_bytes
 
 
-def test_the_owner_stays_and_others_are_kept_out(directory):
+def test_a_vacuum_keeps_the_files_owner_and_sets_its_mode_to_0600(directory):
     data = directory / "data.mdb"
     data.chmod(0o640)
     if os.geteuid() == 0:
@@ -110,25 +113,25 @@ def test_the_owner_stays_and_others_are_kept_out(directory):
     assert stat.S_IMODE(after.st_mode) == 0o600
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_a_store_in_use_is_refused(directory, opening):
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
+def test_a_vacuum_of_a_store_in_use_is_refused(directory, open_store):
     before = (directory / "data.mdb").read_bytes()
     with (
-        closing(opening(directory)),
+        closing(open_store(directory)),
         pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
     ):
         vacuum(directory)
     assert (directory / "data.mdb").read_bytes() == before
 
 
-def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
+def test_a_vacuum_of_a_folder_without_a_store_is_refused_and_creates_nothing(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(StoreMissing, match="holds no store"):
             vacuum(folder)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_file_is_refused_and_left_alone(directory):
+def test_a_vacuum_of_a_damaged_file_is_refused_and_changes_nothing(directory):
     os.truncate(directory / "data.mdb", 50_000)
     with pytest.raises(StoreUnavailable, match="is damaged"):
         vacuum(directory)
@@ -154,13 +157,13 @@ def test_a_copy_that_lacks_entries_does_not_replace_the_store(directory, monkeyp
     assert not (directory / "vacuum.tmp").exists()
 
 
-@pytest.mark.parametrize("room", [0, 0.5, 0.95])
-def test_a_full_disk_leaves_the_store_as_it_was(disk, room):
+@pytest.mark.parametrize("free_share", [0, 0.5, 0.95])
+def test_a_vacuum_that_fails_on_a_full_disk_changes_nothing(disk, free_share):
     directory = make_store(disk / "store")
     before = contents(directory)
     needed = sum(len(value) for _, _, value in before)
     ballast = Ballast(disk)
-    ballast.fill(int(needed * room))
+    ballast.fill(int(needed * free_share))
     with pytest.raises(StorageFull, match="is full"):
         vacuum(directory)
     assert contents(directory) == before

@@ -1,4 +1,4 @@
-"""A collection, and a writer that reports to no worker."""
+"""Fixtures for the tests of maintenance."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.documents.fakes import collection_settings
 
 @pytest.fixture
 def writer(store: Store) -> EmbeddedWriter:
-    """A writer that reports to no worker, and a collection."""
+    """A writer that reports to no worker, and that has created the collection `c` of tenant `t`."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     return writer

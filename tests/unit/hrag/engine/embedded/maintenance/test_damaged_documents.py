@@ -1,4 +1,4 @@
-"""The worker and a damaged document: a build that cannot succeed is tried only now and then."""
+"""Tests of maintenance with a damaged document: a build that fails is retried after a pause."""
 
 import threading
 from itertools import count
@@ -23,7 +23,7 @@ LIMITS = MaintenanceLimits(files_s=0.01, max_tail_bytes=0)
 
 
 class Rounds:
-    """Counts the rounds of a worker, which reclaims deleted collections in each of them."""
+    """Counts the rounds of a maintenance worker, which calls `reclaim` once in each round."""
 
     def __init__(self) -> None:
         self._begun: list[Store] = []
@@ -33,10 +33,10 @@ class Rounds:
         return False
 
     def wait_for_next(self) -> None:
-        """Returns after the worker has examined everything that was committed or due before.
+        """Waits until the worker has handled everything that was committed or due before.
 
-        One round may have begun before. The next one begins afterwards, and has ended when a third
-        one begins.
+        A round that is running may be too early to handle it, and may not have been counted yet.
+        The round after that one handles it, and has ended when a third round begins.
         """
         begun = len(self._begun)
         until(lambda: len(self._begun) >= begun + 3)
@@ -48,10 +48,10 @@ def rounds() -> Rounds:
 
 
 @pytest.mark.parametrize(("took_s", "pause_s"), [(0.5, 10.0), (7.0, 70.0)])
-def test_a_tail_with_a_damaged_document_is_tried_again_after_a_while(
+def test_a_tail_with_a_damaged_document_is_sealed_again_only_after_a_pause(
     store, writer, rounds, took_s, pause_s
 ):
-    """The collection may change often, or not at all. No writer waits meanwhile."""
+    """Changes of the collection do not shorten the pause, and no writer waits during it."""
     clock, attempts_s = Clock(), list[float]()
     mended = threading.Event()
 
@@ -63,30 +63,30 @@ def test_a_tail_with_a_damaged_document_is_tried_again_after_a_while(
         raise DataLoss("document 'd' is damaged")
 
     tasks = MaintenanceTasks(build=fail_until_mended, reclaim=rounds.reclaim)
-    with running(store, clock=clock, limits=LIMITS, tasks=tasks) as heard:
-        opened = heard.open("t", "c")
-        heard.put(opened, prepared("d", sentences(400)))
+    with running(store, clock=clock, limits=LIMITS, tasks=tasks) as reporting:
+        opened = reporting.open("t", "c")
+        reporting.put(opened, prepared("d", sentences(400)))
         until(lambda: attempts_s == [0])
         for number in range(3):
-            heard.put(opened, prepared(f"d{number}", sentences(12)))
+            reporting.put(opened, prepared(f"d{number}", sentences(12)))
             rounds.wait_for_next()
         due_s = took_s + pause_s
         clock.now_s = due_s - 0.1
-        heard.put(opened, prepared("d3", sentences(12)))
+        reporting.put(opened, prepared("d3", sentences(12)))
         rounds.wait_for_next()
-        heard.wait_for_capacity(opened, Deadline.after(0))
+        reporting.wait_for_capacity(opened, Deadline.after(0))
         assert attempts_s == [0]
         clock.now_s = due_s
         until(lambda: attempts_s == [0, due_s])
         rounds.wait_for_next()
-        heard.wait_for_capacity(opened, Deadline.after(0))
+        reporting.wait_for_capacity(opened, Deadline.after(0))
         mended.set()
         clock.now_s += pause_s
         until(lambda: segment_count(writer) == 1)
     assert attempts_s == [0, due_s]
 
 
-def test_a_merge_that_meets_a_damaged_document_delays_no_sealing(store, writer, rounds):
+def test_a_merge_that_fails_at_a_damaged_document_does_not_delay_sealing(store, writer, rounds):
     opened, clock = writer.open("t", "c"), Clock()
     merges: list[BuildPlan] = []
 
@@ -97,13 +97,13 @@ def test_a_merge_that_meets_a_damaged_document_delays_no_sealing(store, writer, 
         return segment_build.build(store, plan, *args)
 
     tasks = MaintenanceTasks(build=fail_to_merge, reclaim=rounds.reclaim)
-    with running(store, clock=clock, limits=LIMITS, tasks=tasks) as heard:
+    with running(store, clock=clock, limits=LIMITS, tasks=tasks) as reporting:
         for document_id, seed in (("a", 1), ("b", 2)):
-            heard.put(opened, prepared(document_id, sentences(500, seed), seed=seed))
+            reporting.put(opened, prepared(document_id, sentences(500, seed), seed=seed))
         until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
-        heard.delete(opened, "b")  # Then the segment has to be rewritten.
+        reporting.delete(opened, "b")  # After this deletion, the segment has to be rewritten.
         rounds.wait_for_next()
-        heard.put(opened, prepared("c", sentences(50, 3), seed=3))
+        reporting.put(opened, prepared("c", sentences(50, 3), seed=3))
         until(lambda: segment_count(writer) == 2)
         rounds.wait_for_next()
         assert len(merges) == 1
@@ -113,20 +113,20 @@ def test_a_merge_that_meets_a_damaged_document_delays_no_sealing(store, writer, 
 
 
 def test_a_tail_with_a_damaged_document_is_tried_once_during_a_build(store, writer, rounds):
-    """The build ends, although that collection changes between any two of its blocks."""
+    """The build of another collection ends, although the damaged one changes after each block."""
     writer.create_collection("t", "c2", collection_settings())
     large, other = writer.open("t", "c"), writer.open("t", "c2")
     for number in range(10):
         writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
-    heard: list[EmbeddedWriter] = []
+    writers: list[EmbeddedWriter] = []
     attempts: list[BuildPlan] = []
     clock, blocks = Clock(), count()
 
     def slow(*args: Any, **options: Any) -> None:
         insert(*args, **options)
-        until(lambda: bool(heard))
+        until(lambda: bool(writers))
         number = next(blocks)
-        heard[0].put(other, prepared(f"d{number}", sentences(100, number), seed=number))
+        writers[0].put(other, prepared(f"d{number}", sentences(100, number), seed=number))
 
     def fail_for_other(store: Store, plan: BuildPlan, *args: Any) -> object:
         if plan.collection == other.collection_id:
@@ -136,7 +136,7 @@ def test_a_tail_with_a_damaged_document_is_tried_once_during_a_build(store, writ
 
     tasks = MaintenanceTasks(fail_for_other, slow, rounds.reclaim)
     with running(store, clock=clock, limits=LIMITS, tasks=tasks) as reporting:
-        heard.append(reporting)
+        writers.append(reporting)
         until(lambda: segment_count(writer, "c") == 1)
         rounds.wait_for_next()
         assert next(blocks) > 5

@@ -1,4 +1,4 @@
-"""Maintenance and damaged records: damage affects only the collection to which it belongs.
+"""Tests of maintenance with damaged records: damage affects only the collection of the record.
 
 Each test undoes the damage at its end, because the store is checked then.
 """
@@ -41,7 +41,7 @@ WAIT_S = 10.0
 
 @pytest.fixture
 def record(store: Store, writer: EmbeddedWriter) -> SegmentRecord:
-    """The segment of the first collection, `c`; there is another collection, `other`."""
+    """The segment of the collection `c`, which has the id 1. The collection `other` is empty."""
     writer.create_collection("t", "other", collection_settings())
     return put_and_seal(store, writer, "c", "d")
 
@@ -71,18 +71,18 @@ def reclaim_all(store: Store, reclaim: Callable[[Store], bool] = reclaim_some) -
 
 
 @pytest.mark.parametrize("database", ["segments", "counters", "deleted_leaves", "collections"])
-def test_others_are_sealed_and_reclaimed(store, writer, record, database):
-    """At a start too, and with a commit in the damaged collection's neighbour."""
+def test_other_collections_are_sealed_and_reclaimed(store, writer, record, database):
+    """This holds when the worker starts, and after commits to other collections."""
     writer.create_collection("t", "gone", collection_settings())
     put_and_seal(store, writer, "gone", "d")
     writer.delete_collection("t", "gone")
     writer.put(writer.open("t", "other"), prepared("d", TEXT))
     flip(store, database, schema.u32(1))
-    with running(store) as heard:
+    with running(store) as reporting:
         until(lambda: segment_count(writer, "other") == 1)
         until(lambda: deleted_collections(store) == 0)
-        heard.create_collection("t", "new", collection_settings())
-        heard.put(heard.open("t", "new"), prepared("d", TEXT))
+        reporting.create_collection("t", "new", collection_settings())
+        reporting.put(reporting.open("t", "new"), prepared("d", TEXT))
         until(lambda: segment_count(writer, "new") == 1)
     flip(store, database, schema.u32(1))
     assert path_of(store, record).exists()
@@ -99,17 +99,17 @@ def test_no_writer_waits_for_a_tail_whose_counters_are_damaged(store, writer):
     limits, tasks = MaintenanceLimits(max_tail_bytes=0), MaintenanceTasks(build=held)
     opened = writer.open("t", "c")
     writer.put(opened, prepared("d", TEXT))
-    with running(store, limits=limits, tasks=tasks) as heard:
+    with running(store, limits=limits, tasks=tasks) as reporting:
         assert building.wait(WAIT_S)
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_capacity(opened, Deadline.after(0))
+            reporting.wait_for_capacity(opened, Deadline.after(0))
         flip(store, "counters")
-        heard.wait_for_capacity(opened, Deadline.after(0))
+        reporting.wait_for_capacity(opened, Deadline.after(0))
         flip(store, "counters")
         go_on.set()
 
 
-def test_no_file_is_removed_while_nobody_knows_whose_it_is(store, writer, record):
+def test_no_file_is_removed_while_a_segment_record_is_damaged(store, writer, record):
     left, clock = store.segments / "000000000009", Clock()
     left.mkdir()
     orphans = OrphanCollector(store, grace_s=60, clock=clock)
@@ -129,7 +129,7 @@ def test_no_file_is_removed_while_nobody_knows_whose_it_is(store, writer, record
 
 
 def test_the_scrubber_still_finds_damaged_files(store, writer, record):
-    """Those of other collections, and of other segments of the collection."""
+    """It finds them in other collections, and in other segments of the damaged collection."""
     second = put_and_seal(store, writer, "c", "e", seed=1)
     third = put_and_seal(store, writer, "other", "d")
     for each in (second, third):
@@ -145,24 +145,26 @@ def test_the_scrubber_still_finds_damaged_files(store, writer, record):
         run_maintenance(store, writer.open("t", name).collection_id, 10**9, scrubber.damaged)
 
 
-def test_a_failure_with_files_delays_no_sealing_and_no_writer(store, writer, monkeypatch):
+def test_a_failing_orphan_gc_delays_no_sealing_and_no_writer(store, writer, monkeypatch):
     def fail(_: OrphanCollector) -> None:
         raise OSError("the folder cannot be read")
 
     monkeypatch.setattr(OrphanCollector, "collect", fail)
-    with capture_logs() as logs, running(store) as heard:
+    with capture_logs() as logs, running(store) as reporting:
         until(lambda: any(log["event"] == "maintenance_failed" for log in logs))
         for number in range(2):
-            heard.put(heard.open("t", "c"), prepared(f"d{number}", TEXT, seed=number))
+            reporting.put(reporting.open("t", "c"), prepared(f"d{number}", TEXT, seed=number))
             until(lambda: segment_build.tail_leaves(store, 1) == 0)
     failures = [log["problem"] for log in logs if log["event"] == "maintenance_failed"]
     assert failures == ["the folder cannot be read"]
 
 
-# Deleted collections
+# Tests of deleted collections.
 
 
-def test_a_damaged_record_goes_with_its_collection_and_the_files_later(store, writer, record):
+def test_a_damaged_record_is_reclaimed_with_its_collection_and_its_files_later(
+    store, writer, record
+):
     writer.delete_collection("t", "c")
     flip(store, "segments")
     reclaim_all(store)
@@ -205,8 +207,8 @@ def test_a_collection_that_cannot_be_reclaimed_does_not_delay_sealing(store, wri
     blocked = BlockedReclaim()
     limits, tasks = MaintenanceLimits(retry_s=0.01), MaintenanceTasks(reclaim=blocked.reclaim_some)
     writer.delete_collection("t", "c")
-    with running(store, limits=limits, tasks=tasks) as heard:
-        heard.put(heard.open("t", "other"), prepared("d", TEXT))
+    with running(store, limits=limits, tasks=tasks) as reporting:
+        reporting.put(reporting.open("t", "other"), prepared("d", TEXT))
         until(lambda: segment_count(writer, "other") == 1)
         assert deleted_collections(store) == 1
         blocked.mended.set()

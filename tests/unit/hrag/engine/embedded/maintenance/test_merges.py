@@ -1,4 +1,4 @@
-"""Tests of merging and rewriting segments: no leaves are lost, except deleted leaves."""
+"""Tests of merging and rewriting segments: only deleted leaves are removed."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,12 +24,13 @@ from tests.support.documents.fakes import (
     sentences,
 )
 
-FOREVER = 10**9
+# No tail reaches this threshold, so maintenance merges segments but does not seal the tail.
+NO_SEALING = 10**9
 
 
 @pytest.fixture
 def model(engine: Engine) -> ModelCollection:
-    """Three segments of four documents each, about 40 leaves a segment."""
+    """The model of a collection with three segments of four documents and 48 leaves each."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     for number in range(12):
@@ -45,8 +46,11 @@ def put(engine: Engine, model: ModelCollection, name: str, seed: int) -> None:
     model.put(document)
 
 
-def put_some(engine: Engine, model: ModelCollection) -> int:
-    """A tail that is large enough to go into a segment of twelve documents."""
+def put_tail(engine: Engine, model: ModelCollection) -> int:
+    """Stores a tail that is large enough to be merged into a segment of twelve documents.
+
+    Returns the count of its leaves.
+    """
     put(engine, model, "more", 50)
     put(engine, model, "even-more", 51)
     return len(model.documents["more"].vectors) + len(model.documents["even-more"].vectors)
@@ -63,7 +67,7 @@ def listed(engine: Engine) -> list[ManifestEntry]:
         return manifest.read_manifest(txn, engine.open().collection_id)
 
 
-def plan_of(engine: Engine, threshold: int = FOREVER) -> BuildPlan:
+def plan_of(engine: Engine, threshold: int = NO_SEALING) -> BuildPlan:
     number = engine.open().collection_id
     found = build_plan.seal_plan(engine.store, number, threshold) or build_plan.merge_plan(
         engine.store, number
@@ -83,8 +87,8 @@ def assert_right(engine: Engine, model: ModelCollection) -> None:
     assert np.mean(shares) == 1.0
 
 
-def inserted(engine: Engine, plan: BuildPlan) -> tuple[SegmentRecord, int]:
-    """Builds; also returns how many vectors went into the index."""
+def build_and_count(engine: Engine, plan: BuildPlan) -> tuple[SegmentRecord, int]:
+    """Builds a segment. Returns its record, and the count of vectors inserted into the index."""
     counts: list[int] = []
 
     def count(index: object, vectors: np.ndarray, items: np.ndarray) -> None:
@@ -98,37 +102,37 @@ def inserted(engine: Engine, plan: BuildPlan) -> tuple[SegmentRecord, int]:
 
 def test_segments_are_merged_into_one(engine, model):
     assert len(listed(engine)) == 3
-    assert engine.run_maintenance(FOREVER) == 1
+    assert engine.run_maintenance(NO_SEALING) == 1
     (only,) = listed(engine)
     assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     assert (only.record.first_ordinal, only.record.last_ordinal) == (1, 12)
     assert_right(engine, model)
 
 
-def test_a_merge_goes_on_from_the_largest_index(engine, model):
+def test_a_merge_extends_the_largest_index(engine, model):
     put(engine, model, "more", 50)
     largest = max(each.record.rows for each in listed(engine))
-    record, count = inserted(engine, plan_of(engine))
+    record, count = build_and_count(engine, plan_of(engine))
     assert record.rows == model.leaf_count - len(model.documents["more"].vectors)
     assert count == record.rows - largest
     assert_right(engine, model)
 
 
-def test_a_tail_goes_into_the_newest_segment(engine, model):
+def test_a_tail_is_merged_into_the_newest_segment(engine, model):
     put(engine, model, "more", 50)
     leaves = len(model.documents["more"].vectors)
     newest = listed(engine)[-1].record
-    record, count = inserted(engine, plan_of(engine, threshold=leaves))
+    record, count = build_and_count(engine, plan_of(engine, threshold=leaves))
     assert count == leaves
     assert record.rows == newest.rows + leaves
     assert (record.first_ordinal, record.last_ordinal) == (newest.first_ordinal, 13)
     assert_right(engine, model)
 
 
-def test_dead_leaves_are_left_out_and_forgotten(engine, model):
+def test_a_merge_removes_deleted_leaves_and_their_tombstones(engine, model):
     delete(engine, model, "d0", "d5", "d10")
     assert [each.deleted_leaves > 0 for each in listed(engine)] == [True] * 3
-    engine.run_maintenance(FOREVER)
+    engine.run_maintenance(NO_SEALING)
     (only,) = listed(engine)
     assert (only.record.rows, only.deleted_leaves) == (model.leaf_count, 0)
     with engine.store.read() as txn:
@@ -136,33 +140,33 @@ def test_dead_leaves_are_left_out_and_forgotten(engine, model):
     assert_right(engine, model)
 
 
-def test_a_few_dead_items_stay_in_an_index_that_is_gone_on_with(engine, model):
-    """Their vectors lead the way to others, and stand for no row."""
-    engine.run_maintenance(FOREVER)
+def test_a_few_deleted_items_stay_in_an_index_that_is_extended(engine, model):
+    """Graph searches still pass through the deleted items, but these no longer have a row."""
+    engine.run_maintenance(NO_SEALING)
     delete(engine, model, "d3")
-    leaves = put_some(engine, model)
-    record, count = inserted(engine, plan_of(engine, threshold=1))
+    leaves = put_tail(engine, model)
+    record, count = build_and_count(engine, plan_of(engine, threshold=1))
     assert record.items == record.rows + len(prepared("d3", sentences(30, 3), seed=3).vectors)
     assert record.rows == model.leaf_count
     assert count == leaves
     assert_right(engine, model)
 
 
-def test_an_index_with_many_dead_items_is_built_from_nothing(engine, model):
-    engine.run_maintenance(FOREVER)
+def test_an_index_with_many_deleted_items_is_built_from_nothing(engine, model):
+    engine.run_maintenance(NO_SEALING)
     delete(engine, model, "d3", "d4")
-    put_some(engine, model)
-    record, count = inserted(engine, plan_of(engine, threshold=1))
+    put_tail(engine, model)
+    record, count = build_and_count(engine, plan_of(engine, threshold=1))
     assert record.items == record.rows == count == model.leaf_count
     assert_right(engine, model)
 
 
-def test_a_segment_of_which_nothing_lives_is_dropped(engine, model):
+def test_a_segment_with_only_deleted_leaves_is_dropped(engine, model):
     delete(engine, model, *(f"d{number}" for number in range(4, 8)))
-    engine.run_maintenance(FOREVER)
+    engine.run_maintenance(NO_SEALING)
     assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
     delete(engine, model, *list(model.documents))
-    engine.run_maintenance(FOREVER)
+    engine.run_maintenance(NO_SEALING)
     assert listed(engine) == []
     assert_right(engine, model)
     put(engine, model, "new", 60)
@@ -171,46 +175,48 @@ def test_a_segment_of_which_nothing_lives_is_dropped(engine, model):
     assert_right(engine, model)
 
 
-def test_what_dies_while_segments_are_merged_is_dead_in_the_new_one(engine, model, monkeypatch):
+def test_documents_deleted_during_a_merge_are_deleted_in_the_new_segment(
+    engine, model, monkeypatch
+):
     write = segment_files.write
     delete(engine, model, "d1")
 
-    def die_meanwhile(*args: object) -> object:
+    def change_and_write(*args: object) -> object:
         delete(engine, model, "d2", "d9")
         put(engine, model, "d6", 70)
         return write(*args)
 
-    monkeypatch.setattr(segment_files, "write", die_meanwhile)
+    monkeypatch.setattr(segment_files, "write", change_and_write)
     segment_build.build(engine.store, plan_of(engine))
     (only,) = listed(engine)
-    died = [prepared(f"d{n}", sentences(30, n), seed=n) for n in (2, 9, 6)]
-    assert only.deleted_leaves == sum(len(document.vectors) for document in died)
+    deleted = [prepared(f"d{n}", sentences(30, n), seed=n) for n in (2, 9, 6)]
+    assert only.deleted_leaves == sum(len(document.vectors) for document in deleted)
     assert_right(engine, model)
 
 
-def test_a_vector_that_is_known_already_is_not_indexed_again(engine, model):
-    engine.run_maintenance(FOREVER)
+def test_a_vector_that_the_index_has_already_is_not_inserted_again(engine, model):
+    engine.run_maintenance(NO_SEALING)
     same = prepared("same", sentences(60), seed=0)
     known = model.documents["d1"].vectors[:1]
     same = replace(same, vectors=np.repeat(known, len(same.vectors), axis=0))
     engine.writer.put(engine.open(), same)
     model.put(same)
-    record, count = inserted(engine, plan_of(engine, threshold=1))
+    record, count = build_and_count(engine, plan_of(engine, threshold=1))
     assert count == 0
     assert record.items == record.rows - len(same.vectors)
     assert_right(engine, model)
 
 
 @pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
-def test_a_damaged_segment_is_no_base_for_another(engine, model, name):
+def test_a_merge_does_not_extend_the_index_of_a_damaged_segment(engine, model, name):
     largest = max(listed(engine), key=lambda each: each.record.rows).record
     (segment_files.path_of(engine.store.segments, largest.segment_id) / name).write_bytes(b"x")
-    engine.run_maintenance(FOREVER)
+    engine.run_maintenance(NO_SEALING)
     assert [each.record.rows for each in listed(engine)] == [model.leaf_count]
     assert_right(engine, model)
 
 
-def test_a_build_that_is_ended_leaves_everything_as_it_was(engine, model):
+def test_an_interrupted_build_changes_nothing(engine, model):
     def end() -> None:
         raise KeyboardInterrupt
 
@@ -222,8 +228,8 @@ def test_a_build_that_is_ended_leaves_everything_as_it_was(engine, model):
     assert_right(engine, model)
 
 
-def test_a_tail_is_sealed_beside_a_merge(engine, model):
-    """What is built from stays as it was listed; the new segment comes after it."""
+def test_a_tail_can_be_sealed_during_a_merge(engine, model):
+    """The segments that are being merged stay listed, and the new segment comes after them."""
     merge = plan_of(engine)
 
     def seal_meanwhile() -> None:
@@ -240,54 +246,57 @@ def test_a_tail_is_sealed_beside_a_merge(engine, model):
     assert_right(engine, model)
 
 
-def test_everything_can_be_built_anew(engine, model):
+def test_reindexing_builds_one_segment_of_all_leaves(engine, model):
     put(engine, model, "more", 50)
     delete(engine, model, "d3")
-    rebuild = partial(segment_build.reindex, engine.store, engine.open().collection_id, 1)
-    assert rebuild(lambda: None) == model.leaf_count
+    reindex = partial(segment_build.reindex, engine.store, engine.open().collection_id, 1)
+    assert reindex(lambda: None) == model.leaf_count
     (only,) = listed(engine)
     assert only.record.items == only.record.rows == model.leaf_count
     assert_right(engine, model)
 
 
-def test_a_small_collection_needs_nothing_built(engine):
+def test_reindexing_a_small_collection_builds_no_segment(engine):
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
-    number = engine.open().collection_id
-    assert segment_build.reindex(engine.store, number, 100, lambda: None) == 0
+    collection_id = engine.open().collection_id
+    assert segment_build.reindex(engine.store, collection_id, 100, lambda: None) == 0
     put(engine, model, "d", 0)
-    assert segment_build.reindex(engine.store, number, 100, lambda: None) == 0
+    assert segment_build.reindex(engine.store, collection_id, 100, lambda: None) == 0
     assert listed(engine) == []
-    assert segment_build.reindex(engine.store, number + 1, 1, lambda: None) == 0
+    assert segment_build.reindex(engine.store, collection_id + 1, 1, lambda: None) == 0
 
 
-@pytest.mark.parametrize("lives", [True, False])
-def test_building_anew_adds_the_words_that_an_earlier_version_had_not(engine, lives):
-    """Also where nothing lives in the segments; else they would stay without postings."""
+@pytest.mark.parametrize("has_living_leaves", [True, False])
+def test_reindexing_adds_postings_to_a_collection_of_an_earlier_version(engine, has_living_leaves):
+    """This holds even if all leaves of the segments are deleted.
+
+    Otherwise the collection would stay without postings.
+    """
     model = ModelCollection(collection_settings(analyzer=""))
     engine.writer.create_collection("t", "c", model.settings)
     put(engine, model, "d0", 0)
     put(engine, model, "d1", 1)
     engine.seal()
-    delete(engine, model, *list(model.documents)[lives:])
+    delete(engine, model, *list(model.documents)[has_living_leaves:])
     rebuilt = segment_build.reindex(engine.store, engine.open().collection_id, 1)
     assert rebuilt == model.leaf_count
-    assert [each.record.analyzer for each in listed(engine)] == [ANALYZER] * lives
+    assert [each.record.analyzer for each in listed(engine)] == [ANALYZER] * has_living_leaves
     assert engine.open().settings.analyzer == ANALYZER
     put(engine, model, "d2", 2)
     engine.run_maintenance(1)
     assert_right(engine, model)
 
 
-def test_a_build_that_cannot_fit_on_the_disk_is_not_begun(engine, model, monkeypatch):
-    asked: list[int] = []
-    monkeypatch.setattr(Store, "require_space", lambda self, extra=0: asked.append(extra))
+def test_a_build_first_requires_enough_free_space_on_the_disk(engine, model, monkeypatch):
+    required_bytes: list[int] = []
+    monkeypatch.setattr(Store, "require_space", lambda self, extra=0: required_bytes.append(extra))
     segment_build.build(engine.store, plan_of(engine))
-    assert asked[0] > model.leaf_count * model.settings.dimension * 4
+    assert required_bytes[0] > model.leaf_count * model.settings.dimension * 4
 
 
-def test_unit_vectors_with_equal_numbers_of_other_sign_are_told_apart(engine):
-    """0 and -0 are equal and have different bits; either way each leaf is found."""
+def test_vectors_that_differ_only_in_the_sign_of_zero_are_all_found(engine):
+    """0 and -0 are equal but have different bits. Nevertheless, each leaf is found."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     document = prepared("d", sentences(8))

@@ -1,4 +1,4 @@
-"""Files that no manifest lists, and segments that are not what was written."""
+"""Tests of orphan garbage collection, and of the scrubber, which finds damaged segments."""
 
 import os
 from pathlib import Path
@@ -29,8 +29,8 @@ def path_of(engine: Engine, record: SegmentRecord) -> Path:
     return segment_files.path_of(engine.store.segments, record.segment_id)
 
 
-def test_what_is_not_listed_goes_after_a_while(engine, record):
-    """A reader that has just read the old manifest can still open it."""
+def test_an_orphan_is_removed_after_the_grace_period(engine, record):
+    """A reader that has just read the old manifest can still open the files during that time."""
     left = engine.store.segments / "000000000009"
     left.mkdir()
     (left / "index.hnsw").write_bytes(b"of a segment that was replaced")
@@ -46,7 +46,7 @@ def test_what_is_not_listed_goes_after_a_while(engine, record):
     assert path_of(engine, record).exists()
 
 
-def test_the_while_begins_when_it_is_seen_unlisted(engine, record):
+def test_the_grace_period_begins_when_the_collector_first_sees_the_orphan(engine, record):
     clock = Clock()
     orphans = OrphanCollector(engine.store, grace_s=60, clock=clock)
     orphans.collect()
@@ -60,7 +60,7 @@ def test_the_while_begins_when_it_is_seen_unlisted(engine, record):
     assert not path_of(engine, record).exists()
 
 
-def test_what_is_being_written_is_left_alone_but_at_a_start(engine, record):
+def test_unfinished_files_are_removed_only_at_a_start(engine, record):
     unfinished = engine.store.segments / "000000000009.tmp"
     unfinished.mkdir()
     clock = Clock()
@@ -72,31 +72,31 @@ def test_what_is_being_written_is_left_alone_but_at_a_start(engine, record):
     assert not unfinished.exists()
 
 
-def test_reports_go_with_their_segment(engine, record):
+def test_a_report_of_damage_is_removed_if_its_segment_is_not_listed(engine, record):
     damage.report_damage(engine.store.segments, record.segment_id)
     damage.report_damage(engine.store.segments, 77)
     OrphanCollector(engine.store, grace_s=0).collect()
     assert damage.reported_damage(engine.store.segments) == {record.segment_id}
 
 
-# Inspecting
+# Tests of the scrubber.
 
 
-def test_at_a_start_every_segment_is_looked_at_one_at_a_time(engine, record):
+def test_after_a_start_the_scrubber_verifies_one_segment_in_each_call(engine, record):
     engine.writer.create_collection("t", "other", collection_settings())
     engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
     other = engine.seal(name="other")
     for each in (record, other):
         path = path_of(engine, each) / "rows.npz"
         path.write_bytes(bytes(path.stat().st_size))
-    inspector = Scrubber(engine.store)
-    assert inspector.scrub() == set()
-    inspector.begin()
-    assert inspector.scrub() == {engine.open().collection_id}
-    assert inspector.scrub() == {engine.open(name="other").collection_id}
-    assert inspector.scrub() == set()
-    assert inspector.damaged == {record.segment_id, other.segment_id}
-    repair(engine, inspector)
+    scrubber = Scrubber(engine.store)
+    assert scrubber.scrub() == set()
+    scrubber.begin()
+    assert scrubber.scrub() == {engine.open().collection_id}
+    assert scrubber.scrub() == {engine.open(name="other").collection_id}
+    assert scrubber.scrub() == set()
+    assert scrubber.damaged == {record.segment_id, other.segment_id}
+    repair(engine, scrubber)
 
 
 def test_a_file_that_becomes_shorter_later_is_noticed(engine, record):
@@ -111,8 +111,8 @@ def test_a_file_that_becomes_shorter_later_is_noticed(engine, record):
     assert engine.writer.status(engine.open()).embedded.segments[0].segment_id != record.segment_id
 
 
-def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, record):
-    """The scrubber still has it in its list when its files are removed."""
+def test_a_segment_that_was_removed_meanwhile_is_not_considered_damaged(engine, record):
+    """The scrubber still lists the segment when the files of the segment are removed."""
     engine.writer.create_collection("t", "other", collection_settings())
     engine.writer.put(engine.open(name="other"), prepared("d", sentences(60)))
     other = engine.seal(name="other")
@@ -127,13 +127,13 @@ def test_a_segment_that_was_removed_since_is_not_taken_for_damaged(engine, recor
 
 
 def replace(engine: Engine, record: SegmentRecord) -> None:
-    """Merges a segment away and removes its files."""
+    """Merges a segment with a new document, and removes the files of the old segment."""
     engine.writer.put(engine.open(), prepared("e", sentences(60, 1), seed=1))
     engine.run_maintenance(1)
     segment_files.remove(engine.store.segments, record.segment_id)
 
 
-def test_a_queued_segment_that_was_replaced_since_is_not_taken_for_damaged(engine, record):
+def test_a_queued_segment_that_was_replaced_meanwhile_is_not_considered_damaged(engine, record):
     scrubber = Scrubber(engine.store)
     scrubber.begin()
     replace(engine, record)
@@ -142,7 +142,7 @@ def test_a_queued_segment_that_was_replaced_since_is_not_taken_for_damaged(engin
     assert (scrubber.damaged, logs) == (frozenset(), [])
 
 
-def test_a_segment_that_is_replaced_while_it_is_read_is_not_taken_for_damaged(
+def test_a_segment_that_is_replaced_while_it_is_read_is_not_considered_damaged(
     engine, record, monkeypatch
 ):
     verify = segment_files.verify
@@ -158,34 +158,34 @@ def test_a_segment_that_is_replaced_while_it_is_read_is_not_taken_for_damaged(
     assert scrubber.damaged == frozenset()
 
 
-def repair(engine: Engine, inspector: Scrubber) -> None:
+def repair(engine: Engine, scrubber: Scrubber) -> None:
     for name in ("c", "other"):
-        engine.run_maintenance(10**9, name=name, damaged=inspector.damaged)
+        engine.run_maintenance(10**9, name=name, damaged=scrubber.damaged)
     assert all(
-        each.segment_id not in inspector.damaged
+        each.segment_id not in scrubber.damaged
         for name in ("c", "other")
         for each in engine.writer.status(engine.open(name=name)).embedded.segments
     )
 
 
 @pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
-def test_what_a_reader_reports_is_looked_at_and_made_anew(engine, record, name):
+def test_a_segment_that_a_reader_reports_is_verified_and_rebuilt(engine, record, name):
     path = path_of(engine, record) / name
     path.write_bytes(path.read_bytes()[:-1])
     with engine.reader.snapshot("t", "c"):
         pass
     assert damage.reported_damage(engine.store.segments) == {record.segment_id}
-    inspector = Scrubber(engine.store)
-    assert inspector.scrub() == {engine.open().collection_id}
-    assert engine.run_maintenance(10**9, damaged=inspector.damaged) == 1
+    scrubber = Scrubber(engine.store)
+    assert scrubber.scrub() == {engine.open().collection_id}
+    assert engine.run_maintenance(10**9, damaged=scrubber.damaged) == 1
     engine.restart_reader()
     with engine.reader.snapshot("t", "c"):
         assert engine.reader.status().embedded.damaged_segments == 0
 
 
-def test_a_sound_segment_is_not_made_anew_because_somebody_reports_it(engine, record):
+def test_a_sound_segment_is_not_rebuilt_although_it_was_reported(engine, record):
     damage.report_damage(engine.store.segments, record.segment_id)
-    inspector = Scrubber(engine.store)
-    assert inspector.scrub() == set()
-    assert inspector.damaged == frozenset()
+    scrubber = Scrubber(engine.store)
+    assert scrubber.scrub() == set()
+    assert scrubber.damaged == frozenset()
     assert damage.reported_damage(engine.store.segments) == set()

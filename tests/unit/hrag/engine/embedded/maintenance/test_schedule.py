@@ -41,7 +41,7 @@ def test_a_failure_pauses_only_its_build_and_collection():
     assert state.may_build(Build.MERGE, 2, 0.0)
 
 
-def test_a_success_ends_the_pause():
+def test_a_successful_build_ends_the_pause():
     state = MaintenanceState(LIMITS)
     state.failed(Build.SEAL, 1, 0.0, 0.0)
     state.built(Build.SEAL, 1)
@@ -49,7 +49,7 @@ def test_a_success_ends_the_pause():
     assert state.may_build(Build.SEAL, 1, 0.0)
 
 
-def test_a_task_of_the_store_is_due_first_and_again_after_its_pause():
+def test_a_task_of_the_store_is_due_at_first_and_again_after_its_pause():
     state = MaintenanceState(LIMITS)
     assert state.is_due(Task.FILES, 0.0)
     state.postpone(Task.FILES, 5.0)
@@ -58,7 +58,7 @@ def test_a_task_of_the_store_is_due_first_and_again_after_its_pause():
     assert state.is_due(Task.RECLAIM, 0.0)
 
 
-def test_waiting_helps_no_writer_whose_tail_cannot_be_sealed():
+def test_no_writer_waits_for_a_tail_that_cannot_be_sealed():
     state = MaintenanceState(LIMITS)
     assert state.lets_wait(1)
     state.failed(Build.MERGE, 1, 0.0, 0.0)
@@ -68,7 +68,7 @@ def test_waiting_helps_no_writer_whose_tail_cannot_be_sealed():
     assert state.lets_wait(2)
 
 
-def test_waiting_helps_no_writer_while_rounds_fail():
+def test_no_writer_waits_while_rounds_fail():
     state = MaintenanceState(LIMITS)
     state.is_failing = True
     assert not state.lets_wait(1)

@@ -1,4 +1,4 @@
-"""Sealing: a tail becomes a segment whole, or stays a tail."""
+"""Tests of sealing: the whole tail becomes a segment, or nothing changes."""
 
 import os
 from dataclasses import replace
@@ -27,6 +27,7 @@ from tests.support.documents.fakes import (
 
 @pytest.fixture
 def model(engine: Engine) -> ModelCollection:
+    """The model of a collection with four documents, all of them in the tail."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     for number in range(4):
@@ -50,7 +51,7 @@ def assert_tail_only(engine: Engine, model: ModelCollection) -> None:
     assert recall(found, model, query_vector(0), 10) == 1.0
 
 
-def test_a_segment_covers_the_tail_as_it_was(engine, model):
+def test_sealing_makes_a_segment_of_the_whole_tail(engine, model):
     before = engine.reader.sequence("t")
     record = engine.seal()
     assert (record.rows, record.first_ordinal, record.last_ordinal) == (model.leaf_count, 1, 4)
@@ -71,7 +72,7 @@ def test_a_second_segment_begins_where_the_first_ended(engine, model):
     assert folders(engine) == [segment_files.path_of(engine.store.segments, n) for n in (1, 2)]
 
 
-def test_nothing_to_seal_writes_nothing(engine, model):
+def test_sealing_an_empty_tail_writes_nothing(engine, model):
     engine.seal()
     transaction = engine.store.env.info()["last_txnid"]
     assert engine.seal() is None
@@ -81,7 +82,7 @@ def test_nothing_to_seal_writes_nothing(engine, model):
     assert engine.store.env.info()["last_txnid"] == transaction + len(model.documents)
 
 
-def test_documents_that_die_while_the_index_is_built_are_dead_in_it(engine, model, monkeypatch):
+def test_documents_deleted_during_the_build_are_deleted_in_the_segment(engine, model, monkeypatch):
     write = segment_files.write
 
     def delete_meanwhile(*args: object) -> object:
@@ -128,8 +129,8 @@ def test_a_manifest_that_cannot_be_committed_leaves_no_files(engine, model, monk
     assert engine.seal().rows == model.leaf_count
 
 
-def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, monkeypatch):
-    number = engine.open().collection_id
+def test_a_collection_that_is_deleted_during_the_build_gets_no_segment(engine, model, monkeypatch):
+    collection_id = engine.open().collection_id
     write = segment_files.write
 
     def delete_meanwhile(*args: object) -> object:
@@ -139,12 +140,12 @@ def test_a_collection_that_is_deleted_meanwhile_gets_no_segment(engine, model, m
     monkeypatch.setattr(segment_files, "write", delete_meanwhile)
     assert engine.seal() is None
     assert folders(engine) == []
-    assert segment_build.tail_leaves(engine.store, number) == 0
-    assert build_plan.seal_plan(engine.store, number, 1) is None
-    assert build_plan.merge_plan(engine.store, number) is None
+    assert segment_build.tail_leaves(engine.store, collection_id) == 0
+    assert build_plan.seal_plan(engine.store, collection_id, 1) is None
+    assert build_plan.merge_plan(engine.store, collection_id) is None
 
 
-def test_what_no_manifest_lists_is_removed(engine, model):
+def test_files_that_no_manifest_lists_are_removed(engine, model):
     record = engine.seal()
     listed = segment_files.path_of(engine.store.segments, record.segment_id)
     for name in ("000000000009.tmp", "000000000010"):
@@ -164,17 +165,20 @@ def test_what_no_manifest_lists_is_removed(engine, model):
     assert segment_files.load(engine.store.segments, record).record == record
 
 
-def test_every_collection_is_known_until_it_is_deleted(engine, model):
+def test_every_collection_is_listed_until_it_is_deleted(engine, model):
     other, _ = engine.writer.create_collection("t2", "c", model.settings)
-    numbers = {engine.open().collection_id, engine.writer.open("t2", other.name).collection_id}
-    assert segment_build.all_collections(engine.store) == numbers
-    gone = engine.open().collection_id
+    collection_ids = {
+        engine.open().collection_id,
+        engine.writer.open("t2", other.name).collection_id,
+    }
+    assert segment_build.all_collections(engine.store) == collection_ids
+    deleted = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
-    assert segment_build.all_collections(engine.store) == numbers - {gone}
+    assert segment_build.all_collections(engine.store) == collection_ids - {deleted}
 
 
 def test_copies_of_one_leaf_are_all_found_and_hide_no_other(engine: Engine):
-    """2,000 copies among 4,000 others, sealed."""
+    """The sealed collection has 2,000 copies of a leaf among 4,000 other leaves."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     others = prepared("others", sentences(13_500), seed=1)

@@ -25,21 +25,24 @@ from tests.support.until import until
 from tests.unit.hrag.engine.embedded.maintenance.workers import THRESHOLD, running, segment_count
 
 WAIT_S = 10.0
+# A test that waits for a certain tail fails after this many tails.
 MAX_TAILS = 100
 FAILURES = [OSError("no space"), StorageFull("no space"), RuntimeError("a fault")]
+# A build that inserts 20 leaves at a time.
 SMALL_BLOCKS = partial(segment_build.build, block_leaves=20)
-# Writers wait for a tail of two thresholds, however little a search has to read of it.
+# With these limits, writers wait for any tail of twice the threshold, even if it has few bytes.
 ANY_SIZE = MaintenanceLimits(max_tail_bytes=0)
+# With these limits, writers wait for a tail only if it has the vectors of at least 50 leaves.
 FIFTY_LEAVES = MaintenanceLimits(max_tail_bytes=50 * 16 * 4)
 
 
 def test_a_tail_is_sealed_once_it_passes_the_threshold(store, writer):
     leaves = 0
-    with running(store) as heard:
+    with running(store) as reporting:
         while leaves < THRESHOLD:
             document = prepared(f"d{leaves}", sentences(12), seed=leaves)
             assert segment_count(writer) == 0
-            heard.put(heard.open("t", "c"), document)
+            reporting.put(reporting.open("t", "c"), document)
             leaves += len(document.vectors)
         until(lambda: segment_count(writer) == 1)
     status = writer.status(writer.open("t", "c"))
@@ -57,9 +60,9 @@ def test_a_tail_that_is_always_full_does_not_delay_other_tasks(store, writer):
             assert reclaimed.wait(WAIT_S)
 
 
-def test_a_small_tail_stays_a_tail(store, writer):
-    with running(store) as heard:
-        heard.put(heard.open("t", "c"), prepared("d", sentences(12)))
+def test_a_tail_below_the_threshold_is_not_sealed(store, writer):
+    with running(store) as reporting:
+        reporting.put(reporting.open("t", "c"), prepared("d", sentences(12)))
     assert segment_count(writer) == 0
 
 
@@ -80,10 +83,10 @@ def test_a_start_seals_and_reclaims_what_an_earlier_process_left(store, writer):
 
 
 def test_a_deleted_collection_is_reclaimed(store, writer):
-    with running(store) as heard:
-        heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
+    with running(store) as reporting:
+        reporting.put(reporting.open("t", "c"), prepared("d", sentences(200)))
         until(lambda: segment_count(writer) == 1)
-        heard.delete_collection("t", "c")
+        reporting.delete_collection("t", "c")
         until(lambda: not list(store.segments.iterdir()))
     with store.read() as txn:
         assert not list(txn.contents.stored())
@@ -100,8 +103,8 @@ def test_a_build_that_failed_is_tried_again(store, writer, failure):
         return segment_build.build(*args)
 
     limits, tasks = MaintenanceLimits(retry_s=0.01), MaintenanceTasks(build=fail_once)
-    with capture_logs() as logs, running(store, limits=limits, tasks=tasks) as heard:
-        heard.put(heard.open("t", "c"), prepared("d", sentences(200)))
+    with capture_logs() as logs, running(store, limits=limits, tasks=tasks) as reporting:
+        reporting.put(reporting.open("t", "c"), prepared("d", sentences(200)))
         until(lambda: segment_count(writer) == 1)
     assert [log["log_level"] for log in logs if log["event"] == "maintenance_failed"] == ["error"]
 
@@ -109,7 +112,7 @@ def test_a_build_that_failed_is_tried_again(store, writer, failure):
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("tail", [True, False])
 def test_a_failure_in_one_collection_delays_no_other(store, writer, failure, tail):
-    """This holds for sealing and for merges, although the failing collection comes first."""
+    """This holds for sealing and merging, although the failing collection is tried first."""
     failed = threading.Event()
 
     def fail_in_first(store: Store, plan: BuildPlan, *args: Any) -> object:
@@ -123,7 +126,7 @@ def test_a_failure_in_one_collection_delays_no_other(store, writer, failure, tai
         writer.put(first, prepared(f"d{number}", sentences(40, number), seed=number))
     if not tail:
         seal(store, first.collection_id)
-        for number in range(3):  # Then the segment has to be rewritten.
+        for number in range(3):  # After these deletions, the segment has to be rewritten.
             writer.delete(first, f"d{number}")
     writer.create_collection("t", "c2", collection_settings())
     writer.put(writer.open("t", "c2"), prepared("d", sentences(200)))
@@ -132,7 +135,7 @@ def test_a_failure_in_one_collection_delays_no_other(store, writer, failure, tai
         until(lambda: segment_count(writer, "c2") == 1)
 
 
-def test_a_store_whose_folder_was_moved_ends_the_round(store, writer):
+def test_a_round_ends_if_the_folder_of_the_store_was_moved(store, writer):
     """No further collection is tried in that round. All are tried after the folder is back."""
     tried: list[int] = []
     moved = threading.Event()
@@ -178,7 +181,7 @@ def test_closing_ends_the_build_that_is_running(store, writer):
     assert "maintenance" not in {thread.name for thread in threading.enumerate()}
 
 
-# Backpressure
+# Tests of backpressure.
 
 
 class HeldBuilds:
@@ -196,28 +199,34 @@ class HeldBuilds:
 
 @pytest.fixture
 def held() -> Iterator[HeldBuilds]:
-    """Builds that are held until the test, or its end, releases them."""
+    """Builds that wait until the test sets `go_on`, at the latest until the test ends."""
     held = HeldBuilds()
     yield held
     held.go_on.set()
 
 
 def test_writers_wait_while_a_tail_is_too_long(store, writer, held):
-    """They continue once it is sealed. A deadline that passes before says what they waited for."""
-    with running(store, limits=FIFTY_LEAVES, tasks=MaintenanceTasks(build=held.build)) as heard:
-        opened = heard.open("t", "c")
-        heard.wait_for_capacity(opened, NEVER)
-        heard.put(opened, prepared("d", sentences(400)))
+    """The writers continue once the tail is sealed.
+
+    If the deadline of a writer passes before, the error says what the writer waited for.
+    """
+    with running(store, limits=FIFTY_LEAVES, tasks=MaintenanceTasks(build=held.build)) as reporting:
+        opened = reporting.open("t", "c")
+        reporting.wait_for_capacity(opened, NEVER)
+        reporting.put(opened, prepared("d", sentences(400)))
         assert held.building.wait(WAIT_S)
         with pytest.raises(DeadlineExceeded, match="waiting until the index has caught up"):
-            heard.wait_for_capacity(opened, Deadline.after(0.1))
+            reporting.wait_for_capacity(opened, Deadline.after(0.1))
         held.go_on.set()
-        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
         assert writer.status(opened).embedded.tail_leaf_count < 50
 
 
-def test_all_cores_index_a_tail_for_which_writers_have_waited(store, writer, held):
-    """This holds also after they have left. A tail that delayed nobody leaves a core free."""
+def test_all_cores_are_used_to_index_a_tail_for_which_writers_have_waited(store, writer, held):
+    """This holds even if the writers have stopped waiting.
+
+    One core stays free while a tail is indexed for which no writer has waited.
+    """
     free: list[int] = []
 
     def noted(*args: Any, free_cores: int) -> None:
@@ -225,54 +234,54 @@ def test_all_cores_index_a_tail_for_which_writers_have_waited(store, writer, hel
         insert(*args, free_cores=free_cores)
 
     tasks = MaintenanceTasks(build=held.build, insert=noted)
-    with running(store, limits=ANY_SIZE, tasks=tasks) as heard:
-        opened = heard.open("t", "c")
-        heard.put(opened, prepared("d", sentences(400)))
+    with running(store, limits=ANY_SIZE, tasks=tasks) as reporting:
+        opened = reporting.open("t", "c")
+        reporting.put(opened, prepared("d", sentences(400)))
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_capacity(opened, Deadline.after(0.05))
+            reporting.wait_for_capacity(opened, Deadline.after(0.05))
         held.go_on.set()
         until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
         assert set(free) == {0}
         for seed in count(1):
-            heard.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
+            reporting.put(opened, prepared(f"d{seed}", sentences(100, seed), seed=seed))
             until(lambda: writer.status(opened).embedded.tail_leaf_count == 0)
-            if free[-1] == 1:  # The worker has found no full tail in between.
+            if free[-1] == 1:  # The worker found no full tail, so it forgot the writers.
                 break
             assert seed < MAX_TAILS
 
 
-def test_a_second_full_tail_may_collect_while_the_first_is_sealed(store, writer, held):
+def test_a_second_full_tail_may_grow_while_the_first_is_sealed(store, writer, held):
     first, second = (prepared(f"d{seed}", sentences(80, seed), seed=seed) for seed in range(2))
     threshold = len(first.vectors)
     assert len(second.vectors) == threshold
     tasks = MaintenanceTasks(build=held.build)
-    with running(store, threshold, limits=ANY_SIZE, tasks=tasks) as heard:
-        opened = heard.open("t", "c")
-        heard.put(opened, first)
-        heard.wait_for_capacity(opened, Deadline.after(0))
-        heard.put(opened, second)
+    with running(store, threshold, limits=ANY_SIZE, tasks=tasks) as reporting:
+        opened = reporting.open("t", "c")
+        reporting.put(opened, first)
+        reporting.wait_for_capacity(opened, Deadline.after(0))
+        reporting.put(opened, second)
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_capacity(opened, Deadline.after(0.05))
+            reporting.wait_for_capacity(opened, Deadline.after(0.05))
         held.go_on.set()
-        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
 
 
-def test_nobody_waits_for_a_worker_that_fails(store, writer):
+def test_no_writer_waits_for_a_worker_that_fails(store, writer):
     failed = threading.Event()
 
     def fail(*_: object) -> None:
         failed.set()
         raise StorageFull("no space")
 
-    with running(store, limits=FIFTY_LEAVES, tasks=MaintenanceTasks(build=fail)) as heard:
-        opened = heard.open("t", "c")
-        heard.put(opened, prepared("d", sentences(400)))
+    with running(store, limits=FIFTY_LEAVES, tasks=MaintenanceTasks(build=fail)) as reporting:
+        opened = reporting.open("t", "c")
+        reporting.put(opened, prepared("d", sentences(400)))
         assert failed.wait(WAIT_S)
-        heard.wait_for_capacity(opened, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(opened, Deadline.after(WAIT_S))
         assert writer.status(opened).embedded.tail_leaf_count >= 50
 
 
-def test_writers_wait_though_another_collection_cannot_be_sealed(store, writer):
+def test_writers_wait_although_another_collection_cannot_be_sealed(store, writer):
     writer.create_collection("t", "c2", collection_settings())
     failed, go_on = threading.Event(), threading.Event()
 
@@ -284,60 +293,60 @@ def test_writers_wait_though_another_collection_cannot_be_sealed(store, writer):
         return segment_build.build(store, plan, *args)
 
     tasks = MaintenanceTasks(build=fail_in_first)
-    with running(store, limits=FIFTY_LEAVES, tasks=tasks) as heard:
-        full, other = heard.open("t", "c"), heard.open("t", "c2")
-        heard.put(full, prepared("d", sentences(400)))
+    with running(store, limits=FIFTY_LEAVES, tasks=tasks) as reporting:
+        full, other = reporting.open("t", "c"), reporting.open("t", "c2")
+        reporting.put(full, prepared("d", sentences(400)))
         assert failed.wait(WAIT_S)
-        heard.put(other, prepared("d", sentences(400)))
-        heard.wait_for_capacity(full, Deadline.after(WAIT_S))
+        reporting.put(other, prepared("d", sentences(400)))
+        reporting.wait_for_capacity(full, Deadline.after(WAIT_S))
         with pytest.raises(DeadlineExceeded):
-            heard.wait_for_capacity(other, Deadline.after(0.1))
+            reporting.wait_for_capacity(other, Deadline.after(0.1))
         go_on.set()
-        heard.wait_for_capacity(other, Deadline.after(WAIT_S))
+        reporting.wait_for_capacity(other, Deadline.after(WAIT_S))
         assert segment_count(writer, "c2") == 1
 
 
-def test_nobody_waits_for_a_tail_that_is_scanned_in_a_moment(store, writer):
-    """It may have many leaves: only the bytes that a search has to read count."""
-    with running(store) as heard:
-        opened = heard.open("t", "c")
+def test_no_writer_waits_for_a_tail_that_is_fast_to_scan(store, writer):
+    """A tail with many leaves is not too long if a search has to read only a few bytes of it."""
+    with running(store) as reporting:
+        opened = reporting.open("t", "c")
         assert writer.put(opened, prepared("d", sentences(400))).outcome is IngestOutcome.CREATED
-        heard.wait_for_capacity(opened, Deadline.after(0))
+        reporting.wait_for_capacity(opened, Deadline.after(0))
         assert (
             segment_build.tail_bytes(store, opened.collection_id)
             == writer.status(opened).vector_bytes
         )
 
 
-def test_nobody_waits_for_a_worker_that_does_not_run(store, writer):
+def test_no_writer_waits_for_a_worker_that_does_not_run(store, writer):
     writer.put(writer.open("t", "c"), prepared("d", sentences(400)))
     worker = MaintenanceWorker(store, THRESHOLD, limits=ANY_SIZE)
     worker.wait_for_capacity(writer.open("t", "c").collection_id, NEVER)
 
 
-# Several builds at once
+# Tests of several builds at the same time.
 
 
-def test_tails_are_sealed_while_something_large_is_built(store, writer):
+def test_tails_are_sealed_while_a_large_segment_is_built(store, writer):
     """Otherwise the writers of other collections would wait for the large build."""
     writer.create_collection("t", "c2", collection_settings())
     large = writer.open("t", "c")
     for number in range(40):
         writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
     sealed_meanwhile: list[int] = []
-    heard: list[EmbeddedWriter] = []
+    writers: list[EmbeddedWriter] = []
 
     def slow(*args: Any, **options: Any) -> None:
         insert(*args, **options)
-        if heard and not sealed_meanwhile:
+        if writers and not sealed_meanwhile:
             sealed_meanwhile.append(segment_count(writer, "c"))
-            other = heard[0].open("t", "c2")
-            heard[0].put(other, prepared("other", sentences(100)))
+            other = writers[0].open("t", "c2")
+            writers[0].put(other, prepared("other", sentences(100)))
         if segment_count(writer, "c2") and not segment_count(writer, "c"):
             sealed_meanwhile.append(1)
 
     with running(store, tasks=MaintenanceTasks(SMALL_BLOCKS, slow)) as reporting:
-        heard.append(reporting)
+        writers.append(reporting)
         until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
     assert sealed_meanwhile[0] == 0
     assert 1 in sealed_meanwhile
@@ -345,7 +354,7 @@ def test_tails_are_sealed_while_something_large_is_built(store, writer):
 
 @pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 def test_a_damaged_segment_is_rebuilt(store, writer, name):
-    """One changed byte is enough."""
+    """One changed byte in a file is enough."""
     writer.put(writer.open("t", "c"), prepared("d", sentences(200)))
     with running(store):
         until(lambda: segment_count(writer) == 1)
@@ -376,15 +385,15 @@ def test_a_tail_that_cannot_be_sealed_during_a_build_is_tried_again(store, write
     large, numbers = writer.open("t", "c"), count()
     for number in range(10):
         writer.put(large, prepared(f"d{number}", sentences(100, number), seed=number))
-    heard: list[EmbeddedWriter] = []
+    writers: list[EmbeddedWriter] = []
     failed, large_builds = threading.Event(), list[BuildPlan]()
 
     def slow(*args: Any, **options: Any) -> None:
         insert(*args, **options)
-        until(lambda: bool(heard))
+        until(lambda: bool(writers))
         if next(numbers) == 0:
-            heard[0].create_collection("t", "c2", collection_settings())
-            heard[0].put(heard[0].open("t", "c2"), prepared("other", sentences(100)))
+            writers[0].create_collection("t", "c2", collection_settings())
+            writers[0].put(writers[0].open("t", "c2"), prepared("other", sentences(100)))
 
     def fail_once(store: Store, plan: BuildPlan, *args: Any) -> object:
         if plan.collection != large.collection_id and not failed.is_set():
@@ -396,7 +405,7 @@ def test_a_tail_that_cannot_be_sealed_during_a_build_is_tried_again(store, write
 
     limits, tasks = MaintenanceLimits(retry_s=0.01), MaintenanceTasks(fail_once, slow)
     with running(store, limits=limits, tasks=tasks) as reporting:
-        heard.append(reporting)
+        writers.append(reporting)
         assert failed.wait(WAIT_S)
         until(lambda: segment_count(writer, "c") == 1 == segment_count(writer, "c2"))
     assert len(large_builds) == 1

@@ -1,4 +1,4 @@
-"""A maintenance worker in the test's process."""
+"""Runs a maintenance worker in the test's process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ THRESHOLD = 20
 
 
 class Clock:
-    """Stands still until the test moves it; in seconds."""
+    """A clock in seconds, which stands still until the test sets `now_s`."""
 
     now_s = 0.0
 

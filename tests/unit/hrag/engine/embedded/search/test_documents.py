@@ -1,4 +1,4 @@
-"""Values that were checked recently are not checked again; old checks are repeated."""
+"""Test of the checks of checksums: a recent check is not repeated, but an old one is."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.unit.hrag.engine.embedded.maintenance.workers import Clock
 
 
 @pytest.mark.parametrize("name", ["texts", "trees"])
-def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str) -> None:
+def test_damage_is_noticed_when_the_last_check_is_old(engine: Engine, name: str) -> None:
     clock = Clock()
     engine.restart_reader(caches=SnapshotCaches(CitationCache(clock=clock), FilterResultCache()))
     engine.writer.create_collection("t", "c", collection_settings())
@@ -35,6 +35,6 @@ def test_damage_is_noticed_once_a_check_is_old(engine: Engine, name: str) -> Non
 
 
 def flip_last(engine: Engine, name: str) -> None:
-    """Flips a bit in the last byte of the tree or text, and back when called again."""
+    """Flips a bit in the last byte of the document's tree or text. A second call undoes that."""
     with engine.store.write() as txn:
         flip_part(txn, name, -1)

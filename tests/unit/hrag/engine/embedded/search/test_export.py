@@ -1,4 +1,4 @@
-"""Export: collections and whole documents as they were put, whatever happens meanwhile."""
+"""Tests of the export: it yields collections, and whole documents as they were stored."""
 
 import numpy as np
 import pytest
@@ -13,11 +13,11 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 SETTINGS = collection_settings()
 
 
-def names(engine: Engine, name: str = "c") -> list[str]:
+def exported_ids(engine: Engine, name: str = "c") -> list[str]:
     return [each.document.document_id for each in engine.reader.export("t", name)]
 
 
-def test_collections_are_those_of_all_tenants(engine):
+def test_the_collections_of_all_tenants_are_listed(engine):
     for tenant_id, name in (("u", "a"), ("t", "c"), ("t", "b")):
         engine.writer.create_collection(tenant_id, name, SETTINGS)
     engine.writer.create_collection("t", "s", collection_settings(summaries=SummaryUnit.SECTION))
@@ -33,21 +33,24 @@ def test_collections_are_those_of_all_tenants(engine):
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_document_comes_out_as_it_was_put(engine, sealed):
+def test_an_exported_document_equals_the_stored_one(engine, sealed):
     engine.writer.create_collection("t", "c", SETTINGS)
     text = f"{sentences(20)}\n\n漢字、かな。" * 2
     half = len(text) // 2
     parsed = ParsedText(
         text, (Section("Ä", 1, 3),), (PageSpan(7, 0, half), PageSpan(8, half, len(text)))
     )
-    put = [prepared("d2", parsed, metadata={"a": [1, {"b": None}]}), prepared("d1", sentences(9))]
-    for document in put:
+    documents = [
+        prepared("d2", parsed, metadata={"a": [1, {"b": None}]}),
+        prepared("d1", sentences(9)),
+    ]
+    for document in documents:
         engine.writer.put(engine.open(), document)
     if sealed:
         engine.seal()
     first, second = engine.reader.export("t", "c")
     assert first.summaries is None
-    for stored, document in ((first.document, put[1]), (second.document, put[0])):
+    for stored, document in ((first.document, documents[1]), (second.document, documents[0])):
         assert stored.tree.to_bytes() == document.tree.to_bytes()
         assert np.array_equal(stored.vectors, document.vectors)
         assert stored.vectors.dtype == np.float32
@@ -56,7 +59,7 @@ def test_a_document_comes_out_as_it_was_put(engine, sealed):
         assert stored.parsed == document.parsed
 
 
-def test_summaries_come_with_the_leaves_that_they_stand_for(engine):
+def test_exported_summaries_have_the_leaves_that_they_summarise(engine):
     settings = collection_settings(summaries=SummaryUnit.SECTION)
     engine.writer.create_collection("t", "c", settings)
     documents = {name: prepared(name, sentences(20), settings) for name in ("new", "short", "long")}
@@ -91,10 +94,10 @@ def test_the_collection_may_change_while_it_is_exported(engine):
     engine.writer.put(engine.open(), prepared("d", sentences(8)))
     engine.writer.put(engine.open(), prepared("A", sentences(8)))
     assert [each.document.document_id for each in exported] == ["d", "e"]
-    assert names(engine) == ["A", "a", "d", "e"]
+    assert exported_ids(engine) == ["A", "a", "d", "e"]
 
 
-def test_an_export_ends_with_its_collection(engine):
+def test_an_export_ends_when_its_collection_is_deleted(engine):
     engine.writer.create_collection("t", "c", SETTINGS)
     for name in ("a", "b"):
         engine.writer.put(engine.open(), prepared(name, sentences(8)))
@@ -106,6 +109,6 @@ def test_an_export_ends_with_its_collection(engine):
     assert list(exported) == []
 
 
-def test_a_collection_that_there_is_not_is_refused_at_once(engine):
+def test_the_export_of_a_missing_collection_is_refused_at_once(engine):
     with pytest.raises(CollectionNotFound):
         engine.reader.export("t", "c")

@@ -1,6 +1,7 @@
-"""Ten thousand leaves searched by words: scores are those of bm25s, the order is the plain one.
+"""Tests of lexical search in ten thousand leaves.
 
-However the leaves lie in segments and tail, and whatever was deleted.
+The scores must equal those of the package bm25s, and the passages those of the memory engine. This
+must hold for any division of the leaves into segments and tail, and after deletions.
 """
 
 import random
@@ -21,7 +22,9 @@ from tests.support.documents.fakes import collection_settings, find, prepared
 from tests.support.engines.memory_engine import MemoryEngine
 
 LEAVES = 10_000
-MOST = 300  # More candidates than a search has by default.
+# The candidates that each search requests: more than a search has by default.
+CANDIDATES = 300
+# The documents are stored in this many parts, so that a segment can be built after each part.
 PARTS = 5
 SETTINGS = replace(
     collection_settings(TreeSettings((64,), 0.0), dimension=0, analyzer="simple/1"),
@@ -30,13 +33,13 @@ SETTINGS = replace(
 DRAW = random.Random(1)
 VOCABULARY = ["".join(DRAW.choices(ascii_lowercase, k=DRAW.randint(2, 9))) for _ in range(5000)]
 SHARES = [*accumulate(1 / rank for rank in range(1, len(VOCABULARY) + 1))]
-# By rank: a rare word, common ones, words of all kinds.
+# The ranks of the words in each query: a rare word, common words, and words of all frequencies.
 QUERIES = [[4000], [0, 1, 2], [300, 12], [5, 40, 80, 700, 2000, 3500, 4900]]
 
 
 @pytest.fixture(scope="module")
 def documents() -> Sequence[PreparedDocument]:
-    """Of one to twenty leaves, whose words are as frequent as those of a language."""
+    """Documents of one to twenty leaves, in which the frequencies of words follow Zipf's law."""
     found: list[PreparedDocument] = []
     leaves = 0
     while leaves < LEAVES:
@@ -49,12 +52,13 @@ def documents() -> Sequence[PreparedDocument]:
 def fill(
     engine: Engine, documents: Sequence[PreparedDocument], sealed: Sequence[int], *, deletes: bool
 ) -> MemoryEngine:
-    """Commits documents part by part and seals after some parts; the plain engine has the same.
+    """Stores the documents, part by part, in `engine` and in a memory engine, which it returns.
 
-    With `deletes`, one document of five is deleted then, and half of these come again.
+    `sealed` are the indexes of the parts after which `engine` seals its tail. With `deletes`, one
+    document of five is deleted afterwards, and half of the deleted documents are stored again.
     """
-    plain = MemoryEngine()
-    writers = (engine.writer, plain.writer())
+    memory_engine = MemoryEngine()
+    writers = (engine.writer, memory_engine.writer())
     for writer in writers:
         writer.create_collection("t", "c", SETTINGS)
     for part in range(PARTS):
@@ -69,31 +73,32 @@ def fill(
             writer.delete(opened, document.document_id)
         for document in documents[::10] if deletes else ():
             writer.put(opened, document)
-    return plain
+    return memory_engine
 
 
 def found_by(engine: Engine | MemoryEngine, ranks: Sequence[int]) -> FindResult[Passage]:
-    """The leaves with words of these ranks, and a word that none has."""
+    """Searches for the words of these ranks, and for a word that no leaf has."""
     reader = engine.reader if isinstance(engine, Engine) else engine.reader()
     with reader.snapshot("t", "c") as snapshot:
         return find(
             snapshot,
             None,
-            MOST,
+            CANDIDATES,
             text=" ".join([*(VOCABULARY[rank] for rank in ranks), "nonesuch"]),
             mode=SearchMode.STANDARD,
             retrieval=Retrieval.LEXICAL,
         )
 
 
-def test_leaves_that_were_deleted_since_the_last_search_do_not_count(engine, documents):
-    plain = fill(engine, documents[:60], (0, 1), deletes=False)
-    for deleted in (None, documents[0], documents[1], documents[4]):  # Two segments, and the tail.
+def test_leaves_deleted_since_the_last_search_do_not_affect_scores(engine, documents):
+    memory_engine = fill(engine, documents[:60], (0, 1), deletes=False)
+    # Documents 0 and 1 are in two segments, and document 4 is in the tail.
+    for deleted in (None, documents[0], documents[1], documents[4]):
         if deleted:
-            for writer in (engine.writer, plain.writer()):
+            for writer in (engine.writer, memory_engine.writer()):
                 writer.delete(writer.open("t", "c"), deleted.document_id)
         for ranks in QUERIES:
-            assert found_by(engine, ranks).passages == found_by(plain, ranks).passages
+            assert found_by(engine, ranks).passages == found_by(memory_engine, ranks).passages
 
 
 @pytest.mark.slow
@@ -108,10 +113,10 @@ def test_leaves_that_were_deleted_since_the_last_search_do_not_count(engine, doc
     ],
     ids=["tail", "one segment", "segments and tail", "deletions", "merged"],
 )
-def test_scores_are_those_of_bm25s(engine, documents, sealed, deletes, merges):
+def test_scores_equal_those_of_bm25s(engine, documents, sealed, deletes, merges):
     import bm25s
 
-    plain = fill(engine, documents, sealed, deletes=deletes)
+    memory_engine = fill(engine, documents, sealed, deletes=deletes)
     if merges:
         engine.run_maintenance(1)
         engine.restart_reader()
@@ -136,8 +141,8 @@ def test_scores_are_those_of_bm25s(engine, documents, sealed, deletes, merges):
         found = found_by(engine, ranks)
         assert found.eligible_leaves == len(texts)
         names = [(each.chunk.document_id, each.chunk.index) for each in found.passages]
-        own = [idf * each.lexical_score for each in found.passages]
-        assert own == pytest.approx([expected[name] for name in names], abs=1e-4)
-        best = np.sort(scores[scores > 0])[::-1][:MOST]
-        assert own == pytest.approx(best.tolist(), abs=1e-4)
-        assert found.passages == found_by(plain, ranks).passages
+        actual = [idf * each.lexical_score for each in found.passages]
+        assert actual == pytest.approx([expected[name] for name in names], abs=1e-4)
+        best = np.sort(scores[scores > 0])[::-1][:CANDIDATES]
+        assert actual == pytest.approx(best.tolist(), abs=1e-4)
+        assert found.passages == found_by(memory_engine, ranks).passages

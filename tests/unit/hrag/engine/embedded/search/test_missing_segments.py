@@ -1,6 +1,6 @@
-"""Without one of its segments a collection gives the same answers, whichever it is.
+"""Test that searches find the same if any one segment of a collection cannot be read.
 
-The segment's leaves lie in the tail then, behind those of younger documents.
+The leaves of that segment are then in the tail, after the leaves of newer documents.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,9 @@ from tests.support.documents.fakes import collection_settings as settings
 from tests.support.documents.fakes import find, prepared, query_vector, sentences
 
 SEGMENTS = 3
-DOCUMENTS = 4  # In each.
+# The count of documents in each segment.
+DOCUMENTS = 4
+# The count of leaves in all segments together.
 LEAVES = 144
 FILTERS: list[Filter | None] = [
     None,
@@ -27,8 +29,8 @@ FILTERS: list[Filter | None] = [
 
 
 @pytest.fixture
-def records(engine: Engine) -> list[int]:
-    """The ids of three segments of four documents each."""
+def segment_ids(engine: Engine) -> list[int]:
+    """The ids of the collection's three segments, of four documents each."""
     engine.writer.create_collection("t", "c", settings())
     found = []
     for segment in range(SEGMENTS):
@@ -41,10 +43,10 @@ def records(engine: Engine) -> list[int]:
     return found
 
 
-def answers(engine: Engine) -> Iterator[list[tuple[str, int]]]:
-    """The chunks that searches return, and how many leaves they looked at.
+def search_results(engine: Engine) -> Iterator[list[tuple[str, int]]]:
+    """Yields the result of each of many searches: chunk ids, and the count of leaves considered.
 
-    At the leaves and above them, with some filters, and with as many passages as there are.
+    The searches return leaves or ancestors, use some filters, and find 20 passages or all.
     """
     modes = (SearchMode.STANDARD, SearchMode.SMALL_TO_BIG, SearchMode.AUTO_MERGE)
     for mode, chosen, count in product(modes, FILTERS, (20, LEAVES)):
@@ -64,13 +66,13 @@ def answers(engine: Engine) -> Iterator[list[tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("missing", range(SEGMENTS))
-def test_answers_are_the_same(engine, records, missing):
-    expected = list(answers(engine))
+def test_searches_find_the_same_without_a_segment(engine, segment_ids, missing):
+    expected = list(search_results(engine))
     assert max(map(len, expected)) > LEAVES // 2
-    file = segment_files.path_of(engine.store.segments, records[missing]) / segment_files.INDEX
+    file = segment_files.path_of(engine.store.segments, segment_ids[missing]) / segment_files.INDEX
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     engine.restart_reader()
-    assert list(answers(engine)) == expected
+    assert list(search_results(engine)) == expected
     assert engine.reader.status().embedded.damaged_segments == 1
     file.write_bytes(whole)

@@ -1,4 +1,4 @@
-"""The reader: views follow the store, whatever happens between and beside its calls."""
+"""Tests of the reader: its views follow the store, whatever happens between and during calls."""
 
 import threading
 from collections.abc import Iterator
@@ -36,16 +36,17 @@ from tests.support.until import until
 NOTHING: Any = None
 RUN = SearchRun(NOTHING, SearchQuery("t", "a title"), NEVER, EmbeddingWork())
 RUN.vector = query_vector(1)
-WAIT_S = 10.0  # For the background thread, on a machine that is busy.
+# The background thread does its work within this time, even on a busy machine.
+WAIT_S = 10.0
 
 
-def view_of(reader: EmbeddedReader, number: int) -> View:
-    return reader.loaded[number].view
+def view_of(reader: EmbeddedReader, collection_id: int) -> View:
+    return reader.loaded[collection_id].view
 
 
 @pytest.fixture
 def model(engine: Engine) -> ModelCollection:
-    """A collection of sixty leaves, and the model of it."""
+    """The model of a collection with 72 leaves."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     put(engine, model, *(f"d{number}" for number in range(6)))
@@ -60,6 +61,7 @@ def put(engine: Engine, model: ModelCollection, *names: str, seed: int = 0) -> N
 
 
 def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None:
+    """Asserts that searches find the same `count` leaves as exact searches of the model."""
     for seed in range(3):
         query = query_vector(seed)
         with engine.reader.snapshot("t", "c") as snapshot:
@@ -67,25 +69,26 @@ def assert_right(engine: Engine, model: ModelCollection, count: int = 5) -> None
         assert recall(found, model, query, count) == 1.0
 
 
-# Segments
+# Tests of segments.
 
 
-def test_a_segment_is_taken_up_in_the_background(engine, model):
+def test_a_new_segment_is_loaded_in_the_background(engine, model):
     assert_right(engine, model)
-    number = engine.open().collection_id
-    assert view_of(engine.reader, number).segments == ()
-    record = seal(engine.store, number)
-    until(lambda: len(view_of(engine.reader, number).segments) == 1)
-    view = view_of(engine.reader, number)
+    collection_id = engine.open().collection_id
+    assert view_of(engine.reader, collection_id).segments == ()
+    record = seal(engine.store, collection_id)
+    until(lambda: len(view_of(engine.reader, collection_id).segments) == 1)
+    view = view_of(engine.reader, collection_id)
     assert view.segments[0].record == record
     assert view.count == view.tail_base == record.rows
     assert_right(engine, model)
 
     put(engine, model, "new", "d2", seed=50)
     assert_right(engine, model)
-    seal(engine.store, number)
-    until(lambda: len(view_of(engine.reader, number).segments) == 2)
-    assert view_of(engine.reader, number).segments[0] is view.segments[0]  # Not read again.
+    seal(engine.store, collection_id)
+    until(lambda: len(view_of(engine.reader, collection_id).segments) == 2)
+    # The first segment was not read again.
+    assert view_of(engine.reader, collection_id).segments[0] is view.segments[0]
     assert_right(engine, model)
 
 
@@ -100,7 +103,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", ["index.hnsw", "postings.bin", "rows.npz"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, name):
+def test_the_leaves_of_a_damaged_segment_are_found_by_an_exact_scan(engine, model, damage, name):
     record = engine.seal()
     path = segment_files.path_of(engine.store.segments, record.segment_id) / name
     whole = path.read_bytes()
@@ -116,7 +119,9 @@ def test_without_a_damaged_segment_all_is_found_exactly(engine, model, damage, n
     path.write_bytes(whole)
 
 
-def test_a_segment_that_cannot_say_is_passed_over_for_an_exact_scan(engine, model, monkeypatch):
+def test_a_segment_whose_graph_reaches_too_few_leaves_is_scanned_exactly(
+    engine, model, monkeypatch
+):
     engine.seal()
     put(engine, model, "new", seed=40)
     monkeypatch.setattr(segment_files.SegmentSearch, "nearest", lambda self, count: None)
@@ -124,7 +129,7 @@ def test_a_segment_that_cannot_say_is_passed_over_for_an_exact_scan(engine, mode
     assert_right(engine, model, count=1000)
 
 
-def test_segmented_collections_can_be_loaded_before_the_first_search(engine, model):
+def test_preload_loads_the_collections_that_have_segments(engine, model):
     engine.writer.create_collection("t", "small", collection_settings())
     engine.seal()
     engine.reader.preload()
@@ -132,10 +137,10 @@ def test_segmented_collections_can_be_loaded_before_the_first_search(engine, mod
     assert_right(engine, model)
 
 
-# Following
+# Tests of views that follow changes.
 
 
-def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
+def test_a_collection_is_loaded_again_if_the_changes_it_needs_were_trimmed(engine, model):
     engine.writer = EmbeddedWriter(engine.store, max_log_entries=4)
     engine.seal()
     assert_right(engine, model)
@@ -147,7 +152,7 @@ def test_a_reader_that_fell_behind_the_log_loads_anew(engine, model):
     assert len(view_of(engine.reader, engine.open().collection_id).segments) == 1
 
 
-def test_a_view_that_is_behind_by_any_number_of_changes_misses_none(engine, model):
+def test_a_view_misses_no_change_however_many_changes_it_is_behind(engine, model):
     engine.writer = EmbeddedWriter(engine.store, max_log_entries=4)
     for behind in range(1, 8):
         loaded = LoadedCollection(engine.store, engine.open().collection_id)
@@ -156,15 +161,15 @@ def test_a_view_that_is_behind_by_any_number_of_changes_misses_none(engine, mode
             assert len(loaded.view_at(txn).ordinals()) == len(model.documents)
 
 
-def test_the_background_follows_without_any_search(engine, model):
+def test_the_background_thread_applies_changes_without_any_search(engine, model):
     assert_right(engine, model)
     put(engine, model, "new")
-    number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    until(lambda: view_of(engine.reader, number).sequence == committed)
+    collection_id, committed = engine.open().collection_id, engine.reader.sequence("t")
+    until(lambda: view_of(engine.reader, collection_id).sequence == committed)
 
 
 def test_an_old_view_is_served_while_its_collection_gets_a_lexical_index(engine):
-    """A search that began before goes on by vectors, and says so; a later one searches words."""
+    """A search of the old view uses only vectors and says so. A search of a new view uses words."""
     model = ModelCollection(collection_settings(analyzer=""))
     engine.writer.create_collection("t", "c", model.settings)
     put(engine, model, "d0", "d1")
@@ -188,38 +193,45 @@ def retrieval_in(reader: EmbeddedReader) -> tuple[Retrieval, str]:
         return RUN.sources(snapshot.settings)
 
 
-def test_a_deleted_collection_is_let_go(engine, model):
+def test_a_deleted_collection_is_evicted(engine, model):
     assert_right(engine, model)
-    number = engine.open().collection_id
+    collection_id = engine.open().collection_id
     engine.writer.delete_collection("t", "c")
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
-    until(lambda: number not in engine.reader.loaded)
+    until(lambda: collection_id not in engine.reader.loaded)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_collection_deleted_while_it_is_loaded_is_not_found(engine, model, monkeypatch, again):
-    """Between the look-up of the name and the load, the collection goes away."""
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_collection_deleted_while_it_is_loaded_is_not_found(
+    engine, model, monkeypatch, is_created_again
+):
+    """The collection is deleted after its name was looked up, and before it is loaded.
+
+    If a new collection has got the same name, the search uses the new collection.
+    """
     load = EmbeddedReader.load
     new = ModelCollection()
 
-    def delete_and_load(self: EmbeddedReader, number: int, **_: object) -> None:
+    def delete_and_load(self: EmbeddedReader, collection_id: int, **_: object) -> None:
         monkeypatch.undo()
         engine.writer.delete_collection("t", "c")
-        if again:
+        if is_created_again:
             engine.writer.create_collection("t", "c", new.settings)
             put(engine, new, "d7", seed=70)
-        load(self, number)
+        load(self, collection_id)
 
     monkeypatch.setattr(EmbeddedReader, "load", delete_and_load)
-    if again:
+    if is_created_again:
         assert_right(engine, new)
         return
     with pytest.raises(CollectionNotFound), engine.reader.snapshot("t", "c"):
         pass
 
 
-def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, monkeypatch):
+def test_an_error_in_the_background_thread_is_logged_and_does_not_stop_it(
+    engine, model, monkeypatch
+):
     assert_right(engine, model)
 
     def broken(self: object, **_: object) -> None:
@@ -232,19 +244,19 @@ def test_a_fault_in_the_background_is_logged_and_stops_nothing(engine, model, mo
         monkeypatch.undo()
     put(engine, model, "newer", seed=9)
     assert_right(engine, model)
-    number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    until(lambda: view_of(engine.reader, number).sequence == committed)
+    collection_id, committed = engine.open().collection_id, engine.reader.sequence("t")
+    until(lambda: view_of(engine.reader, collection_id).sequence == committed)
 
 
-def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch):
-    """Another call advanced the view between this one's transaction and its look."""
+def test_a_snapshot_older_than_the_view_is_opened_again(engine, model, monkeypatch):
+    """Another call advances the view after this call has begun its transaction."""
     assert_right(engine, model)
     view_at = LoadedCollection.view_at
-    beaten = threading.Event()
+    has_advanced = threading.Event()
 
-    def overtaken(self: LoadedCollection, txn: object) -> View | None:
-        if threading.current_thread() is caller and not beaten.is_set():
-            beaten.set()
+    def view_at_after_another_call(self: LoadedCollection, txn: object) -> View | None:
+        if threading.current_thread() is caller and not has_advanced.is_set():
+            has_advanced.set()
             put(engine, model, "new", seed=44)
             with engine.store.read() as later:
                 assert view_at(self, later) is not None
@@ -253,9 +265,9 @@ def test_a_snapshot_older_than_the_view_is_taken_anew(engine, model, monkeypatch
         return view_at(self, txn)
 
     caller = threading.current_thread()
-    monkeypatch.setattr(LoadedCollection, "view_at", overtaken)
+    monkeypatch.setattr(LoadedCollection, "view_at", view_at_after_another_call)
     assert_right(engine, model)
-    assert beaten.is_set()
+    assert has_advanced.is_set()
 
 
 def test_an_exception_inside_a_snapshot_passes_through(engine, model):
@@ -264,10 +276,11 @@ def test_an_exception_inside_a_snapshot_passes_through(engine, model):
     assert_right(engine, model)
 
 
-# Memory
+# Tests of the memory budget.
 
 
 def fill(engine: Engine, names: list[str]) -> ModelCollection:
+    """Creates collections with the same documents; returns the model of each of them."""
     model = ModelCollection()
     for name in names:
         engine.writer.create_collection("t", name, model.settings)
@@ -286,18 +299,21 @@ def search(reader: EmbeddedReader, name: str, model: ModelCollection) -> None:
 
 @pytest.fixture
 def limited(engine: Engine) -> Iterator[tuple[EmbeddedReader, ModelCollection, list[str]]]:
-    """Ten equal collections, and a reader whose memory holds five of them."""
+    """A reader, the model of ten equal collections, and their names.
+
+    The reader's memory budget allows five loaded collections.
+    """
     names = [f"c{number}" for number in range(10)]
     model = fill(engine, names)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().embedded.loaded_bytes
-    assert each > model.leaf_count * model.settings.dimension * 4
-    reader = EmbeddedReader(engine.store, budget_bytes=5 * each)
+    collection_bytes = engine.reader.status().embedded.loaded_bytes
+    assert collection_bytes > model.leaf_count * model.settings.dimension * 4
+    reader = EmbeddedReader(engine.store, budget_bytes=5 * collection_bytes)
     yield reader, model, names
     reader.close()
 
 
-def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
+def test_the_least_recently_used_collections_are_evicted_and_loaded_again(engine, limited):
     reader, model, names = limited
     for name in names:
         search(reader, names[0], model)
@@ -311,7 +327,7 @@ def test_the_least_recently_used_are_let_go_and_come_back(engine, limited):
     search(reader, names[1], model)
 
 
-def test_a_search_under_way_keeps_what_is_let_go(limited):
+def test_a_running_search_can_still_use_a_collection_that_is_evicted(limited):
     reader, model, names = limited
     with reader.snapshot("t", names[0]) as snapshot:
         for name in names[1:]:
@@ -320,7 +336,7 @@ def test_a_search_under_way_keeps_what_is_let_go(limited):
     assert recall(found, model, query_vector(0), 10) == 1.0
 
 
-def test_a_collection_over_the_budget_is_still_searched(engine):
+def test_a_collection_larger_than_the_budget_can_be_searched(engine):
     model = fill(engine, ["c"])
     reader = EmbeddedReader(engine.store, budget_bytes=1)
     for _ in range(2):
@@ -342,7 +358,7 @@ def test_a_collection_and_its_summaries_may_take_more_than_the_budget(engine):
         assert reader.status().embedded.collections_loaded == 2
 
 
-def test_what_grows_past_the_budget_drives_others_out(engine, limited):
+def test_a_collection_that_grows_past_the_budget_evicts_others(engine, limited):
     reader, model, names = limited
     for name in names[:5]:
         search(reader, name, model)
@@ -353,35 +369,37 @@ def test_what_grows_past_the_budget_drives_others_out(engine, limited):
     assert engine.open(name=names[4]).collection_id in reader.loaded
 
 
-def test_segments_past_the_budget_are_left_for_later(engine):
+def test_preload_loads_no_more_collections_than_the_budget_allows(engine):
     names = [f"c{number}" for number in range(4)]
     model = fill(engine, names)
     for name in names:
         engine.seal(name=name)
     search(engine.reader, names[0], model)
-    each = engine.reader.status().embedded.loaded_bytes
-    reader = EmbeddedReader(engine.store, budget_bytes=2 * each)
+    collection_bytes = engine.reader.status().embedded.loaded_bytes
+    reader = EmbeddedReader(engine.store, budget_bytes=2 * collection_bytes)
     reader.preload()
     assert reader.status().embedded.collections_loaded == 2
     search(reader, names[3], model)
     reader.close()
 
 
-def test_a_tail_that_is_replaced_over_and_over_does_not_grow(engine, model):
+def test_a_tail_whose_documents_are_replaced_often_does_not_grow_without_bound(engine, model):
     assert_right(engine, model)
-    number = engine.open().collection_id
+    collection_id = engine.open().collection_id
     for round_ in range(300):
         put(engine, model, "d0", "d1", seed=100 + 2 * round_)
         if round_ % 7 == 0:
             assert_right(engine, model)
-    view = view_of(engine.reader, number)
+    view = view_of(engine.reader, collection_id)
     assert view.count - view.tail_base <= 2 * model.leaf_count + 1024 + 200
 
 
-# Lag
+# Tests of the lag behind the last commit.
 
 
-def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypatch):
+def test_the_lag_shows_changes_that_the_background_thread_has_not_applied(
+    engine, model, monkeypatch
+):
     assert_right(engine, model)
     until(lambda: engine.reader.status().lag_s == 0)
     status = engine.reader.status().embedded
@@ -396,21 +414,21 @@ def test_the_lag_is_what_the_background_has_not_applied(engine, model, monkeypat
     until(lambda: engine.reader.status().lag_s > 0.2)
     status = engine.reader.status().embedded
     assert (status.sequence, status.applied_sequence) == (before + 1, before)
-    assert_right(engine, model)  # A search applies what it needs itself.
+    assert_right(engine, model)  # A search applies the changes.
     monkeypatch.undo()
     until(lambda: engine.reader.status().embedded.applied_sequence == before + 1)
     assert engine.reader.status().lag_s == 0
 
 
-def test_a_reader_that_missed_more_than_the_list_of_commits_looks_at_everything(
+def test_a_reader_refreshes_every_collection_if_the_commits_it_missed_were_trimmed(
     engine, model, monkeypatch
 ):
     assert_right(engine, model)
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     put(engine, model, *(f"new{number}" for number in range(6)))
-    number, committed = engine.open().collection_id, engine.reader.sequence("t")
-    until(lambda: view_of(engine.reader, number).sequence == committed)
+    collection_id, committed = engine.open().collection_id, engine.reader.sequence("t")
+    until(lambda: view_of(engine.reader, collection_id).sequence == committed)
     with engine.store.read() as txn:
         cursor = change_log.commit_cursor(txn)
-        assert change_log.changed_after(txn, cursor - 3) == {number}
+        assert change_log.changed_after(txn, cursor - 3) == {collection_id}
         assert change_log.changed_after(txn, cursor - 4) is None

@@ -1,6 +1,6 @@
-"""The reader when something fails: one collection holds nothing up for the others.
+"""Tests of the reader after failures: a collection that fails does not delay the others.
 
-Most tests stop the background thread and make its steps themselves.
+Most tests stop the background thread and apply the changes themselves.
 """
 
 import errno
@@ -46,14 +46,18 @@ def clock() -> Clock:
 
 @pytest.fixture
 def models(engine: Engine, clock: Clock) -> dict[str, ModelCollection]:
-    """Two collections, each with a segment and a tail; the test itself applies the changes."""
+    """The models of two collections, each with a segment and a tail.
+
+    The reader's background thread is stopped, and the test itself applies the changes.
+    """
     models = {}
     for name in NAMES:
         models[name] = ModelCollection()
         engine.writer.create_collection("t", name, models[name].settings)
         put(engine, models, name, "d0")
         engine.seal(name=name)
-        put(engine, models, name, "d0", seed=1)  # Now the first in the store, and in the tail.
+        # The new version of `d0` is in the tail, and is the first document in the store.
+        put(engine, models, name, "d0", seed=1)
     engine.restart_reader(clock=clock)
     engine.reader.close()
     return models
@@ -67,7 +71,7 @@ def put(
     models[name].put(made)
 
 
-def number_of(engine: Engine, name: str) -> int:
+def id_of(engine: Engine, name: str) -> int:
     return engine.open(name=name).collection_id
 
 
@@ -84,7 +88,10 @@ def failures(logs: list[Any]) -> list[Any]:
 
 @contextmanager
 def damaged_document(engine: Engine) -> Iterator[None]:
-    """Flips a bit in the vectors of the store's first document: in the tail of `first`."""
+    """Flips a bit in the vectors of the store's first document, and undoes that at the end.
+
+    The document is in the tail of `first`.
+    """
     with engine.store.write() as txn:
         flip_part(txn, "vectors", 3)
     yield
@@ -94,7 +101,7 @@ def damaged_document(engine: Engine) -> Iterator[None]:
 
 @contextmanager
 def damaged_record(engine: Engine) -> Iterator[None]:
-    """Flips a bit in the manifest's entry of the store's first segment."""
+    """Flips a bit in the record of the store's first segment, and undoes that at the end."""
     with engine.store.write() as txn:
         key, value = entries_of(txn, "segments")[0]
         overwrite(txn, "segments", key, bytes([value[0] ^ 1, *value[1:]]))
@@ -103,31 +110,33 @@ def damaged_record(engine: Engine) -> Iterator[None]:
         overwrite(txn, "segments", key, value)
 
 
-# Loading
+# Tests of collections that cannot be loaded.
 
 
 @pytest.mark.parametrize("damage", [damaged_document, damaged_record])
-def test_a_collection_that_cannot_be_loaded_does_not_keep_others_from_it(engine, models, damage):
-    broken = number_of(engine, "first")
+def test_a_collection_that_cannot_be_loaded_does_not_prevent_the_load_of_others(
+    engine, models, damage
+):
+    broken = id_of(engine, "first")
     with damage(engine):
         with capture_logs() as logs:
             engine.reader.preload()
         (failure,) = failures(logs)
         assert (failure["log_level"], failure["collection"]) == ("error", broken)
         assert "exc_info" not in failure
-        assert list(engine.reader.loaded) == [number_of(engine, "second")]
+        assert list(engine.reader.loaded) == [id_of(engine, "second")]
         with pytest.raises(DataLoss), engine.reader.snapshot("t", "first"):
             pass
         assert_right(engine, models, "second")
     assert_right(engine, models, "first")
 
 
-# Following
+# Tests of collections that cannot be refreshed.
 
 
 @contextmanager
 def damaged_changes(engine: Engine) -> Iterator[None]:
-    """Flips a bit in the last entry of each collection's log."""
+    """Flips a bit in every entry of the change logs, and undoes that at the end."""
     with engine.store.write() as txn:
         entries = entries_of(txn, "changes")
         for key, value in entries:
@@ -147,56 +156,56 @@ def test_a_collection_whose_log_is_damaged_is_loaded_again(engine, models):
 
 
 class Refreshes:
-    """Counts the refreshes of each collection; those of `failing` raise `error`."""
+    """Records which collections are refreshed. Those in `failing` raise `error` when refreshed."""
 
     def __init__(self, failing: int, error: Exception) -> None:
         self.failing = {failing}
         self.error = error
-        self.numbers: list[int] = []
+        self.collection_ids: list[int] = []
         self._refresh = LoadedCollection.refresh
 
     def __get__(self, loaded: LoadedCollection, _: type) -> Callable[..., None]:
         def refresh(**options: Any) -> None:
-            self.numbers.append(loaded.number)
+            self.collection_ids.append(loaded.number)
             if loaded.number in self.failing:
                 raise self.error
             self._refresh(loaded, **options)
 
         return refresh
 
-    def since(self) -> list[int]:
-        """Returns whose refreshes there were since the last call."""
-        numbers, self.numbers = self.numbers, []
-        return numbers
+    def take(self) -> list[int]:
+        """Returns the ids of the collections that were refreshed since the last call."""
+        collection_ids, self.collection_ids = self.collection_ids, []
+        return collection_ids
 
 
 @pytest.fixture
 def refreshes(engine, models, monkeypatch) -> Refreshes:
-    """Both collections are loaded, and `first` fails from now on."""
+    """Loads both collections, and makes every refresh of `first` fail from now on."""
     for name in NAMES:
         assert_right(engine, models, name)
     engine.reader.apply_changes()
-    refreshes = Refreshes(number_of(engine, "first"), DataLoss("damaged"))
+    refreshes = Refreshes(id_of(engine, "first"), DataLoss("damaged"))
     monkeypatch.setattr(LoadedCollection, "refresh", refreshes)
     return refreshes
 
 
 def test_a_failing_collection_causes_no_refresh_of_others(engine, models, refreshes):
-    first, second = (number_of(engine, name) for name in NAMES)
+    first, second = (id_of(engine, name) for name in NAMES)
     put(engine, models, "first", "d1")
     put(engine, models, "second", "d1")
     engine.reader.apply_changes()
-    assert sorted(refreshes.since()) == [first, second]
-    put(engine, models, "first", "d2")  # Commits do not make it due earlier.
+    assert sorted(refreshes.take()) == [first, second]
+    put(engine, models, "first", "d2")  # A commit does not make a failed refresh due earlier.
     engine.reader.apply_changes()
-    assert refreshes.since() == []
+    assert refreshes.take() == []
     put(engine, models, "second", "d2")
     engine.reader.apply_changes()
-    assert refreshes.since() == [second]
+    assert refreshes.take() == [second]
     assert_right(engine, models, "first")
 
 
-def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(
+def test_the_lag_of_a_failing_collection_is_reported_until_it_is_refreshed(
     engine, models, refreshes, clock
 ):
     before = engine.reader.status().embedded
@@ -214,7 +223,7 @@ def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(
     engine.reader.apply_changes()
     assert engine.reader.status().lag_s == 0
     assert engine.reader.status().embedded.applied_sequence == before.sequence + 2
-    view = engine.reader.loaded[number_of(engine, "first")].view
+    view = engine.reader.loaded[id_of(engine, "first")].view
     assert view.living == models["first"].leaf_count
 
 
@@ -222,17 +231,17 @@ def test_the_lag_of_a_failing_collection_shows_until_it_is_refreshed(
     ("error", "has_traceback"),
     [(DataLoss("damaged"), False), (OSError("no file left"), False), (ValueError("bug"), True)],
 )
-def test_a_failure_is_logged_once_until_it_is_over(
+def test_a_repeated_failure_is_logged_once_until_a_refresh_succeeds(
     engine, models, refreshes, clock, error, has_traceback
 ):
     refreshes.error = error
-    first = number_of(engine, "first")
+    first = id_of(engine, "first")
     put(engine, models, "first", "d1")
     with capture_logs() as logs:
         for _ in range(3):
             engine.reader.apply_changes()
             clock.now_s += RETRY_S
-    assert refreshes.since() == [first] * 3
+    assert refreshes.take() == [first] * 3
     (failure,) = failures(logs)
     assert failure["collection"] == first
     assert ("exc_info" in failure) is has_traceback
@@ -250,23 +259,23 @@ def test_a_failure_is_logged_once_until_it_is_over(
 def test_an_evicted_collection_no_longer_fails(engine, models, refreshes):
     put(engine, models, "first", "d1")
     engine.reader.apply_changes()
-    engine.reader.evict(number_of(engine, "first"))
+    engine.reader.evict(id_of(engine, "first"))
     engine.reader.apply_changes()
     status = engine.reader.status()
     assert status.embedded.applied_sequence == status.embedded.sequence
 
 
 def test_a_view_that_could_not_be_built_is_built_by_the_next_refresh(engine, models, monkeypatch):
-    """The new segment's files were read before; the retry must not take them for a new view."""
+    """The failing refresh reads the new segment's files, but the next one still builds the view."""
     assert_right(engine, models, "first")
-    loaded = engine.reader.loaded[number_of(engine, "first")]
+    loaded = engine.reader.loaded[id_of(engine, "first")]
     load_view = loaded_collection.load_view
 
     def fail(*_: object) -> View:
         monkeypatch.setattr(loaded_collection, "load_view", load_view)
         raise OSError("once")
 
-    seal(engine.store, number_of(engine, "first"))
+    seal(engine.store, id_of(engine, "first"))
     monkeypatch.setattr(loaded_collection, "load_view", fail)
     with pytest.raises(OSError, match="once"):
         loaded.refresh()
@@ -291,11 +300,11 @@ def test_a_store_that_cannot_be_read_is_logged_once(engine, monkeypatch):
     assert failure["problem"] == "unreadable"
 
 
-# Damaged segments
+# Tests of damaged segments.
 
 
 class Disk:
-    """Opens files of segments; each id in `failing` once raises the error that it maps to."""
+    """Loads segments. `failing` maps a segment's id to the error code of its next load."""
 
     def __init__(self, segments: Path) -> None:
         self.failing: dict[int, int] = {}
@@ -331,91 +340,96 @@ def segment_of(engine: Engine, name: str) -> int:
     return segment.segment_id
 
 
-def damaged(engine: Engine) -> int:
+def damaged_count(engine: Engine) -> int:
     return engine.reader.status().embedded.damaged_segments
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO])
 def test_a_segment_that_the_scrubber_finds_sound_is_read_again(engine, models, disk, code):
-    """No commit is needed: the background thread reads it again."""
+    """The background thread reads the segment again, without a commit."""
     engine.restart_reader(limits=ReaderLimits(retry_damaged_s=0.1))
-    number, segment = number_of(engine, "first"), segment_of(engine, "first")
-    disk.failing[segment] = code
+    collection_id, segment_id = id_of(engine, "first"), segment_of(engine, "first")
+    disk.failing[segment_id] = code
     assert_right(engine, models, "first")
-    assert damaged(engine) == 1
-    assert reported_damage(engine.store.segments) == {segment}
+    assert damaged_count(engine) == 1
+    assert reported_damage(engine.store.segments) == {segment_id}
     assert Scrubber(engine.store).scrub() == set()
-    until(lambda: damaged(engine) == 0)
-    (loaded,) = engine.reader.loaded[number].view.segments
-    assert loaded.record.segment_id == segment
+    until(lambda: damaged_count(engine) == 0)
+    (loaded,) = engine.reader.loaded[collection_id].view.segments
+    assert loaded.record.segment_id == segment_id
     assert_right(engine, models, "first")
-    assert disk.loads == [segment] * 2
+    assert disk.loads == [segment_id] * 2
 
 
-def test_a_reported_segment_is_left_to_the_scrubber(engine, models, disk, clock):
-    segment = segment_of(engine, "first")
-    disk.failing[segment] = errno.EIO
+def test_a_reported_segment_is_not_read_again_until_the_report_is_deleted(
+    engine, models, disk, clock
+):
+    segment_id = segment_of(engine, "first")
+    disk.failing[segment_id] = errno.EIO
     assert_right(engine, models, "first")
     for _ in range(3):
         clock.now_s += RETRY_DAMAGED_S
         engine.reader.apply_changes()
-    assert disk.loads == [segment]
-    forget_damage(engine.store.segments, segment)
+    assert disk.loads == [segment_id]
+    forget_damage(engine.store.segments, segment_id)
     clock.now_s += RETRY_DAMAGED_S
     engine.reader.apply_changes()
-    assert disk.loads == [segment] * 2
-    assert damaged(engine) == 0
+    assert disk.loads == [segment_id] * 2
+    assert damaged_count(engine) == 0
     clock.now_s += RETRY_DAMAGED_S
     engine.reader.apply_changes()
-    assert disk.loads == [segment] * 2
+    assert disk.loads == [segment_id] * 2
 
 
 def test_a_segment_that_is_still_damaged_is_reported_again(engine, models, disk, clock):
-    number, segment = number_of(engine, "first"), segment_of(engine, "first")
-    disk.failing[segment] = errno.EIO
+    collection_id, segment_id = id_of(engine, "first"), segment_of(engine, "first")
+    disk.failing[segment_id] = errno.EIO
     assert_right(engine, models, "first")
-    view = engine.reader.loaded[number].view
-    forget_damage(engine.store.segments, segment)
-    disk.failing[segment] = errno.EIO
+    view = engine.reader.loaded[collection_id].view
+    forget_damage(engine.store.segments, segment_id)
+    disk.failing[segment_id] = errno.EIO
     clock.now_s += RETRY_DAMAGED_S
     engine.reader.apply_changes()
-    assert disk.loads == [segment] * 2
-    assert damaged(engine) == 1
-    assert reported_damage(engine.store.segments) == {segment}
-    assert engine.reader.loaded[number].view is view  # Its leaves were not read again.
+    assert disk.loads == [segment_id] * 2
+    assert damaged_count(engine) == 1
+    assert reported_damage(engine.store.segments) == {segment_id}
+    assert engine.reader.loaded[collection_id].view is view  # The view was not built again.
     assert_right(engine, models, "first")
-    forget_damage(engine.store.segments, segment)
+    forget_damage(engine.store.segments, segment_id)
 
 
-def test_a_segment_that_cannot_be_reported_is_read_again_only_when_it_is_due(
+def test_a_segment_whose_damage_cannot_be_reported_is_read_again_after_a_pause(
     engine, models, disk, clock, monkeypatch
 ):
-    """It is not read at every commit: a large file may be damaged, and the folder full."""
+    """Reading the segment at every commit would take long, because its files may be large.
+
+    The report can fail, for example, if the disk is full.
+    """
 
     def full(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(loaded_collection, "report_damage", full)
-    segment = segment_of(engine, "first")
-    disk.failing[segment] = errno.EMFILE
+    segment_id = segment_of(engine, "first")
+    disk.failing[segment_id] = errno.EMFILE
     assert_right(engine, models, "first")
-    for each in ("d1", "d2"):
-        put(engine, models, "first", each)
+    for document_id in ("d1", "d2"):
+        put(engine, models, "first", document_id)
         engine.reader.apply_changes()
-    assert disk.loads == [segment]
+    assert disk.loads == [segment_id]
     clock.now_s += RETRY_DAMAGED_S
     engine.reader.apply_changes()
-    assert disk.loads == [segment] * 2
-    assert damaged(engine) == 0
+    assert disk.loads == [segment_id] * 2
+    assert damaged_count(engine) == 0
     assert_right(engine, models, "first")
 
 
-def test_a_damaged_segment_that_was_replaced_no_longer_counts(engine, models, disk):
-    segment = segment_of(engine, "first")
-    disk.failing[segment] = errno.EIO
+def test_a_damaged_segment_that_was_replaced_is_no_longer_counted(engine, models, disk):
+    segment_id = segment_of(engine, "first")
+    disk.failing[segment_id] = errno.EIO
     assert_right(engine, models, "first")
-    engine.run_maintenance(1, name="first", damaged=frozenset({segment}))
+    engine.run_maintenance(1, name="first", damaged=frozenset({segment_id}))
     engine.reader.apply_changes()
-    assert damaged(engine) == 0
-    forget_damage(engine.store.segments, segment)
+    assert damaged_count(engine) == 0
+    forget_damage(engine.store.segments, segment_id)
     assert_right(engine, models, "first")

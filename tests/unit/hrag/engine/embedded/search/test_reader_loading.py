@@ -1,6 +1,6 @@
-"""Loading a collection: what is committed meanwhile, and who waits for how long.
+"""Tests of loading a collection: commits during the load, and how long searches wait for it.
 
-The background thread is stopped; the tests make its steps themselves.
+The background thread is stopped, and the tests apply the changes themselves.
 """
 
 import threading
@@ -32,12 +32,13 @@ from tests.support.documents.fakes import (
 )
 from tests.support.until import until
 
-SOON_S = 5.0  # On a machine that is busy.
+# A step that waits for nothing ends within this time, even on a busy machine.
+SOON_S = 5.0
 
 
 @pytest.fixture
 def model(engine: Engine) -> ModelCollection:
-    """A collection with a tail and no segment, not loaded yet, and the model of it."""
+    """The model of a collection that has a tail and no segment, and that is not loaded yet."""
     model = ModelCollection()
     engine.writer.create_collection("t", "c", model.settings)
     put(engine, model, "d0")
@@ -58,11 +59,11 @@ def assert_right(engine: Engine, model: ModelCollection) -> None:
     assert recall(found, model, query, 5) == 1.0
 
 
-# What is committed meanwhile
+# Tests of commits during a load.
 
 
 def after_loading(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object]) -> None:
-    """Calls `commit` between the next load and the moment when the reader has its result."""
+    """Calls `commit` after the next load, and before the reader gets the loaded collection."""
     load = LoadedCollection.__init__
 
     def load_and_commit(self: LoadedCollection, *arguments: Any) -> None:
@@ -73,21 +74,26 @@ def after_loading(monkeypatch: pytest.MonkeyPatch, commit: Callable[[], object])
     monkeypatch.setattr(LoadedCollection, "__init__", load_and_commit)
 
 
-def test_a_segment_that_is_published_during_the_load_is_taken_up(engine, model, monkeypatch):
-    number = engine.open().collection_id
+def test_a_segment_that_is_published_during_the_load_is_loaded_too(engine, model, monkeypatch):
+    collection_id = engine.open().collection_id
 
     def publish() -> None:
-        seal(engine.store, number)
+        seal(engine.store, collection_id)
         engine.reader.apply_changes()
 
     after_loading(monkeypatch, publish)
-    engine.reader.load(number)
-    assert len(engine.reader.loaded[number].view.segments) == 1
-    assert engine.reader.status().embedded.loaded_bytes == engine.reader.loaded[number].size_bytes
+    engine.reader.load(collection_id)
+    assert len(engine.reader.loaded[collection_id].view.segments) == 1
+    assert (
+        engine.reader.status().embedded.loaded_bytes
+        == engine.reader.loaded[collection_id].size_bytes
+    )
     assert_right(engine, model)
 
 
-def test_a_collection_that_is_deleted_during_the_load_is_let_go(engine, model, monkeypatch):
+def test_a_collection_that_is_deleted_during_the_load_is_not_kept_in_memory(
+    engine, model, monkeypatch
+):
     def delete() -> None:
         engine.writer.delete_collection("t", "c")
         engine.reader.apply_changes()
@@ -99,7 +105,7 @@ def test_a_collection_that_is_deleted_during_the_load_is_let_go(engine, model, m
     assert engine.reader.status().embedded.loaded_bytes == 0
 
 
-def test_a_loaded_collection_whose_refresh_fails_is_searched_and_tried_again(
+def test_a_loaded_collection_whose_refresh_fails_is_searched_and_refreshed_later(
     engine, model, monkeypatch
 ):
     refresh, refreshes = LoadedCollection.refresh, list[LoadedCollection]()
@@ -117,11 +123,11 @@ def test_a_loaded_collection_whose_refresh_fails_is_searched_and_tried_again(
     until(lambda: engine.reader.apply_changes() or len(refreshes) == 2)
 
 
-# Files that take their time
+# Tests of loads that take long.
 
 
 class SlowFiles:
-    """Holds back each load of a segment until `go_on` is set."""
+    """Delays each load of a segment until `go_on` is set."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -152,18 +158,18 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_refreshes_at_once_read_a_segment_once(engine, model, slow_files, pool):
+def test_concurrent_refreshes_read_a_segment_once(engine, model, slow_files, pool):
     assert_right(engine, model)
-    number = engine.open().collection_id
-    loaded = engine.reader.loaded[number]
-    seal(engine.store, number)
+    collection_id = engine.open().collection_id
+    loaded = engine.reader.loaded[collection_id]
+    seal(engine.store, collection_id)
     refreshes = [pool.submit(loaded.refresh) for _ in range(4)]
     until(lambda: slow_files.running)
     put(engine, model, "new")
-    assert_right(engine, model)  # A search waits for none of them.
+    assert_right(engine, model)  # A search does not wait for the refreshes.
     slow_files.go_on.set()
-    for each in refreshes:
-        each.result(SOON_S)
+    for refresh in refreshes:
+        refresh.result(SOON_S)
     assert slow_files.loads == 1
     assert len(loaded.view.segments) == 1
     assert_right(engine, model)
@@ -171,7 +177,7 @@ def test_refreshes_at_once_read_a_segment_once(engine, model, slow_files, pool):
 
 @pytest.fixture
 def loading(engine, model, slow_files, pool) -> Iterator[Future[None]]:
-    """A search that is loading the collection until `go_on`."""
+    """A search that loads the collection; the load ends when `go_on` is set."""
     seal(engine.store, engine.open().collection_id)
     search = pool.submit(assert_right, engine, model)
     until(lambda: slow_files.running)
@@ -185,7 +191,7 @@ def open_snapshot(reader: EmbeddedReader, deadline: Deadline) -> None:
         pass
 
 
-def test_a_search_that_waits_for_a_load_ends_with_its_deadline(engine, loading):
+def test_a_search_that_waits_for_a_load_ends_at_its_deadline(engine, loading):
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="waiting for the collection to be loaded"):
         open_snapshot(engine.reader, Deadline.after(0.1))
@@ -193,7 +199,7 @@ def test_a_search_that_waits_for_a_load_ends_with_its_deadline(engine, loading):
     assert not loading.done()
 
 
-def test_a_search_that_waits_for_a_load_ends_when_its_caller_leaves(engine, loading, pool):
+def test_a_search_that_waits_for_a_load_ends_when_its_call_is_cancelled(engine, loading, pool):
     left, has_asked = threading.Event(), threading.Event()
 
     def is_waiting() -> bool:
@@ -208,16 +214,14 @@ def test_a_search_that_waits_for_a_load_ends_when_its_caller_leaves(engine, load
         search.result(SOON_S / 2)
 
 
-def test_a_search_that_waits_for_a_load_goes_on_with_it(engine, loading, slow_files, pool):
+def test_a_search_that_waits_for_a_load_continues_after_it(engine, loading, slow_files, pool):
     search = pool.submit(open_snapshot, engine.reader, Deadline.after(2 * SOON_S))
     slow_files.go_on.set()
     search.result(SOON_S)
     assert slow_files.loads == 1
 
 
-def test_a_search_whose_collection_never_gets_loaded_ends_with_its_deadline(
-    engine, model, monkeypatch
-):
+def test_a_search_whose_collection_is_never_loaded_ends_at_its_deadline(engine, model, monkeypatch):
     def load_nothing(*_: object, **__: object) -> None:
         if time.monotonic() - began > SOON_S:
             raise AssertionError("the search goes on after its deadline")
@@ -236,7 +240,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_calls_without_a_search_keep_their_deadline_too(engine, loading, pool, call):
+def test_calls_that_do_not_search_end_at_their_deadline_too(engine, loading, pool, call):
     def in_call() -> object:
         CURRENT.set(DeadlineOnly(Deadline.after(0.1)))
         return call(engine.reader)

@@ -1,4 +1,4 @@
-"""What filters selected is kept while its view is in use, whole filters and common terms."""
+"""Tests of the cache of filter results, for whole filters and for terms of many documents."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +20,13 @@ from tests.support.documents.fakes import (
 
 
 class View:
-    """Stands in for a view, of which the cache knows the collection alone."""
+    """A fake view. The cache reads only the id of its collection."""
 
     collection = 1
 
 
-class Numbers:
-    """Selects so many numbers, and counts how often."""
+class CountingEvaluation:
+    """Returns the numbers from 0 to `count - 1` as a filter result, and counts its calls."""
 
     def __init__(self, count: int) -> None:
         self.calls = 0
@@ -40,24 +40,30 @@ class Numbers:
 KEY = ("term", b"lang")
 
 
-def test_a_selection_is_kept_for_its_view_and_its_key() -> None:
-    cache, view, select = FilterResultCache(), View(), Numbers(10)
+def test_a_result_is_cached_for_its_view_and_its_key() -> None:
+    cache, view, evaluate = FilterResultCache(), View(), CountingEvaluation(10)
     for _ in range(3):
-        assert cache.get(view, KEY, select).tolist() == list(range(10))
-    assert select.calls == 1
-    cache.get(view, ("rows", KEY[1]), select)
-    cache.get(view, ("term", b"other"), select)
-    assert select.calls == 3
-    cache.get(View(), KEY, select)
-    assert select.calls == 4
+        assert cache.get(view, KEY, evaluate).tolist() == list(range(10))
+    assert evaluate.calls == 1
+    cache.get(view, ("rows", KEY[1]), evaluate)
+    cache.get(view, ("term", b"other"), evaluate)
+    assert evaluate.calls == 3
+    cache.get(View(), KEY, evaluate)
+    assert evaluate.calls == 4
 
 
 @pytest.mark.parametrize(("count", "calls"), [(9, 2), (10, 1), (1000, 1), (1001, 2)])
-def test_what_is_small_or_larger_than_the_cache_is_not_kept(count: int, calls: int) -> None:
-    cache, view, select = FilterResultCache(8 * 1000 + len(KEY[1])), View(), Numbers(count)
+def test_a_result_that_is_too_small_or_larger_than_the_cache_is_not_cached(
+    count: int, calls: int
+) -> None:
+    cache, view, evaluate = (
+        FilterResultCache(8 * 1000 + len(KEY[1])),
+        View(),
+        CountingEvaluation(count),
+    )
     for _ in range(2):
-        assert len(cache.get(view, KEY, select, min_bytes=80)) == count
-    assert select.calls == calls
+        assert len(cache.get(view, KEY, evaluate, min_bytes=80)) == count
+    assert evaluate.calls == calls
 
 
 class CountingCache(FilterResultCache):
@@ -71,28 +77,29 @@ class CountingCache(FilterResultCache):
         self.reads: list[Key] = []
 
     def get(self, view: Any, key: Key, compute: Callable[[], Any], min_bytes: int = 0) -> Any:
-        def noted() -> Any:
+        def note_and_compute() -> Any:
             if key[0] == "term":
                 self.reads.append(key)
             return compute()
 
-        return super().get(view, key, noted, min_bytes)
+        return super().get(view, key, note_and_compute, min_bytes)
 
 
-def test_documents_of_a_common_term_are_read_once_for_all_filters(engine):
+def test_the_documents_of_a_common_term_are_read_once_for_all_filters(engine):
     cache = CountingCache()
     engine.restart_reader(caches=SnapshotCaches(CitationCache(), cache))
     engine.writer.create_collection("t", "c", collection_settings())
     for number in range(6):
         put(engine, number, {"lang": "en", "number": number})
-    assert found(engine, 1, 2) == {"d1", "d2"}
+    assert found_ids(engine, 1, 2) == {"d1", "d2"}
     cache.reads.clear()
-    assert found(engine, 3) == {"d3"}
-    assert len(cache.reads) == 1  # It is the term of the number, which few documents have.
+    assert found_ids(engine, 3) == {"d3"}
+    # Only the documents of `number = 3` were read: those of `lang = en` were in the cache.
+    assert len(cache.reads) == 1
     engine.writer.delete(engine.open(), "d2")
     put(engine, 4, {"lang": "de", "number": 4})
     put(engine, 7, {"lang": "en", "number": 4})
-    assert found(engine, 2, 4) == {"d7"}
+    assert found_ids(engine, 2, 4) == {"d7"}
 
 
 def put(engine, number, metadata):
@@ -100,9 +107,9 @@ def put(engine, number, metadata):
     engine.writer.put(engine.open(), document)
 
 
-def found(engine, *numbers):
-    """The documents in English that have one of the numbers."""
-    given = AllOf((Match("metadata.lang", ("en",)), Match("metadata.number", numbers)))
+def found_ids(engine, *numbers):
+    """Returns the ids of the documents in English whose `number` is one of `numbers`."""
+    condition = AllOf((Match("metadata.lang", ("en",)), Match("metadata.number", numbers)))
     with engine.reader.snapshot("t", "c") as snapshot:
-        result = find(snapshot, query_vector(1), 100, filter=given)
+        result = find(snapshot, query_vector(1), 100, filter=condition)
     return {passage.chunk.document_id for passage in result.passages}

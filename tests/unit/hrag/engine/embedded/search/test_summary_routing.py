@@ -1,4 +1,4 @@
-"""Two-stage routing by summaries: what it reads, and what it says of its time."""
+"""Test of two-stage routing by summaries: a filter is evaluated only once."""
 
 import pytest
 
@@ -21,8 +21,10 @@ from tests.support.documents.fakes import (
 def test_a_filter_is_evaluated_on_the_summaries_alone(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, scope: SummaryScope
 ) -> None:
-    """It selects sections, so evaluating it on the leaves too would be work for nothing."""
-    monkeypatch.setattr(snapshot_module, "evaluate", lambda *_: pytest.fail("of the leaves"))
+    """The filter selects sections, so evaluating it on the leaves, too, would be useless work."""
+    monkeypatch.setattr(
+        snapshot_module, "evaluate", lambda *_: pytest.fail("evaluated on the leaves")
+    )
     settings = collection_settings(summaries=SummaryUnit.CHUNK)
     engine.writer.create_collection("t", "c", settings)
     document = prepared("d", sentences(12), settings)

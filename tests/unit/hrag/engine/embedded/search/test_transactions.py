@@ -1,4 +1,4 @@
-"""How often a search reads the store: once, whatever is asked, after a collection's first."""
+"""Test of how many LMDB transactions a search begins after its collection was loaded."""
 
 import threading
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SETTINGS = CollectionSettings(SMALL_TREE, f"hash/{DIMENSION}", DIMENSION)
 
 
 class CountingEnvironment:
-    """An LMDB environment that counts the transactions which this thread begins."""
+    """An LMDB environment that counts the transactions of the thread that created this object."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
@@ -36,7 +36,7 @@ class CountingEnvironment:
 
 @pytest.fixture
 def counting(engine: Engine) -> Iterator[CountingEnvironment]:
-    """Documents, loaded by a first search; what the store does from then on is counted."""
+    """Counts the transactions of a store whose only collection is loaded."""
     engine.writer.create_collection("t", "c", SETTINGS)
     for number in range(3):
         engine.writer.put(engine.open(), prepared(f"d{number}", sentences(40, number), SETTINGS))
@@ -49,7 +49,7 @@ def counting(engine: Engine) -> Iterator[CountingEnvironment]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "begun"),
+    ("options", "transactions"),
     [
         ({}, 1),
         ({"query": [1.0] * DIMENSION}, 1),
@@ -59,14 +59,14 @@ def counting(engine: Engine) -> Iterator[CountingEnvironment]:
         ({"min_sequence": 1}, 2),
     ],
 )
-def test_a_search_begins_one_transaction_and_one_more_to_look_at_a_sequence(
-    engine, counting, asked, begun
+def test_a_search_begins_one_transaction_and_another_if_it_requires_a_sequence(
+    engine, counting, options, transactions
 ):
     embedder = HashEmbedder(DIMENSION)
     cached = CachedQueries(embedder, 100)
     search = Search(engine.reader, embedder, cached, cached, 1)
     search(SearchQuery("t", "the collection's first", collection="c"), Deadline.after(5))
     counting.begun = 0
-    query = {"query": "a question", "limit": 2, **asked}
+    query = {"query": "a question", "limit": 2, **options}
     assert search(SearchQuery("t", collection="c", **query), Deadline.after(5)).passages
-    assert counting.begun == begun
+    assert counting.begun == transactions

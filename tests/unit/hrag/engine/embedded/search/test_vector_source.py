@@ -1,4 +1,4 @@
-"""The dense source: graph search and exact scan find the same leaves, the eligible ones."""
+"""Tests of the dense source: graph search and exact scan find the same eligible leaves."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SETTINGS = collection_settings()
 
 @pytest.fixture
 def view(engine: Engine) -> View:
-    """Some 150 leaves in a segment, 30 in the tail; some of both are deleted."""
+    """A view with 180 leaves in a segment and 36 in the tail. Some leaves of both are deleted."""
     engine.writer.create_collection("t", "c", SETTINGS)
     for number in range(5):
         document = prepared(f"d{number}", sentences(80 + 5 * number, number), seed=number)
@@ -44,6 +44,7 @@ def nearest(
 
 
 def living(view: View) -> np.ndarray:
+    """Returns the rows of the leaves that are not deleted."""
     return np.flatnonzero(view.alive[: view.count]).astype(np.uint32)
 
 
@@ -65,15 +66,15 @@ def test_graph_search_and_scan_find_the_same(view, share):
             assert np.allclose(np.sort(near.scores), np.sort(everything.scores)[-count:], atol=1e-5)
 
 
-def test_few_of_many_are_found_by_the_graph(view):
+def test_a_search_for_few_of_many_leaves_uses_the_graph(view):
     assert not nearest(0, EligibleRows(view), 1).exact
     assert nearest(0, EligibleRows(view), view.living // 20 + 1).exact
 
 
-def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view):
-    """The tail becomes a segment of a few leaves, which are scanned beside a graph search."""
+def test_each_segment_is_searched_in_the_way_that_costs_less(engine, view):
+    """The tail becomes a small segment, which is scanned. The large segment's graph is searched."""
     opened = engine.open().collection_id
-    segments = {each.record.segment_id: each for each in view.segments}
+    segments = {segment.record.segment_id: segment for segment in view.segments}
     small = load(engine.store.segments, engine.seal())
     with engine.store.read() as txn:
         both = load_view(txn, SETTINGS, opened, {**segments, small.record.segment_id: small})
@@ -83,27 +84,30 @@ def test_each_segment_is_searched_in_the_way_that_costs_less_for_it(engine, view
     assert found.rows[np.argmax(found.scores)] in nearest(0, EligibleRows(both, exact=True), 1).rows
 
 
-def test_where_half_is_eligible_few_searches_look_deeper(view, monkeypatch):
-    """The average number of rows for five eligible ones would be too few for every other one."""
+def test_if_half_of_the_rows_are_eligible_few_searches_need_a_second_round(view, monkeypatch):
+    """To find five eligible rows, a search needs ten rows on average.
+
+    If it requested only ten, every second search would need another round.
+    """
     graph_search_is_free = VectorSource(search_cost=0)
-    asked: list[int] = []
+    requested: list[int] = []
     search = SegmentSearch.nearest
     monkeypatch.setattr(
-        SegmentSearch, "nearest", lambda self, count: asked.append(count) or search(self, count)
+        SegmentSearch, "nearest", lambda self, count: requested.append(count) or search(self, count)
     )
     for seed in range(40):
         chosen = np.random.default_rng(seed).permutation(living(view))[: view.living // 2]
         found = nearest(seed, EligibleRows(view, np.sort(chosen)), 5, graph_search_is_free)
         assert np.isin(found.rows, chosen).all()
         assert len(found) >= 5
-    assert 40 <= len(asked) <= 44
+    assert 40 <= len(requested) <= 44
 
 
 def test_few_eligible_rows_are_scanned(view):
     assert nearest(0, EligibleRows(view, living(view)[::10]), 1).exact
 
 
-def test_rows_that_must_be_exact_are_scanned(view):
+def test_a_search_that_must_be_exact_scans_the_rows(view):
     assert nearest(0, EligibleRows(view, living(view), exact=True), 1).exact
 
 
@@ -116,13 +120,13 @@ def test_a_tail_alone_is_scanned(engine):
     assert (found.exact, found.considered, found.exhausted) == (True, 1, False)
 
 
-def test_without_eligible_rows_there_is_nothing(view):
+def test_without_eligible_rows_nothing_is_found(view):
     found = nearest(5, EligibleRows(view, np.empty(0, np.uint32)), 5)
     assert (len(found), found.complete, found.exact) == (0, True, True)
 
 
 def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: Engine) -> None:
-    """So which of two copies comes first does not depend on what is sealed."""
+    """The order of two copies in a result therefore does not depend on which of them is sealed."""
     settings = collection_settings(dimension=384)
     engine.writer.create_collection("t", "c", settings)
     copies = [prepared(name, sentences(80), settings, seed=1) for name in ("first", "second")]
@@ -135,6 +139,6 @@ def test_equal_vectors_have_equal_scores_in_a_segment_and_in_the_tail(engine: En
     for seed in range(20):
         query = VectorQuery(query_vector(seed, 384))
         nearest = VectorSource().candidates(query, EligibleRows(view, rows), len(rows))
-        of_nearest = nearest.scores[np.argsort(nearest.rows)]
-        for found in (VectorSource().cosines(query, view, rows), of_nearest):
-            assert found[: view.tail_base].tobytes() == found[view.tail_base :].tobytes()
+        nearest_scores = nearest.scores[np.argsort(nearest.rows)]
+        for scores in (VectorSource().cosines(query, view, rows), nearest_scores):
+            assert scores[: view.tail_base].tobytes() == scores[view.tail_base :].tobytes()

@@ -1,3 +1,5 @@
+"""Tests of the `.damaged` markers, with which readers report damaged segments."""
+
 from pathlib import Path
 
 from hrag.engine.embedded.segments.damage import (
@@ -8,15 +10,15 @@ from hrag.engine.embedded.segments.damage import (
 )
 
 
-def test_a_report_stays_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_a_report_of_damage_stays_until_it_is_deleted(tmp_path: Path) -> None:
     report_damage(tmp_path, 7)
     report_damage(tmp_path, 8)
     forget_damage(tmp_path, 7)
     forget_damage(tmp_path, 9)
     assert reported_damage(tmp_path) == {8}
-    assert [is_reported(tmp_path, each) for each in (7, 8, 9)] == [False, True, False]
+    assert [is_reported(tmp_path, segment_id) for segment_id in (7, 8, 9)] == [False, True, False]
 
 
-def test_a_stranger_file_is_no_report(tmp_path: Path) -> None:
+def test_a_marker_without_a_segment_id_is_no_report_of_damage(tmp_path: Path) -> None:
     (tmp_path / "notes.damaged").touch()
     assert reported_damage(tmp_path) == set()

@@ -1,4 +1,4 @@
-"""Segment files: written durably or not at all, read only if they are what was written."""
+"""Tests of segment files: written completely or not at all, and read only if undamaged."""
 
 import errno
 import mmap
@@ -29,7 +29,7 @@ IDS = analyzer(ANALYZER).word_ids("even odd")
 
 
 def block(vectors: np.ndarray) -> LeafBlock:
-    """Leaves with these vectors; leaf n has n and one of two words."""
+    """Returns leaves with these vectors. The text of leaf n is n and the word `even` or `odd`."""
     count = len(vectors)
     texts = [f"{n} {'odd' if n % 2 else 'even'}" for n in range(count)]
     labels = np.arange(count, dtype=np.uint64)
@@ -38,7 +38,7 @@ def block(vectors: np.ndarray) -> LeafBlock:
 
 
 def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRecord:
-    """Writes a segment over vectors, as sealing does."""
+    """Writes a segment whose leaves have these vectors. Returns its record."""
     count = len(vectors)
     part = VectorPart(vector_part.new_index(vectors.shape[1], count))
     builder = SegmentBuilder(1, [part, PostingsPart()])
@@ -60,6 +60,7 @@ def sealed(folder: Path, vectors: np.ndarray, segment_id: int = 1) -> SegmentRec
 
 @pytest.fixture
 def record(tmp_path):
+    """The record of a segment of 200 leaves, whose files are in `tmp_path`."""
     return sealed(tmp_path, unit_vectors(200, seed=1))
 
 
@@ -72,13 +73,15 @@ class WithoutHugePages(mmap.mmap):
         raise OSError(errno.EINVAL, "Invalid argument")
 
 
-@pytest.mark.parametrize("pages", [mmap.mmap, WithoutHugePages])
-def test_large_segments_ask_for_huge_pages_and_do_without(pages, tmp_path, record, monkeypatch):
-    monkeypatch.setattr(segment_files.mmap, "mmap", pages)
+@pytest.mark.parametrize("mmap_class", [mmap.mmap, WithoutHugePages])
+def test_large_segments_are_loaded_with_or_without_huge_pages(
+    mmap_class, tmp_path, record, monkeypatch
+):
+    monkeypatch.setattr(segment_files.mmap, "mmap", mmap_class)
     assert len(segment_files.load(tmp_path, record, huge_from_bytes=0).graph) == 200
 
 
-def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
+def test_a_loaded_segment_finds_the_nearest_leaves(tmp_path, record):
     vectors = unit_vectors(200, seed=1)
     loaded = segment_files.load(tmp_path, record)
     assert loaded.rows.labels.tolist() == list(range(200))
@@ -92,8 +95,8 @@ def test_a_segment_comes_back_and_finds_what_is_nearest(tmp_path, record):
     assert loaded.rows.lengths.tolist() == [2] * 200
 
 
-def test_a_segment_has_the_parts_that_its_collection_needs(tmp_path):
-    """Without vectors it has no index of them, without an analyzer no postings."""
+def test_a_segment_has_only_the_indexes_that_its_collection_needs(tmp_path):
+    """Without vectors, a segment has no HNSW index. Without an analyzer, it has no postings."""
     vectors = unit_vectors(20, seed=1)
     whole = sealed(tmp_path, vectors)
     for parts, options in (
@@ -114,13 +117,13 @@ def test_a_segment_has_the_parts_that_its_collection_needs(tmp_path):
         segment_files.remove(tmp_path, 2)
 
 
-def test_more_than_there_is_gives_all(tmp_path, record):
+def test_a_search_for_more_leaves_than_there_are_finds_all(tmp_path, record):
     rows, _ = segment_files.load(tmp_path, record).search(query_vector(0)).nearest(1000)
     assert sorted(rows.tolist()) == list(range(200))
 
 
-def test_its_memory_is_that_of_files_arrays_and_codes(tmp_path, record):
-    """A vector's codes take a byte a number, rounded up to whole cache lines."""
+def test_the_memory_of_a_segment_is_that_of_its_files_arrays_and_codes(tmp_path, record):
+    """The codes of a vector take one byte for each dimension, rounded up to whole cache lines."""
     loaded = segment_files.load(tmp_path, record)
     files = sum(record.files[name].size_bytes for name in FILES[:2])
     codes = 201 * 64
@@ -130,24 +133,24 @@ def test_its_memory_is_that_of_files_arrays_and_codes(tmp_path, record):
     assert without.size_bytes == files + arrays - 16 * 200
 
 
-def test_a_search_among_more_looks_at_more():
+def test_ef_grows_with_the_count_of_vectors():
     assert segment_files.search_ef(384, 1_000_000) == 250
     assert segment_files.search_ef(64, 1_000_000) == 1172
 
 
-def test_a_search_looks_at_more_of_short_vectors(tmp_path, record, monkeypatch):
-    """Which HNSW finds less of, and which take less time to compare."""
+def test_ef_is_larger_for_vectors_of_few_dimensions(tmp_path, record, monkeypatch):
+    """HNSW finds fewer of the nearest short vectors, but comparing short vectors is faster."""
     assert segment_files.search_ef(record.dimension, record.items) == 300
     assert segment_files.search_ef(95, 1 << 16) == 300
     assert segment_files.search_ef(96, 1 << 16) == 64
     loaded = segment_files.load(tmp_path, record)
-    asked = []
-    graph = SimpleNamespace(search=lambda _, ef: asked.append(ef))
+    used_ef = []
+    graph = SimpleNamespace(search=lambda _, ef: used_ef.append(ef))
     replace(loaded, graph=graph).search(query_vector(0))
-    assert asked == [300]
+    assert used_ef == [300]
 
 
-def test_the_manifest_knows_sizes_of_what_was_written(tmp_path, record):
+def test_the_record_has_the_sizes_of_the_written_files(tmp_path, record):
     assert set(record.files) == set(FILES)
     for name, file in record.files.items():
         assert path_of(tmp_path, record, name).stat().st_size == file.size_bytes
@@ -174,11 +177,11 @@ def test_a_truncated_file_is_named(tmp_path, record, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("place", [0.0, 0.5, 0.999])
-def test_a_flipped_bit_is_named(tmp_path, record, name, place):
+@pytest.mark.parametrize("position", [0.0, 0.5, 0.999])
+def test_a_file_with_a_flipped_bit_is_named(tmp_path, record, name, position):
     path = path_of(tmp_path, record, name)
     content = bytearray(path.read_bytes())
-    content[int(len(content) * place)] ^= 1
+    content[int(len(content) * position)] ^= 1
     path.write_bytes(content)
     with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not match the manifest"):
         segment_files.load(tmp_path, record)
@@ -193,7 +196,7 @@ def test_vectors_of_another_dimension_are_refused(tmp_path, record):
     ("wrong", "problem"),
     [({"rows": 199}, "holds 200 leaves"), ({"items": 201}, "holds 200 vectors")],
 )
-def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong, problem):
+def test_a_count_that_differs_from_the_manifest_is_refused(tmp_path, record, wrong, problem):
     with pytest.raises(segment_files.DamagedSegment, match=problem):
         segment_files.load(tmp_path, replace(record, **wrong))
 
@@ -209,7 +212,9 @@ def test_postings_of_other_leaves_are_refused(tmp_path, record):
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", [b"", b"no index", b"x" * 1000, b"PK\3\4" * 100])
-def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record, name, content):
+def test_a_file_in_a_wrong_format_is_refused_even_if_its_checksum_is_right(
+    tmp_path, record, name, content
+):
     path = path_of(tmp_path, record, name)
     path.write_bytes(content)
     files = {**record.files, name: segment_files.sync_file(path)}
@@ -245,8 +250,8 @@ def test_a_write_that_fails_after_the_rename_leaves_nothing_behind(tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_index_that_hnswlib_could_not_write_whole_is_noticed(tmp_path, monkeypatch):
-    """On a full disk save_index returns as if all were well."""
+def test_an_index_that_hnswlib_could_not_write_completely_is_noticed(tmp_path, monkeypatch):
+    """On a full disk, `save_index` of hnswlib raises no error."""
     whole = hnswlib.Index.save_index
 
     def save_a_part(index: hnswlib.Index, path: str) -> None:
@@ -259,7 +264,7 @@ def test_an_index_that_hnswlib_could_not_write_whole_is_noticed(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_an_earlier_write_left_half_done_is_replaced(tmp_path):
+def test_the_unfinished_folder_of_an_earlier_write_is_replaced(tmp_path):
     (tmp_path / "000000000001.tmp").mkdir()
     (tmp_path / "000000000001.tmp" / "index.hnsw").write_bytes(b"half")
     record = sealed(tmp_path, unit_vectors(20, seed=2))
@@ -275,8 +280,8 @@ def test_a_loaded_segment_outlives_its_files(tmp_path, record):
 
 
 @pytest.mark.parametrize("change", ["truncate", "overwrite"])
-def test_nothing_that_happens_to_its_files_reaches_a_loaded_segment(tmp_path, record, change):
-    """In a mapped file a search would meet SIGBUS, or links that lead anywhere."""
+def test_changes_to_its_files_do_not_affect_a_loaded_segment(tmp_path, record, change):
+    """If the files were mapped, a search would be killed by SIGBUS or follow wrong links."""
     loaded = segment_files.load(tmp_path, record)
     before = loaded.search(query_vector(1)).nearest(10)
     for name, file in record.files.items():
@@ -289,7 +294,7 @@ def test_nothing_that_happens_to_its_files_reaches_a_loaded_segment(tmp_path, re
     assert loaded.postings.document_frequencies(IDS, None).tolist() == [100, 100]
 
 
-def test_hnswlib_reads_what_was_verified(tmp_path, record):
+def test_hnswlib_reads_only_a_verified_copy_of_the_index(tmp_path, record):
     assert vector_part.load_index(tmp_path, record, 200).get_current_count() == 200
     path = path_of(tmp_path, record, "index.hnsw")
     path.write_bytes(b"\xff" * path.stat().st_size)
@@ -298,7 +303,7 @@ def test_hnswlib_reads_what_was_verified(tmp_path, record):
     assert [each.name for each in tmp_path.iterdir()] == [path.parent.name]
 
 
-def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monkeypatch):
+def test_a_search_returns_none_if_the_graph_reaches_too_few_rows(tmp_path, record, monkeypatch):
     loaded = segment_files.load(tmp_path, record)
 
     class Disconnected:
@@ -312,7 +317,7 @@ def test_a_graph_that_leads_nowhere_is_answered_with_none(tmp_path, record, monk
     assert replace(loaded, graph=Disconnected()).search(query_vector(0)).nearest(4) is not None
 
 
-# Duplicates
+# Tests of leaves with exactly the same vector.
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
@@ -336,8 +341,8 @@ def test_each_distinct_vector_is_indexed_once_and_stands_for_all_its_rows(kinds)
         assert members.tolist() == np.flatnonzero(items == item).tolist()
 
 
-def test_thousands_of_copies_of_one_vector_hide_no_other(tmp_path):
-    """Indexed one by one, 2,000 copies bring recall down to a few per cent."""
+def test_thousands_of_copies_of_one_vector_do_not_hide_other_vectors(tmp_path):
+    """If each copy were indexed, 2,000 copies would reduce the recall to a few per cent."""
     copies, others = 2000, 4000
     vectors = unit_vectors(1 + others, seed=4)
     vectors = np.concatenate([vectors[1:], np.repeat(vectors[:1], copies, axis=0)])

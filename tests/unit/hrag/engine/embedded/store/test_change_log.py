@@ -1,4 +1,4 @@
-"""The list of commits: what a reader learns from it, also where entries are hidden by damage."""
+"""Tests of the list of commits, from which a reader learns which collections have changed."""
 
 from hrag.engine.embedded.store import change_log
 from tests.unit.hrag.engine.embedded.store.bits import flip
@@ -18,7 +18,7 @@ def test_a_list_with_a_gap_means_that_every_collection_may_have_changed(store):
         txn.commits.put(2, 8)
 
 
-def test_so_does_a_list_that_is_damaged_and_commits_go_on(store, monkeypatch):
+def test_a_damaged_list_means_that_every_collection_may_have_changed(store, monkeypatch):
     monkeypatch.setattr(change_log, "MAX_LOG_ENTRIES", 3)
     with store.write() as txn:
         for collection in (7, 8, 9):
@@ -27,5 +27,5 @@ def test_so_does_a_list_that_is_damaged_and_commits_go_on(store, monkeypatch):
     with store.read() as txn:
         found = [change_log.changed_after(txn, cursor) for cursor in (0, 1)]
     assert found == [None, {8, 9}]
-    with store.write() as txn:  # It takes the place of the damaged one.
+    with store.write() as txn:  # This commit trims the damaged entry.
         change_log.note_commit(txn, 7)

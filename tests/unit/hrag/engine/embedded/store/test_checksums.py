@@ -1,4 +1,4 @@
-"""Values with checksums: every flipped bit, and every other key, is noticed."""
+"""Tests of values with checksums: every flipped bit and every wrong seed is noticed."""
 
 import numpy as np
 import pytest
@@ -32,20 +32,23 @@ def with_block_checksums(data, seed):
     return data + block_checksums_of(data, seed)
 
 
-def raising():
+def raise_damaged():
     raise Damaged
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_what_was_stored_is_read_again(size):
+def test_a_value_with_checksums_is_read_as_it_was_stored(size):
     data = bytes(range(256)) * (size // 256 + 1)
     data = data[:size]
     assert verified(memoryview(with_checksum(data, 5)), 5) == data
-    assert Blocks(memoryview(with_block_checksums(data, 5)), lambda: 5, raising).check_all() == data
+    assert (
+        Blocks(memoryview(with_block_checksums(data, 5)), lambda: 5, raise_damaged).check_all()
+        == data
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, BLOCK_BYTES + 1])
-def test_every_flipped_bit_and_another_seed_are_noticed(size):
+def test_every_flipped_bit_and_a_wrong_seed_are_noticed(size):
     data = bytes(size)
     for make, is_sound in (
         (with_checksum, lambda value, seed: verified(value, seed) is not None),
@@ -65,7 +68,7 @@ def test_only_the_blocks_that_are_read_are_checked():
     value = bytearray(with_block_checksums(bytes(3 * BLOCK_BYTES), 1))
     value[BLOCK_BYTES + 9] ^= 1
     checked = bytearray()
-    blocks = Blocks(memoryview(value), lambda: 1, raising, checked)
+    blocks = Blocks(memoryview(value), lambda: 1, raise_damaged, checked)
     blocks.check(0, BLOCK_BYTES)
     blocks.check(2 * BLOCK_BYTES, 5 * BLOCK_BYTES)
     for span in ((0, BLOCK_BYTES + 1), (BLOCK_BYTES, BLOCK_BYTES + 1)):
@@ -77,9 +80,9 @@ def test_only_the_blocks_that_are_read_are_checked():
 def test_blocks_that_were_checked_are_not_checked_again():
     value = with_block_checksums(bytes(3 * BLOCK_BYTES), 1)
     checked = bytearray()
-    assert Blocks(memoryview(value), lambda: 1, raising, checked).check_all() == value[:-24]
+    assert Blocks(memoryview(value), lambda: 1, raise_damaged, checked).check_all() == value[:-24]
     damaged = memoryview(bytes(len(value)))
-    assert Blocks(damaged, lambda: 1, raising, checked).check_all() == damaged[:-24]
+    assert Blocks(damaged, lambda: 1, raise_damaged, checked).check_all() == damaged[:-24]
 
 
 @pytest.mark.parametrize("ordinal", [1, 2, 77, (1 << 44) - 1])

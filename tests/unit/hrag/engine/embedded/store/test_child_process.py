@@ -1,4 +1,7 @@
-"""The engine's programs run in interpreters of their own; elsewhere, tests fork them."""
+"""Tests of modules that the engine runs in a child process with a new Python interpreter.
+
+In all other tests, such modules run in forked processes, which start faster.
+"""
 
 import subprocess
 import sys
@@ -16,13 +19,13 @@ from tests.support.until import until
 _WAIT_S = 30.0
 
 
-def test_a_program_runs_in_an_interpreter_of_its_own(tmp_path: Path) -> None:
+def test_a_module_runs_in_a_new_interpreter(tmp_path: Path) -> None:
     ended = run_module("hrag.engine.embedded.store.page_probe", str(tmp_path / "none"))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert str(tmp_path / "none") in ended.stderr
 
 
-def test_a_store_is_checked_by_such_a_program(
+def test_a_store_is_checked_in_a_new_interpreter(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "run_module", run_module)
@@ -30,10 +33,10 @@ def test_a_store_is_checked_by_such_a_program(
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_program_ends_with_its_parent_even_if_that_is_killed(
+def test_a_child_ends_with_its_parent_even_if_the_parent_is_killed(
     tmp_path: Path, is_running: bool
 ) -> None:
-    """Whether its interpreter is still starting or the program runs."""
+    """The parent is killed while the child's interpreter is starting, or while the module runs."""
     began = tmp_path / "began"
     program = ["timeit", "-n1", "-r1", f"open({str(began)!r}, 'w'); import signal; signal.pause()"]
     start = f"from {run_module.__module__} import run_module; run_module(*{program})"

@@ -1,4 +1,4 @@
-"""What transactions of one commit have read, kept for later ones."""
+"""Tests of the cache of values that transactions of the same commit have read."""
 
 from contextlib import suppress
 
@@ -17,14 +17,14 @@ def store(tmp_path):
     opened.close()
 
 
-def test_transactions_of_one_commit_share_what_they_read(store):
+def test_transactions_of_the_same_commit_share_cached_values(store):
     with store.read() as txn:
         txn.cache.keep("key", "value")
     with store.read() as txn:
         assert txn.cache.get("key") == "value"
 
 
-def test_a_commit_ends_it(store):
+def test_a_commit_empties_the_cache(store):
     with store.read() as txn:
         txn.cache.keep("key", "value")
     with store.write() as txn:
@@ -33,7 +33,7 @@ def test_a_commit_ends_it(store):
         assert txn.cache.get("key") is None
 
 
-def test_a_write_that_changed_nothing_does_not(store):
+def test_a_write_that_changes_nothing_does_not_empty_the_cache(store):
     with store.read() as txn:
         txn.cache.keep("key", "value")
     with pytest.raises(KeyError), store.write():
@@ -42,7 +42,7 @@ def test_a_write_that_changed_nothing_does_not(store):
         assert txn.cache.get("key") == "value"
 
 
-def test_a_transaction_that_began_before_a_commit_keeps_its_own(store):
+def test_a_transaction_that_began_before_a_commit_keeps_its_own_cache(store):
     with store.read() as old:
         old.cache.keep("key", "old")
         with store.write() as txn:
@@ -55,27 +55,27 @@ def test_a_transaction_that_began_before_a_commit_keeps_its_own(store):
         assert new.cache.get("key") == "new"
 
 
-def write_in_vain(store):
-    """A writer that does not commit takes pages, none of the last commit's."""
+def fail_to_write(store):
+    """Begins a write that fails. It writes to new pages, and to no page of the last commit."""
     with suppress(lmdb.BadValsizeError), store.write() as txn:
         for number in range(100):
             txn.meta.put(schema.u64(number), bytes(2_000))
-        txn.meta.put(bytes(1_000), b"")  # A key may have 511 bytes.
+        txn.meta.put(bytes(1_000), b"")  # LMDB refuses keys over 511 bytes.
 
 
-def test_what_was_read_stays_readable_after_its_transaction(store):
-    """The value is memory of LMDB's page, which belongs to the last commit."""
+def test_a_cached_value_stays_readable_after_its_transaction(store):
+    """The value points into a page of the last commit, which no failed write overwrites."""
     with store.write() as txn:
         txn.put_number(b"name", 7)
     with store.read() as txn:
         txn.cache.keep("key", txn.meta.get_data(b"name"))
     for _ in range(3):
-        write_in_vain(store)
+        fail_to_write(store)
     with store.read() as txn:
         assert schema.read_u64(txn.cache.get("key")) == 7
 
 
-def test_writers_keep_nothing(store):
+def test_write_transactions_cache_nothing(store):
     with store.write() as txn:
         txn.cache.keep("key", "value")
         assert txn.cache.get("key") is None
@@ -83,12 +83,12 @@ def test_writers_keep_nothing(store):
         assert txn.cache.once("key", lambda: 2) == 2
 
 
-def test_once_reads_once():
+def test_once_reads_a_value_only_once():
     cache = CommitCache(1)
     assert [cache.once("key", iter([value]).__next__) for value in (1, 2)] == [1, 1]
 
 
-def test_it_is_emptied_when_it_is_full():
+def test_a_full_cache_is_emptied():
     cache = CommitCache(1, max_bytes=100)
     cache.keep("a", 1, 60)
     cache.keep("b", 2, 60)
@@ -96,13 +96,13 @@ def test_it_is_emptied_when_it_is_full():
     assert cache.get("b") == 2
 
 
-def test_what_alone_is_too_large_is_kept_until_the_next():
+def test_a_value_larger_than_the_cache_is_kept_until_the_next_value():
     cache = CommitCache(1, max_bytes=100)
     cache.keep("a", 1, 200)
     cache.keep("b", 2, 10)
     assert (cache.get("a"), cache.get("b")) == (None, 2)
 
 
-def test_no_cache_is_empty():
+def test_the_cache_of_a_write_transaction_is_always_empty():
     assert NoCache().once("key", lambda: 3) == 3
     assert NoCache().get("key") is None

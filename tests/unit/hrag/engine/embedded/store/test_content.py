@@ -1,4 +1,4 @@
-"""The content of a document is cut into values that fill pages, and each part comes back."""
+"""Tests of the content of a document: it is cut into values that fill pages, and read again."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ parts = st.lists(
 
 
 @given(parts)
-def test_parts_come_back(drawn):
+def test_each_part_is_read_as_it_was_stored(drawn):
     whole = content.joined(drawn, OWNER)
     values = content.cut(whole)
     assert b"".join(values) == whole
@@ -44,7 +44,7 @@ def test_parts_come_back(drawn):
 
 
 @given(parts)
-def test_vectors_lie_at_a_multiple_of_four(drawn):
+def test_vectors_begin_at_an_offset_that_is_a_multiple_of_four(drawn):
     whole = content.joined(drawn, OWNER)
     assert (len(whole) - len(b"".join(drawn[2]))) % 4 == 0
 
@@ -80,7 +80,7 @@ def test_a_flipped_length_or_another_owner_is_noticed(bit):
         Content(schema.address(schema.u64(1), 2, 4), memoryview(bytes(whole)))
 
 
-def test_a_part_that_is_not_whole_is_noticed():
+def test_a_part_whose_end_is_missing_is_noticed():
     whole = content.joined([(b"tree", b""), (b"text", b""), (b"vectors", b"")], OWNER)
     found = Content(OWNER, memoryview(whole)[:-1])
     assert found.part(1) == b"text"
@@ -90,7 +90,7 @@ def test_a_part_that_is_not_whole_is_noticed():
 
 @pytest.mark.parametrize("count", [1, 5, 12, 25, 60, 700])
 def test_parts_are_read_in_any_order_and_after_each_change(store, count):
-    """Short contents are of several values, and the longest is of one."""
+    """The short contents consist of several values, and the longest content is a single value."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings(dimension=64))
     opened, settings = writer.open("t", "c"), collection_settings(dimension=64)
@@ -124,7 +124,7 @@ def test_parts_are_read_in_any_order_and_after_each_change(store, count):
 
 @pytest.mark.parametrize("name", content.PARTS)
 @pytest.mark.parametrize("count", [1, 60])
-def test_a_flipped_bit_in_any_part_is_data_loss(store, name, count):
+def test_a_flipped_bit_in_any_part_raises_data_loss(store, name, count):
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings(dimension=64))
     document = prepared("d", sentences(count), collection_settings(dimension=64))
@@ -144,7 +144,7 @@ def test_a_flipped_bit_in_any_part_is_data_loss(store, name, count):
             flip_part(txn, name, at)
 
 
-def test_damaged_lengths_are_data_loss_for_every_part(store):
+def test_damaged_lengths_raise_data_loss_for_every_part(store):
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     writer.put(writer.open("t", "c"), prepared("d", sentences(30)))
@@ -172,8 +172,8 @@ def test_damaged_lengths_are_data_loss_for_every_part(store):
 
 
 @pytest.mark.parametrize("counts", [(60, 2), (2, 60), (700, 5), (5, 700), (12, 12)])
-def test_a_new_version_takes_the_place_of_the_old_one(store, counts):
-    """No value of the old one is left, and no slot is free."""
+def test_a_new_version_replaces_all_values_of_the_old_one(store, counts):
+    """No value of the old version remains, and the new version uses the same slot."""
     settings = collection_settings(dimension=64)
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", settings)

@@ -1,4 +1,4 @@
-"""The environment: who may open it, and what a write that fails leaves."""
+"""Tests of the LMDB environment: who may open a store, and that failed writes change nothing."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from hrag.errors import DataLoss, StorageFull, StoreMissing, StoreUnavailable, T
 from tests.support.servers.forked import ran
 
 
-def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
+def test_a_new_store_has_every_database_a_schema_version_and_an_id(store):
     assert set(store.databases) == set(schema.DATABASES)
     assert store.segments.is_dir()
     with store.read() as txn:
@@ -28,7 +28,7 @@ def test_a_new_store_has_every_database_and_numbers_of_its_own(store):
         assert len(txn.meta.require(schema.STORE_ID)) == 32
 
 
-def test_a_store_keeps_its_identity(tmp_path):
+def test_a_store_keeps_its_id(tmp_path):
     found = set()
     for _ in range(2):
         store = open_for_writing(tmp_path)
@@ -40,7 +40,7 @@ def test_a_store_keeps_its_identity(tmp_path):
 
 def test_an_empty_store_takes_little_disk(store):
     taken = sum(path.stat().st_blocks * 512 for path in store.directory.iterdir())
-    assert taken < 512 * 1024  # The map is 16 TiB, and sparse.
+    assert taken < 512 * 1024  # The map of 16 TiB is sparse.
 
 
 def test_a_second_writer_is_refused(store):
@@ -69,7 +69,7 @@ def _fails(error: Exception):
 
 
 def test_a_reader_beside_a_writer_sees_what_is_committed(store):
-    """In a process of its own, as LMDB demands."""
+    """The reader is another process, because LMDB allows a process to open a store only once."""
     with store.write() as txn:
         txn.next_number(schema.LAST_ORDINAL)
     script = (
@@ -90,26 +90,28 @@ def test_a_reader_without_a_store_says_that_there_is_none_yet(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_of_a_store_that_is_just_being_made_says_so(tmp_path):
+def test_a_reader_of_a_store_that_is_still_being_created_says_so(tmp_path):
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
     with pytest.raises(StoreMissing, match="no complete store yet"):
         open_for_reading(tmp_path)
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading, open_alone])
 @pytest.mark.parametrize("name", [b"meta", b"texts"])
-def test_a_store_that_lacks_a_database_is_damaged_and_left_alone(tmp_path, opening, name):
+def test_a_store_without_one_of_its_databases_is_reported_as_damaged_and_unchanged(
+    tmp_path, open_store, name
+):
     open_for_writing(tmp_path).close()
     data = tmp_path / "data.mdb"
     assert data.read_bytes().count(name) == 1
     damaged = data.read_bytes().replace(name, name.upper())
     data.write_bytes(damaged)
     with pytest.raises(DataLoss, match=f"database '{name.decode()}' is missing.*restore a backup"):
-        opening(tmp_path)
+        open_store(tmp_path)
     assert data.read_bytes() == damaged
 
 
-def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
+def test_a_damaged_schema_version_is_reported_as_damage(tmp_path):
     with closing(open_for_writing(tmp_path)) as store, store.write() as txn:
         meta = store.databases["meta"].handle
         value = bytearray(txn.raw.get(schema.SCHEMA, db=meta))
@@ -119,14 +121,14 @@ def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
         open_for_reading(tmp_path)
 
 
-def test_a_new_store_is_not_made_over_segments(tmp_path):
+def test_no_new_store_is_created_in_a_folder_with_segments(tmp_path):
     (tmp_path / "segments" / "1").mkdir(parents=True)
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
     with pytest.raises(DataLoss, match="it has no database, but segments exist"):
         open_for_writing(tmp_path)
 
 
-def test_a_reader_opens_what_a_writer_left(tmp_path):
+def test_a_reader_opens_a_store_that_a_writer_has_closed(tmp_path):
     open_for_writing(tmp_path).close()
     store = open_for_reading(tmp_path)
     with store.read() as txn:
@@ -136,19 +138,21 @@ def test_a_reader_opens_what_a_writer_left(tmp_path):
 
 
 @pytest.mark.parametrize("version", [7, 8, 10, 99])
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_another_schema_version_is_refused_and_left_alone(tmp_path, opening, version, monkeypatch):
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
+def test_a_store_of_another_schema_version_is_refused_and_unchanged(
+    tmp_path, open_store, version, monkeypatch
+):
     store = open_for_writing(tmp_path)
     with store.write() as txn:
         txn.put_number(schema.SCHEMA, version)
     store.close()
-    if opening is open_for_writing:
+    if open_store is open_for_writing:
         monkeypatch.setattr(schema, "DATABASES", (*schema.DATABASES, "of_this_version"))
     before = (tmp_path / "data.mdb").read_bytes()
     for _ in range(2):
         message = f"version {version}; this version of hrag reads only schema version 9"
         with pytest.raises(StoreUnavailable, match=message):
-            opening(tmp_path)
+            open_store(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == before
 
 
@@ -161,13 +165,13 @@ def test_a_reader_of_an_older_version_is_refused_though_databases_are_missing(
         open_for_writing(tmp_path).close()
     with pytest.raises(StoreUnavailable, match="schema version 0; this") as refused:
         open_for_reading(tmp_path)
-    assert not isinstance(refused.value, StoreMissing)  # Nobody waits for it to get newer.
+    assert not isinstance(refused.value, StoreMissing)  # A reader waits only for a missing store.
 
 
 def test_a_store_that_is_open_cannot_be_locked_exclusively(tmp_path):
-    for opening in (open_for_writing, open_for_reading):
+    for open_store in (open_for_writing, open_for_reading):
         with (
-            closing(opening(tmp_path)),
+            closing(open_store(tmp_path)),
             pytest.raises(StoreUnavailable, match="stop both services first"),
             store_locks.exclusive(tmp_path, store_locks.Patience(tries=1)),
         ):
@@ -176,36 +180,36 @@ def test_a_store_that_is_open_cannot_be_locked_exclusively(tmp_path):
         pass
 
 
-def test_a_store_that_could_not_be_opened_is_nobodys(tmp_path):
+def test_a_store_that_could_not_be_opened_is_not_locked(tmp_path):
     (tmp_path / "data.mdb").write_bytes(b"no store" * 4096)
-    for opening in (open_for_writing, open_for_reading):
+    for open_store in (open_for_writing, open_for_reading):
         with pytest.raises(StoreUnavailable):
-            opening(tmp_path)
+            open_store(tmp_path)
         with store_locks.exclusive(tmp_path):
             pass
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_a_network_file_system_is_refused_and_left_alone(tmp_path, opening, monkeypatch):
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
+def test_a_network_file_system_is_refused_and_unchanged(tmp_path, open_store, monkeypatch):
     (tmp_path / "data.mdb").write_bytes(b"x")
     monkeypatch.setattr(location, "file_system", lambda mountinfo, path: "nfs4")
     with pytest.raises(StoreUnavailable, match=r"network file system .nfs4.*use a local disk"):
-        opening(tmp_path)
+        open_store(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["data.mdb"]
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading])
-def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, opening, monkeypatch):
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
+def test_a_data_file_that_lmdb_may_not_open_is_named(tmp_path, open_store, monkeypatch):
     open_for_writing(tmp_path).close()
     denied = lmdb.Error(str(tmp_path))
     denied.code = errno.EACCES
     monkeypatch.setattr(lmdb, "open", _fails(denied))
     monkeypatch.setattr(os, "access", lambda path, *_, **__: Path(path).name != "data.mdb")
     with pytest.raises(StoreUnavailable, match=r"cannot use .*/data\.mdb: it belongs to .*\(uid "):
-        opening(tmp_path)
+        open_store(tmp_path)
 
 
-def test_what_nobody_changes_is_opened_without_a_trace(tmp_path):
+def test_opening_a_store_that_nobody_changes_creates_no_files(tmp_path):
     open_for_writing(tmp_path).close()
     for name in ("lock.mdb", "users.lock", "indexer.lock"):
         (tmp_path / name).unlink()
@@ -220,7 +224,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
         open_for_writing(tmp_path / "file")
 
 
-# Transactions
+# Tests of transactions.
 
 
 def write_and_raise(store: Store, error: Exception) -> None:
@@ -237,13 +241,13 @@ def assert_nothing_was_written(store: Store) -> None:
 
 
 @pytest.mark.parametrize("error", [lmdb.DiskError, lmdb.MapFullError])
-def test_a_full_disk_is_named_and_nothing_is_kept(store, error):
+def test_a_full_disk_is_reported_and_nothing_is_written(store, error):
     with pytest.raises(StorageFull, match="is full; nothing of this write was stored"):
         write_and_raise(store, error("mdb_txn_commit: No space left on device"))
     assert_nothing_was_written(store)
 
 
-def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
+def test_a_full_map_is_reported_as_a_full_disk(tmp_path, monkeypatch):
     open_lmdb = lmdb.open
     small = {"map_size": 1 << 18}
     monkeypatch.setattr(lmdb, "open", lambda *args, **options: open_lmdb(*args, **options | small))
@@ -255,10 +259,10 @@ def test_a_map_that_is_full_reads_as_a_full_disk(tmp_path, monkeypatch):
     store.close()
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT, errno.EFBIG])
-def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
+@pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EFBIG])
+def test_other_errors_of_writing_to_the_disk_are_reported_as_a_full_disk(store, code):
     error = lmdb.Error("mdb_txn_commit")
-    error.code = number
+    error.code = code
     with pytest.raises(StorageFull, match=r"is full.*nothing of this write was stored"):
         write_and_raise(store, error)
     assert_nothing_was_written(store)
@@ -273,7 +277,7 @@ def test_other_ways_to_say_that_the_disk_took_no_more(store, number):
         (lmdb.ReadersFullError("full"), TooBusy, "6,144 read transactions"),
     ],
 )
-def test_what_lmdb_says_is_explained(store, error, becomes, message):
+def test_errors_of_lmdb_are_explained(store, error, becomes, message):
     for transaction in (store.read, store.write):
         with pytest.raises(becomes, match=message), transaction():
             raise error
@@ -287,7 +291,7 @@ def test_a_write_that_raises_changes_nothing_and_says_why(store, error):
     assert_nothing_was_written(store)
 
 
-def test_numbers_count_up_and_only_with_the_commit(store):
+def test_stored_numbers_count_up_and_change_only_with_the_commit(store):
     with store.write() as txn:
         assert [txn.next_number(schema.LAST_ORDINAL) for _ in range(3)] == [1, 2, 3]
         assert txn.number(schema.LAST_COLLECTION) == 0
@@ -295,7 +299,7 @@ def test_numbers_count_up_and_only_with_the_commit(store):
         assert txn.number(schema.LAST_ORDINAL) == 3
 
 
-def test_a_scan_holds_to_its_prefix_and_its_start(store):
+def test_a_scan_reads_only_keys_with_its_prefix_from_its_start_on(store):
     pairs = [(1, 5), (2, 1), (2, 3), (2, 300), (3, 0)]
     with store.write() as txn:
         for pair in pairs:

@@ -1,4 +1,4 @@
-"""What damage and a full disk do to a store: an explanation, and no loss."""
+"""Tests of a damaged store and of a full disk: errors explain them, and no document is lost."""
 
 import os
 from contextlib import closing
@@ -16,37 +16,37 @@ from tests.crash.disks import MIB, Ballast, small_disk
 from tests.support.documents.fakes import collection_settings, prepared, sentences
 from tests.support.servers.forked import ran
 
-# Damage
+# Tests of damage.
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading, open_alone])
 @pytest.mark.parametrize("content", [b"no store" * 4096, b"x", bytes(8192), b"\xde\xc0" * 9999])
-def test_a_file_that_is_no_store_is_refused(tmp_path, opening, content):
+def test_a_file_that_is_no_store_is_refused(tmp_path, open_store, content):
     (tmp_path / "data.mdb").write_bytes(content)
     with pytest.raises(StoreUnavailable, match=r"data\.mdb is damaged or no LMDB file .*backup"):
-        opening(tmp_path)
+        open_store(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == content
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading, open_alone])
 @pytest.mark.parametrize("kept", [5_000, 8_192, 50_000, 400_000])
-def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, opening, kept):
-    """To read it would end the process."""
+def test_a_data_file_whose_end_is_missing_is_refused(tmp_path, open_store, kept):
+    """Reading the missing pages would kill the process."""
     with closing(open_for_writing(tmp_path)) as store:
         for number in range(10):
             with store.write() as txn:
                 txn.meta.put(schema.u64(number), bytes(50_000))
     os.truncate(tmp_path / "data.mdb", kept)
     with pytest.raises(StoreUnavailable, match=f"is damaged: it has {kept:,} of [0-9,]+ bytes"):
-        opening(tmp_path)
+        open_store(tmp_path)
 
 
-@pytest.mark.parametrize("opening", [open_for_writing, open_for_reading, open_alone])
-def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, opening):
-    """LMDB never writes the pages that a transaction takes at the end and gives back."""
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading, open_alone])
+def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, open_store):
+    """LMDB does not write a page that a transaction allocates at the end of the file and frees."""
     with closing(open_for_writing(tmp_path)) as store:
-        # After several commits, LMDB knows free pages. It then gives back the pages of the deleted
-        # value before the transaction ends.
+        # After several commits, LMDB knows free pages. It then frees the pages of the deleted value
+        # before the transaction ends.
         for _ in range(3):
             with store.write() as txn:
                 txn.meta.put(b"kept", bytes(20_000))
@@ -55,12 +55,12 @@ def test_a_short_data_file_that_lacks_only_unused_pages_is_opened(tmp_path, open
             txn.meta.delete(b"more")
         needed = (store.env.info()["last_pgno"] + 1) * store.env.stat()["psize"]
     assert (tmp_path / "data.mdb").stat().st_size < needed
-    with closing(opening(tmp_path)) as store, store.read() as txn:
+    with closing(open_store(tmp_path)) as store, store.read() as txn:
         assert len(txn.meta.require(b"kept")) == 20_000
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, lambda path: os.truncate(path, 0)])
-def test_no_new_store_takes_the_place_of_a_lost_one(tmp_path, lose):
+def test_no_new_store_is_created_if_the_data_file_is_lost(tmp_path, lose):
     open_for_writing(tmp_path).close()
     segment_files.path_of(tmp_path / "segments", 1).mkdir()
     lose(tmp_path / "data.mdb")
@@ -72,21 +72,21 @@ def test_no_new_store_takes_the_place_of_a_lost_one(tmp_path, lose):
 
 def test_a_data_file_that_is_just_being_created_is_no_store_yet(tmp_path):
     (tmp_path / "data.mdb").touch()
-    for opening in (open_for_reading, open_alone):
+    for open_store in (open_for_reading, open_alone):
         with pytest.raises(StoreMissing):
-            opening(tmp_path)
+            open_store(tmp_path)
     open_for_writing(tmp_path).close()
     open_for_reading(tmp_path).close()
 
 
-def test_what_a_killed_compaction_left_is_removed(tmp_path):
+def test_the_remains_of_a_killed_vacuum_are_removed(tmp_path):
     (tmp_path / "vacuum.tmp").mkdir()
     (tmp_path / "vacuum.tmp" / "data.mdb").write_bytes(b"half a copy")
     open_for_writing(tmp_path).close()
     assert not (tmp_path / "vacuum.tmp").exists()
 
 
-# A full disk
+# Tests of a full disk.
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_write_needs_its_own_bytes_and_the_reserve(tmp_path, monkeypatch):
         assert part in refused.value.message
 
 
-def test_free_space_is_the_disks(disk):
+def test_free_space_is_that_of_the_disk(disk):
     with closing(open_for_writing(disk, reserve_bytes=1 * MIB)) as store:
         store.require_space(4 * MIB)
         with pytest.raises(StorageFull):
@@ -116,8 +116,8 @@ def test_free_space_is_the_disks(disk):
             store.require_space()
 
 
-def test_a_disk_that_fills_up_costs_no_document(disk):
-    """Nor does it end the store's use: it reads on, and writes when it can."""
+def test_no_document_is_lost_when_the_disk_becomes_full(disk):
+    """The store can still be read. It can be written again once the disk has space."""
     ballast = Ballast(disk)
     ballast.fill(leave_bytes=4 * MIB)
     with closing(open_for_writing(disk / "store")) as store:
@@ -141,7 +141,7 @@ def test_a_disk_that_fills_up_costs_no_document(disk):
 
 
 def put_until_full(writer: EmbeddedWriter) -> list[str]:
-    """The documents that were stored before the first that was not."""
+    """Stores documents until the disk is full. Returns the ids of the stored documents."""
     opened = writer.open("t", "c")
     stored: list[str] = []
     for number in range(10_000):
@@ -150,14 +150,14 @@ def put_until_full(writer: EmbeddedWriter) -> list[str]:
         except StorageFull:
             return stored
         stored.append(f"d{number}")
-    raise AssertionError("the disk takes everything")
+    raise AssertionError("the disk never becomes full")
 
 
 def test_a_store_opens_on_a_full_disk(disk):
     open_for_writing(disk / "store").close()
     Ballast(disk).fill()
-    for opening in (open_for_writing, open_for_reading):
-        with closing(opening(disk / "store")) as store, store.read() as txn:
+    for open_store in (open_for_writing, open_for_reading):
+        with closing(open_store(disk / "store")) as store, store.read() as txn:
             assert txn.number(schema.SCHEMA) == schema.SCHEMA_VERSION
 
 
@@ -170,7 +170,7 @@ def test_a_store_cannot_be_created_on_a_full_disk(disk):
 
 
 def test_many_readers_can_begin_on_a_full_disk(disk):
-    """Each takes a line in a table that LMDB would leave without room on the disk."""
+    """Each reader needs an entry in a table of LMDB, for which LMDB reserves no disk space."""
     open_for_writing(disk / "store").close()
     Ballast(disk).fill()
     script = (

@@ -14,7 +14,7 @@ from hrag.filters import AllOf, AnyOf, Exists, Filter
 from hrag.values.deadline import NEVER, Deadline
 
 _DOCUMENTS = 200_000
-_EACH = Exists("document_id")
+_EVERY_DOCUMENT = Exists("document_id")
 
 
 def _all_documents() -> Ordinals:
@@ -30,11 +30,14 @@ def _evaluation(
 
 
 @pytest.mark.parametrize("kind", [AnyOf, AllOf])
-def test_many_conditions_that_pass_everything_are_not_in_memory_together(kind: Any) -> None:
-    """At 10,000 conditions, the most allowed, a few thousand documents took a gigabyte."""
+def test_results_of_many_conditions_are_not_in_memory_at_the_same_time(kind: Any) -> None:
+    """Otherwise, 10,000 conditions on a few thousand documents would take a gigabyte.
+
+    A filter may have at most 10,000 conditions.
+    """
     tracemalloc.start()
     try:
-        found = _evaluation().select(kind((_EACH,) * 100))
+        found = _evaluation().select(kind((_EVERY_DOCUMENT,) * 100))
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -42,8 +45,10 @@ def test_many_conditions_that_pass_everything_are_not_in_memory_together(kind: A
     assert peak_bytes < 25 * found.nbytes
 
 
-@pytest.mark.parametrize("filter", [AnyOf((_EACH,) * 1000), AllOf((_EACH,) * 1000)])
-def test_a_caller_who_leaves_ends_a_filter_between_two_conditions(filter: Filter) -> None:
+@pytest.mark.parametrize(
+    "filter", [AnyOf((_EVERY_DOCUMENT,) * 1000), AllOf((_EVERY_DOCUMENT,) * 1000)]
+)
+def test_a_filter_ends_between_two_conditions_if_its_caller_has_left(filter: Filter) -> None:
     evaluated = 0
 
     def all_documents() -> Ordinals:
@@ -57,7 +62,7 @@ def test_a_caller_who_leaves_ends_a_filter_between_two_conditions(filter: Filter
     assert evaluated == 3
 
 
-@pytest.mark.parametrize("filter", [AnyOf((_EACH,) * 2), AllOf((_EACH,) * 2)])
+@pytest.mark.parametrize("filter", [AnyOf((_EVERY_DOCUMENT,) * 2), AllOf((_EVERY_DOCUMENT,) * 2)])
 def test_no_condition_is_evaluated_after_the_deadline(filter: Filter) -> None:
     with pytest.raises(DeadlineExceeded, match="filtering"):
         _evaluation(Deadline.after(0)).select(filter)

@@ -1,4 +1,4 @@
-"""Where a store may lie, and whose files it has."""
+"""Tests of the folder of a store: allowed file systems, and explanations of denied access."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ def test_the_file_system_is_that_of_the_innermost_and_latest_mount(path, kind):
     assert location.file_system(MOUNTS, Path(path)) == kind
 
 
-def test_no_mount_holds_a_path_without_a_root():
+def test_without_mounts_the_file_system_is_unknown_and_invalid_lines_are_ignored():
     assert location.file_system("", Path("/a")) == ""
     assert location.file_system("nonsense\n1 2 3 - x\n" + MOUNTS, Path("/a")) == "ext4"
 
@@ -68,23 +68,23 @@ def test_network_file_systems_are_refused(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuse.x", ""])
-def test_local_file_systems_are_taken(kind, tmp_path, monkeypatch):
+def test_local_file_systems_are_accepted(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(location, "file_system", lambda mountinfo, path: kind)
     location.refuse_network(tmp_path)
 
 
-def test_this_machines_own_mounts_can_be_read(tmp_path):
+def test_the_mounts_of_this_machine_can_be_read(tmp_path):
     mountinfo = Path("/proc/self/mountinfo").read_text()
     assert location.file_system(mountinfo, Path("/proc/self")) == "proc"
     location.refuse_network(tmp_path / "not" / "there" / "yet")
 
 
-# Files of others
+# Tests of files that belong to another user.
 
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that every user can reach, unlike pytest's own."""
+    """A folder that every user can reach, unlike the folders of pytest."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -94,7 +94,10 @@ def shared() -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[str]:
-    """As nobody if we are root, for root may do anything; gives the user's number."""
+    """Makes a process of root run as the user `nobody`, because root may read any file.
+
+    Yields the uid of the process as error messages show it.
+    """
     if os.geteuid() != 0:
         yield f"(uid {os.geteuid()})"
         return
@@ -108,18 +111,18 @@ def unprivileged() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", ["data.mdb", "lock.mdb", "users.lock", "indexer.lock", "segments"])
-def test_a_file_that_is_denied_is_named_with_its_owner_and_us(shared, name):
+def test_a_file_without_access_is_named_with_its_owner_and_the_processs_user(shared, name):
     shared.chmod(0o777)
     (shared / name).touch(0o000)
-    with unprivileged() as us:
+    with unprivileged() as uid:
         message = location.explanation(shared, "Permission denied")
     assert message.startswith(f"cannot use {shared / name}: it belongs to ")
     assert f"(uid {os.geteuid()}) with mode 0000, and this process runs as " in message
-    assert us in message.partition("runs as")[2]
+    assert uid in message.partition("runs as")[2]
 
 
 @pytest.mark.parametrize("name", ["", "store", "new/store"])
-def test_a_folder_that_is_denied_is_named_whether_or_not_the_store_is_there(shared, name):
+def test_a_folder_without_access_is_named_whether_or_not_the_store_exists(shared, name):
     shared.chmod(0o500)
     with unprivileged():
         message = location.explanation(shared / name, "Permission denied")
@@ -127,13 +130,13 @@ def test_a_folder_that_is_denied_is_named_whether_or_not_the_store_is_there(shar
     assert "with mode 0500" in message
 
 
-def test_another_reason_is_told_as_it_is(tmp_path):
+def test_another_reason_is_repeated_unchanged(tmp_path):
     assert (
         location.explanation(tmp_path, "No such device") == f"cannot use {tmp_path}: No such device"
     )
 
 
-def test_a_full_disk_is_told_apart_from_other_failures(tmp_path):
+def test_a_full_disk_raises_another_error_than_other_failures(tmp_path):
     with pytest.raises(StorageFull, match="is full"), location.explained_errors(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
     failure = OSError(errno.EIO, "Input/output error", "a.bin")

@@ -1,4 +1,4 @@
-"""A store that was moved away while it is open."""
+"""Test of a store whose folder is moved while the store is open."""
 
 from contextlib import closing
 
@@ -12,7 +12,7 @@ from tests.support.documents.fakes import collection_settings, prepared, sentenc
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_nothing_is_written_until_it_is_back(tmp_path, replaced):
+def test_nothing_is_written_until_the_folder_is_back(tmp_path, replaced):
     folder, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     with closing(open_for_writing(folder, reserve_bytes=1 << 20)) as store:
         writer = EmbeddedWriter(store)

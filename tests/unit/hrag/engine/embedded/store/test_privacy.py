@@ -1,4 +1,4 @@
-"""A store's files are for their owner alone, also those that were not before."""
+"""Tests of file modes: only the owner may use a store's files; wider modes are corrected."""
 
 import os
 import stat
@@ -29,7 +29,7 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def assert_private(folder: Path) -> None:
-    """Of the folder and of all that it holds, folders have the mode 0700 and files 0600."""
+    """Asserts that `folder` and all folders in it have the mode 0700, and all files 0600."""
     wrong = {
         str(path): oct(path.stat().st_mode)
         for path in (folder, *folder.rglob("*"))
@@ -38,7 +38,8 @@ def assert_private(folder: Path) -> None:
     assert wrong == {}
 
 
-def with_a_segment(store: Store) -> None:
+def add_segment(store: Store) -> None:
+    """Creates a collection with a segment, and reports that segment as damaged."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", collection_settings())
     collection = writer.open("t", "c")
@@ -48,11 +49,11 @@ def with_a_segment(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("_umask")
-def test_all_that_is_created_is_private(tmp_path):
-    """Also what hnswlib, LMDB and numpy create, and copies of a store."""
+def test_all_files_and_folders_are_created_private(tmp_path):
+    """This includes the files that hnswlib, LMDB and numpy create, and copies of a store."""
     store_folder, copy, restored = (tmp_path / name for name in ("store", "backup", "restored"))
     with closing(open_for_writing(store_folder)) as store:
-        with_a_segment(store)
+        add_segment(store)
         backup(store, copy, lambda _: None)
     vacuum(store_folder)
     with closing(open_for_reading(store_folder)):
@@ -62,25 +63,25 @@ def test_all_that_is_created_is_private(tmp_path):
         assert_private(folder)
 
 
-@pytest.mark.parametrize("opened", [open_for_writing, open_for_reading])
-def test_a_store_with_wider_modes_is_tightened_and_that_is_logged_once(tmp_path, opened):
+@pytest.mark.parametrize("open_store", [open_for_writing, open_for_reading])
+def test_files_with_wider_modes_are_made_private_and_that_is_logged_once(tmp_path, open_store):
     folder = tmp_path / "store"
     with closing(open_for_writing(folder)) as store:
-        with_a_segment(store)
+        add_segment(store)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    with capture_logs() as logs, closing(opened(folder)):
+    with capture_logs() as logs, closing(open_store(folder)):
         assert_private(folder)
     (line,) = logs
     assert (line["event"], line["files"]) == ("files_made_private", 11)
-    with capture_logs() as logs, closing(opened(folder)):
+    with capture_logs() as logs, closing(open_store(folder)):
         pass
     assert logs == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_the_root_of_a_volume_may_belong_to_another():
-    """As with Kubernetes' fsGroup: root's, and the group of the process may write there."""
+def test_the_root_folder_of_a_volume_may_belong_to_another_user():
+    """With Kubernetes' `fsGroup`, root owns the folder, and the process's group may write to it."""
     with tempfile.TemporaryDirectory() as name, root_again():
         folder = Path(name)
         os.chown(folder, 0, NOBODY)
@@ -88,7 +89,7 @@ def test_the_root_of_a_volume_may_belong_to_another():
         os.setegid(NOBODY)
         os.seteuid(NOBODY)
         with capture_logs() as logs, closing(open_for_writing(folder)) as store:
-            with_a_segment(store)
+            add_segment(store)
         assert [line["event"] for line in logs] == ["segment_published"]
         assert stat.S_IMODE(folder.stat().st_mode) == 0o2775
         for path in folder.iterdir():
@@ -97,7 +98,7 @@ def test_the_root_of_a_volume_may_belong_to_another():
 
 @contextmanager
 def root_again() -> Iterator[None]:
-    """Is root again at the end."""
+    """Makes the process run as root again at the end."""
     try:
         yield
     finally:
@@ -105,7 +106,7 @@ def root_again() -> Iterator[None]:
         os.setegid(0)
 
 
-def test_a_file_that_cannot_be_tightened_is_named(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_made_private_is_named(tmp_path, monkeypatch):
     folder = tmp_path / "store"
     open_for_writing(folder).close()
     data = folder / "data.mdb"

@@ -1,4 +1,4 @@
-"""Records: what goes in as a value comes back from its bytes."""
+"""Tests of records: decoding the bytes of a record gives an equal record."""
 
 from dataclasses import replace
 
@@ -46,25 +46,25 @@ SEGMENT = SegmentRecord(
 
 
 @pytest.mark.parametrize("return_level", [None, 1])
-def test_a_collection_comes_back(return_level):
+def test_a_decoded_collection_record_equals_the_original(return_level):
     tree = TreeSettings((40, 90), 0.3, 1)
     record = CollectionRecord("t", "c", CollectionSettings(tree, "fake/x", 7, return_level))
     assert CollectionRecord.from_bytes(memoryview(record.to_bytes())) == record
 
 
-def test_a_document_record_comes_back():
+def test_a_decoded_document_record_equals_the_original():
     assert DocumentRecord.from_bytes(memoryview(DOCUMENT.to_bytes())) == DOCUMENT
     bare = replace(DOCUMENT, sections=(), pages=(), metadata={})
     assert DocumentRecord.from_bytes(bare.to_bytes()) == bare
 
 
-def test_a_documents_description_counts_its_outline():
+def test_the_info_of_a_document_counts_its_sections_and_pages():
     info = DOCUMENT.info()
     assert (info.section_count, info.page_count) == (2, 2)
     assert (info.document_id, info.metadata, info.sequence) == ("guide", DOCUMENT.metadata, 17)
 
 
-def test_a_segment_comes_back():
+def test_a_decoded_segment_record_equals_the_original():
     record = SegmentRecord.from_bytes(memoryview(SEGMENT.to_bytes()))
     assert record == SEGMENT
     assert record.size_bytes == 111
@@ -72,25 +72,25 @@ def test_a_segment_comes_back():
 
 
 @given(st.lists(u64s, min_size=len(Counters._fields), max_size=len(Counters._fields)))
-def test_counters_come_back(numbers):
+def test_decoded_counters_equal_the_original(numbers):
     counters = Counters(*numbers)
     assert Counters.from_bytes(memoryview(counters.to_bytes())) == counters
 
 
 @given(u64s, u64s, u64s, u64s)
-def test_usage_comes_back(collections, documents, size, sequence):
+def test_a_decoded_usage_equals_the_original(collections, documents, size, sequence):
     usage = Usage(collections, documents, size, sequence)
     assert Usage.from_bytes(memoryview(usage.to_bytes())) == usage
     assert usage.plus(Usage(1, 2, 3)).plus(Usage(-1, -2, -3)) == usage
 
 
 @given(u64s, u64s)
-def test_a_change_comes_back(added, removed):
+def test_a_decoded_change_equals_the_original(added, removed):
     change = Change(added, removed)
     assert Change.from_bytes(memoryview(change.to_bytes())) == change
 
 
-def test_counters_follow_a_document_in_and_out():
+def test_counters_change_when_a_document_is_added_and_removed():
     before = Counters(documents=1, chunks=4, leaves=3, tail_leaves=3, tokens=50, sealed_ordinal=5)
     after = before.plus(DOCUMENT, 6, 1)
     assert after == before._replace(
@@ -106,7 +106,7 @@ def test_counters_follow_a_document_in_and_out():
     assert after.plus(DOCUMENT, 6, -1) == before
 
 
-def test_only_leaves_past_the_sealed_ordinal_count_as_tail():
+def test_only_leaves_after_the_sealed_ordinal_are_counted_as_tail():
     before = Counters(documents=1, leaves=9, tail_leaves=4, chunks=20, tokens=900, sealed_ordinal=5)
     before = before._replace(text_bytes=4000, vector_bytes=3200, stored_bytes=9000)
     assert before.plus(DOCUMENT, 5, -1).tail_leaves == 4

@@ -16,26 +16,26 @@ u64s = st.integers(0, 2**64 - 1)
 
 
 @given(u32s, u64s)
-def test_numbers_come_back(number, other):
+def test_decoded_numbers_equal_the_original(number, other):
     assert schema.read_u32(schema.u32(number)) == number
     assert schema.read_u64(memoryview(schema.u64(other))) == other
     assert schema.read_in_collection(schema.in_collection(number, other)) == (number, other)
 
 
 @given(st.lists(st.tuples(u32s, u64s)))
-def test_keys_sort_as_their_numbers(pairs):
+def test_keys_sort_like_their_numbers(pairs):
     assert [schema.in_collection(*pair) for pair in sorted(pairs)] == sorted(
         schema.in_collection(*pair) for pair in pairs
     )
 
 
 @given(u32s, u64s)
-def test_everything_in_a_collection_begins_with_its_number(number, other):
-    assert schema.in_collection(number, other).startswith(schema.u32(number))
-    assert schema.document_id(number, "d").startswith(schema.u32(number))
+def test_every_key_in_a_collection_begins_with_the_collection_id(collection_id, other):
+    assert schema.in_collection(collection_id, other).startswith(schema.u32(collection_id))
+    assert schema.document_id(collection_id, "d").startswith(schema.u32(collection_id))
 
 
-def test_names_of_a_tenant_are_a_prefix_no_other_tenant_has():
+def test_the_keys_of_a_tenants_collection_names_have_a_prefix_of_their_own():
     assert schema.collection_name("t", "c").startswith(schema.collection_name("t", ""))
     assert not schema.collection_name("tt", "c").startswith(schema.collection_name("t", ""))
     assert schema.collection_name("a", "b-c") != schema.collection_name("a-b", "c")
@@ -63,7 +63,7 @@ def test_every_database_is_a_field_of_a_transaction(store):
         assert {table.name for table in txn.tables_by_collection()} == set(schema.BY_COLLECTION)
 
 
-def test_keys_come_back_even_if_they_are_damaged():
+def test_even_damaged_keys_are_encoded_as_they_were():
     damaged = b"t\xff\0c"
     assert codecs.COLLECTION_NAME.pack(codecs.COLLECTION_NAME.unpack(damaged)) == damaged
     assert schema.printable(codecs.TENANT.unpack(b"t\xff")) == "t\ufffd"

@@ -1,4 +1,4 @@
-"""What tenants have stored is counted, and bounded, in the transaction that stores it."""
+"""Tests of tenants' usage: each write updates the usage and checks the quota."""
 
 import threading
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.unit.hrag.engine.embedded.store.bits import flip
 
 
 class Quotas:
-    """The same for all, until it is set anew."""
+    """One quota for all tenants, which a test can replace."""
 
     def __init__(self) -> None:
         self.quota = Quota()
@@ -53,28 +53,29 @@ def put(writer: EmbeddedWriter, document_id: str, count: int = 5, seed: int = 0)
 
 
 def used(writer: EmbeddedWriter, tenant_id: str = "t", name: str = "c") -> TenantUsage:
+    """Returns a tenant's usage without its quota. The tenant must have a collection `name`."""
     return replace(writer.status(writer.open(tenant_id, name)).tenant, quota=Quota())
 
 
-def test_a_tenant_has_what_the_records_of_its_documents_say(store, writer):
-    """Which is about what the file grows by: `test_stored_bytes.py`."""
+def test_the_stored_bytes_of_a_tenant_are_the_sum_over_its_document_records(store, writer):
+    """`test_stored_bytes.py` tests that the file grows by about as many bytes."""
     put(writer, "a", 40)
     put(writer, "b", 3)
     with store.read() as txn:
         keys = list(txn.ordinals.keys())
         documents = [txn.documents.require(address_of(txn, *key)) for key in keys]
-    assert used(writer).stored_bytes == sum(each.stored_bytes for each in documents)
+    assert used(writer).stored_bytes == sum(document.stored_bytes for document in documents)
 
 
-def test_all_collections_of_a_tenant_count_together_and_no_others(writer):
+def test_usage_is_the_sum_over_all_collections_of_the_tenant(writer):
     writer.create_collection("t", "c2", collection_settings())
     writer.create_collection("t2", "c", collection_settings())
     put(writer, "a")
-    one = used(writer).stored_bytes
-    for tenant, name in (("t", "c2"), ("t2", "c"), ("t2", "c")):
-        writer.put(writer.open(tenant, name), prepared("a", sentences(5)))
-    assert used(writer) == used(writer, name="c2") == TenantUsage(2, 2, 2 * one)
-    assert used(writer, "t2") == TenantUsage(1, 1, one)
+    document_bytes = used(writer).stored_bytes
+    for tenant_id, name in (("t", "c2"), ("t2", "c"), ("t2", "c")):
+        writer.put(writer.open(tenant_id, name), prepared("a", sentences(5)))
+    assert used(writer) == used(writer, name="c2") == TenantUsage(2, 2, 2 * document_bytes)
+    assert used(writer, "t2") == TenantUsage(1, 1, document_bytes)
 
 
 def test_a_deletion_frees_quota_at_once(store, writer):
@@ -94,7 +95,7 @@ def test_a_deletion_frees_quota_at_once(store, writer):
         pass
 
 
-def test_summaries_count_by_their_bytes_and_are_never_refused(store, quotas, writer):
+def test_only_the_bytes_of_summaries_are_counted_and_they_are_never_refused(store, quotas, writer):
     settings = collection_settings(summaries=SummaryUnit.CHUNK)
     writer.create_collection("t", "s", settings)
     opened = writer.open("t", "s")
@@ -117,11 +118,11 @@ def test_summaries_count_by_their_bytes_and_are_never_refused(store, quotas, wri
     assert used(writer) == TenantUsage(1, 0, 0)
 
 
-# What is refused
+# Tests of writes beyond a quota.
 
 
 def refused(act: Callable[[], object], quota: str) -> str:
-    """Its message; it is counted, too."""
+    """Asserts that `act` exceeds the quota, and that a metric counts it. Returns the message."""
     labels = {"quota": quota}
     before = INSTRUMENTS.get_sample_value("hrag_quota_refusals_total", labels) or 0
     with pytest.raises(StorageQuotaExceeded) as caught:
@@ -132,7 +133,7 @@ def refused(act: Callable[[], object], quota: str) -> str:
     return caught.value.message
 
 
-def test_bytes_up_to_the_last_one_and_not_one_more(writer, quotas):
+def test_bytes_are_stored_up_to_the_quota_and_not_one_more(writer, quotas):
     put(writer, "a", 20)
     first = used(writer).stored_bytes
     quotas.set(max_bytes=2 * first)
@@ -148,7 +149,7 @@ def test_bytes_up_to_the_last_one_and_not_one_more(writer, quotas):
     assert used(writer) == before
 
 
-def test_documents_and_collections_up_to_the_limit(writer, quotas):
+def test_documents_and_collections_are_stored_up_to_the_quota(writer, quotas):
     quotas.set(max_documents=2, max_collections=2)
     put(writer, "a")
     put(writer, "b")
@@ -165,7 +166,7 @@ def test_documents_and_collections_up_to_the_limit(writer, quotas):
     assert put(writer, "c").outcome is IngestOutcome.CREATED
 
 
-def test_an_update_counts_by_what_it_adds(writer, quotas):
+def test_an_update_is_counted_by_the_bytes_that_it_adds(writer, quotas):
     put(writer, "a", 20)
     small = used(writer).stored_bytes
     put(writer, "a", 40, seed=1)
@@ -178,7 +179,7 @@ def test_an_update_counts_by_what_it_adds(writer, quotas):
     assert f"least {large - small:,} more" in message
 
 
-def test_what_does_not_grow_is_taken_even_far_over_the_quota(writer, quotas):
+def test_an_update_that_adds_no_bytes_is_stored_even_far_above_the_quota(writer, quotas):
     put(writer, "a", 20)
     put(writer, "b", 20)
     quotas.set(max_bytes=1, max_documents=1, max_collections=1)
@@ -188,19 +189,19 @@ def test_what_does_not_grow_is_taken_even_far_over_the_quota(writer, quotas):
     writer.delete(writer.open("t", "c"), "b")
 
 
-def test_of_documents_that_come_together_those_that_fit_are_stored(writer, quotas):
+def test_of_a_batch_the_documents_that_fit_into_the_quota_are_stored(writer, quotas):
     put(writer, "a", 10)
-    one = used(writer).stored_bytes
-    quotas.set(max_bytes=3 * one)
+    document_bytes = used(writer).stored_bytes
+    quotas.set(max_bytes=3 * document_bytes)
     opened = writer.open("t", "c")
-    group = [prepared(name, sentences(count)) for name, count in (("b", 10), ("x", 60), ("c", 10))]
-    group += [prepared("d", sentences(10)), prepared("a", sentences(10))]
-    results = writer.put_many([(opened, document) for document in group])
-    outcomes = [None if isinstance(one, HragError) else one.outcome for one in results]
+    batch = [prepared(name, sentences(count)) for name, count in (("b", 10), ("x", 60), ("c", 10))]
+    batch += [prepared("d", sentences(10)), prepared("a", sentences(10))]
+    results = writer.put_many([(opened, document) for document in batch])
+    outcomes = [None if isinstance(result, HragError) else result.outcome for result in results]
     created, unchanged = IngestOutcome.CREATED, IngestOutcome.UNCHANGED
     assert outcomes == [created, None, created, None, unchanged]
     assert {result.field for result in results if isinstance(result, HragError)} == {"bytes"}
-    assert used(writer) == TenantUsage(1, 3, 3 * one)
+    assert used(writer) == TenantUsage(1, 3, 3 * document_bytes)
 
 
 def test_a_refused_document_writes_nothing(store, writer, quotas):
@@ -211,48 +212,48 @@ def test_a_refused_document_writes_nothing(store, writer, quotas):
     assert store.env.info()["last_txnid"] == transaction
 
 
-def test_room_can_be_asked_for_before_there_is_a_document(writer, quotas):
+def test_admission_checks_the_quota_before_there_is_a_document(writer, quotas):
     put(writer, "a", 20)
-    has = used(writer).stored_bytes
-    quotas.set(max_bytes=has + 10)
+    used_bytes = used(writer).stored_bytes
+    quotas.set(max_bytes=used_bytes + 10)
     writer.admit("t", "c", "new", "", 10)
     refused(lambda: writer.admit("t", "c", "new", "", 11), "bytes")
-    writer.admit("t", "c", "a", "", has + 10)
-    refused(lambda: writer.admit("t", "c", "a", "", has + 11), "bytes")
+    writer.admit("t", "c", "a", "", used_bytes + 10)
+    refused(lambda: writer.admit("t", "c", "a", "", used_bytes + 11), "bytes")
     quotas.set(max_documents=1)
     writer.admit("t", "c", "a", "", 1 << 40)
     refused(lambda: writer.admit("t", "c", "new", "", 1), "documents")
 
 
 @pytest.mark.parametrize("database", ["documents", "texts", "ordinals", "document_ids"])
-def test_a_damaged_document_counts_as_the_one_that_replaces_it(store, writer, quotas, database):
-    """So ingesting it again mends it for a tenant at its quota, too."""
+def test_a_damaged_document_is_still_counted_when_it_is_replaced(store, writer, quotas, database):
+    """A tenant that has used its whole quota can repair a document by ingesting it again."""
     put(writer, "a", 20)
     put(writer, "b", 20)
-    has = used(writer)
-    quotas.set(max_documents=2, max_bytes=has.stored_bytes)
+    before = used(writer)
+    quotas.set(max_documents=2, max_bytes=before.stored_bytes)
     flip(store, database)
     content_hash = prepared("a", sentences(20)).content_hash
-    assert writer.admit("t", "c", "a", content_hash, has.stored_bytes // 2).unchanged is None
+    assert writer.admit("t", "c", "a", content_hash, before.stored_bytes // 2).unchanged is None
     refused(lambda: put(writer, "a", 40), "bytes")
     assert put(writer, "a", 20).outcome is IngestOutcome.UPDATED
-    assert used(writer) == has
+    assert used(writer) == before
 
 
-def test_a_damaged_document_that_is_not_counted_any_more_counts_as_a_new_one(store, writer, quotas):
+def test_replacing_a_damaged_document_that_is_no_longer_counted_needs_quota(store, writer, quotas):
     for name in "ab":
         put(writer, name)
     for number in (1, 2):
         flip(store, "documents", schema.u64(number))
     quotas.set(max_documents=2)
-    put(writer, "a")  # Counts what can be read.
+    put(writer, "a")  # Counts the readable documents again.
     put(writer, "c")
     refused(lambda: put(writer, "b"), "documents")
     quotas.set(max_documents=3)
     assert put(writer, "b").outcome is IngestOutcome.UPDATED
 
 
-def test_writers_side_by_side_cannot_exceed_it_together(writer, quotas):
+def test_concurrent_writers_cannot_exceed_the_quota(writer, quotas):
     quotas.set(max_documents=7)
     outcomes = []
 
@@ -272,7 +273,7 @@ def test_writers_side_by_side_cannot_exceed_it_together(writer, quotas):
     assert used(writer).documents == 7
 
 
-def test_a_document_takes_as_much_wherever_it_is_stored(store, writer):
+def test_a_document_has_the_same_stored_bytes_in_every_collection(store, writer):
     put(writer, "a")
     first = used(writer).stored_bytes
     for number in range(12):

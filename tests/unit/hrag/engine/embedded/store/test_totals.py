@@ -1,4 +1,4 @@
-"""The totals of a store, for monitoring."""
+"""Tests of the totals of a store, which monitoring uses."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.unit.hrag.engine.embedded.store.bits import flip
 
 @pytest.fixture
 def writer(store):
-    """Two sealed collections of a document each, and an alias."""
+    """A writer of two sealed collections with one document each, and of an alias."""
     writer = EmbeddedWriter(store)
     for name, count in (("a", 20), ("b", 30)):
         writer.create_collection("t", name, collection_settings())
@@ -24,14 +24,14 @@ def writer(store):
     return writer
 
 
-def test_they_count_each_collection_once(store, writer):
+def test_totals_count_each_collection_once(store, writer):
     totals = measure(store)
     statuses = [writer.status(writer.open("t", name)) for name in "ab"]
     assert (totals.collections, totals.documents, totals.embedded.segments) == (2, 2, 2)
-    assert totals.leaves == sum(each.leaf_count for each in statuses)
+    assert totals.leaves == sum(status.leaf_count for status in statuses)
 
 
-def test_a_damaged_record_of_a_segment_is_left_out(store, writer):
+def test_totals_leave_out_a_segment_whose_record_is_damaged(store, writer):
     before, (segment,) = measure(store), writer.status(writer.open("t", "a")).embedded.segments
     flip(store, "segments")
     totals = measure(store)
@@ -42,7 +42,9 @@ def test_a_damaged_record_of_a_segment_is_left_out(store, writer):
 
 
 @pytest.mark.parametrize(("database", "collections"), [("counters", 2), ("collection_names", 1)])
-def test_damage_to_one_collection_leaves_the_totals_of_others(store, writer, database, collections):
+def test_totals_still_count_other_collections_if_one_is_damaged(
+    store, writer, database, collections
+):
     key = schema.collection_name("t", "b") if database == "collection_names" else schema.u32(2)
     flip(store, database, key)
     totals = measure(store)

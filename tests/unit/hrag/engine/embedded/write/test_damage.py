@@ -1,7 +1,7 @@
-"""Writes to a store in which something that documents share is damaged: whole or not at all.
+"""Tests of writes to a damaged store: a write is done completely or not at all.
 
-Each test takes the damage back at its end, so that the check of the store finds what a write
-may have left halfway.
+The damage is in entries that several documents use, such as counters. Each test undoes the damage
+at its end. Then the check of the store finds what a write may have left incomplete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,10 @@ SUMMARISED = collection_settings(summaries=SummaryUnit.CHUNK)
 
 @pytest.fixture
 def writer(store: Store) -> EmbeddedWriter:
-    """A sealed collection of three documents, and an empty one of another tenant."""
+    """A writer. The tenant `t` has a sealed collection of three documents.
+
+    The tenant `other` has an empty collection.
+    """
     writer = EmbeddedWriter(store)
     for tenant_id in ("t", "other"):
         writer.create_collection(tenant_id, "c", collection_settings())
@@ -48,7 +51,10 @@ def writer(store: Store) -> EmbeddedWriter:
 
 @contextmanager
 def damaged(store: Store, database: str, key: bytes) -> Iterator[None]:
-    """The first entry from `key` on is damaged; the check finds as much before as after."""
+    """Damages the first entry of `database` from `key` on, and undoes that at the end.
+
+    Asserts that the writes in between cause no further problems.
+    """
     flip(store, database, key)
     problems = check(store).problems
     assert problems != ()
@@ -58,7 +64,10 @@ def damaged(store: Store, database: str, key: bytes) -> Iterator[None]:
 
 
 def outcomes(results: Sequence[IngestResult | HragError]) -> list[IngestOutcome | type[HragError]]:
-    return [each.outcome if isinstance(each, IngestResult) else type(each) for each in results]
+    """Returns the outcome of each document, or the type of its error."""
+    return [
+        result.outcome if isinstance(result, IngestResult) else type(result) for result in results
+    ]
 
 
 def text_of(writer: EmbeddedWriter, opened: CollectionHandle, document_id: str) -> str:
@@ -66,7 +75,7 @@ def text_of(writer: EmbeddedWriter, opened: CollectionHandle, document_id: str) 
 
 
 @pytest.mark.parametrize("database", ["counters", "deleted_leaves"])
-def test_the_old_version_stays_where_the_new_one_cannot_be_counted(store, writer, database):
+def test_the_old_version_stays_if_the_new_one_cannot_be_counted(store, writer, database):
     opened = writer.open("t", "c")
     with damaged(store, database, schema.u32(opened.collection_id)):
         with pytest.raises(DataLoss, match=f"'t/c' is damaged: its entry in '{database}'"):
@@ -77,32 +86,34 @@ def test_the_old_version_stays_where_the_new_one_cannot_be_counted(store, writer
 
 
 @pytest.mark.parametrize("database", ["counters", "deleted_leaves"])
-def test_damage_to_a_collection_is_no_matter_of_others_in_the_group(store, writer, database):
+def test_damage_to_a_collection_does_not_affect_others_of_a_batch(store, writer, database):
     opened, other = writer.open("t", "c"), writer.open("other", "c")
-    group = [
+    batch = [
         (other, prepared("before", NEW)),
         (opened, prepared("d1", NEW)),
         (other, prepared("after", NEW)),
     ]
     with damaged(store, database, schema.u32(opened.collection_id)):
-        results = writer.put_many(group)
+        results = writer.put_many(batch)
         assert outcomes(results) == [IngestOutcome.CREATED, DataLoss, IngestOutcome.CREATED]
         assert text_of(writer, opened, "d1") == OLD
         assert text_of(writer, other, "after") == NEW
 
 
-def test_a_document_that_no_segment_holds_needs_no_count_of_its_deleted_leaves(store, writer):
+def test_a_document_in_no_segment_is_stored_although_deleted_leaves_cannot_be_counted(
+    store, writer
+):
     opened = writer.open("t", "c")
     with damaged(store, "deleted_leaves", schema.u32(opened.collection_id)):
-        group = [(opened, prepared("d1", NEW)), (opened, prepared("new", NEW))]
-        assert outcomes(writer.put_many(group)) == [DataLoss, IngestOutcome.CREATED]
+        batch = [(opened, prepared("d1", NEW)), (opened, prepared("new", NEW))]
+        assert outcomes(writer.put_many(batch)) == [DataLoss, IngestOutcome.CREATED]
 
 
-def test_without_a_slot_nothing_is_written_and_a_new_version_needs_none(store, writer):
+def test_without_a_new_slot_new_documents_fail_and_new_versions_are_stored(store, writer):
     opened = writer.open("t", "c")
-    group = [(opened, prepared("new", NEW)), (opened, prepared("d1", NEW))]
+    batch = [(opened, prepared("new", NEW)), (opened, prepared("d1", NEW))]
     with damaged(store, "meta", schema.LAST_SLOT):
-        assert outcomes(writer.put_many(group)) == [DataLoss, IngestOutcome.UPDATED]
+        assert outcomes(writer.put_many(batch)) == [DataLoss, IngestOutcome.UPDATED]
         with pytest.raises(DataLoss):
             writer.put(opened, prepared("new", NEW))
         with pytest.raises(DocumentNotFound):
@@ -111,16 +122,16 @@ def test_without_a_slot_nothing_is_written_and_a_new_version_needs_none(store, w
 
 
 @pytest.mark.parametrize("name", [schema.LAST_ORDINAL, schema.COMMIT_CURSOR])
-def test_without_the_number_of_a_change_no_document_of_a_group_is_stored(store, writer, name):
+def test_without_the_next_ordinal_or_commit_no_document_of_a_batch_is_stored(store, writer, name):
     opened = writer.open("t", "c")
-    group = [(opened, prepared("new", NEW)), (opened, prepared("d1", NEW))]
+    batch = [(opened, prepared("new", NEW)), (opened, prepared("d1", NEW))]
     with damaged(store, "meta", name):
-        assert outcomes(writer.put_many(group)) == [DataLoss, DataLoss]
+        assert outcomes(writer.put_many(batch)) == [DataLoss, DataLoss]
         assert text_of(writer, opened, "d1") == OLD
 
 
 @pytest.mark.parametrize("database", ["collections", "counters", "deleted_leaves"])
-def test_a_document_stays_with_its_summaries_where_those_cannot_be_removed(store, writer, database):
+def test_a_document_is_not_replaced_if_its_summaries_cannot_be_removed(store, writer, database):
     writer.create_collection("t", "summarised", SUMMARISED)
     opened = writer.open("t", "summarised")
     document = prepared("d", OLD, SUMMARISED)
@@ -128,19 +139,19 @@ def test_a_document_stays_with_its_summaries_where_those_cannot_be_removed(store
     summaries = DocumentSummaries((summary,), unit_vectors(1, 9))
     writer.put_stored(opened, StoredDocument(document, summaries))
     with store.read() as txn:
-        number = txn.collections.require(opened.collection_id).summaries
-    for each in (opened.collection_id, number):
-        seal(store, each)
+        summaries_id = txn.collections.require(opened.collection_id).summaries
+    for collection_id in (opened.collection_id, summaries_id):
+        seal(store, collection_id)
     other = writer.open("other", "c")
-    group = [(opened, prepared("d", NEW, SUMMARISED)), (other, prepared("e", NEW))]
-    with damaged(store, database, schema.u32(number)):
-        assert outcomes(writer.put_many(group)) == [DataLoss, IngestOutcome.CREATED]
+    batch = [(opened, prepared("d", NEW, SUMMARISED)), (other, prepared("e", NEW))]
+    with damaged(store, database, schema.u32(summaries_id)):
+        assert outcomes(writer.put_many(batch)) == [DataLoss, IngestOutcome.CREATED]
         assert text_of(writer, opened, "d") == OLD
     assert writer.status(opened).summary_count == 1
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_ingesting_again_mends_what_says_of_what_summaries_are(store, writer, missing):
+def test_ingesting_again_repairs_the_record_of_what_the_summaries_summarise(store, writer, missing):
     writer.create_collection("t", "summarised", SUMMARISED)
     opened = writer.open("t", "summarised")
     document = prepared("d", OLD, SUMMARISED)
@@ -166,7 +177,7 @@ def test_ingesting_again_mends_what_says_of_what_summaries_are(store, writer, mi
 
 
 def search_by_summaries(store: Store) -> int:
-    """Returns how many passages are found in the collection `summarised`."""
+    """Searches the collection `summarised` by its summaries; returns the count of passages."""
     with (
         closing(EmbeddedReader(store)) as reader,
         reader.snapshot("t", "summarised", summaries=True) as snapshot,
@@ -175,7 +186,9 @@ def search_by_summaries(store: Store) -> int:
         return len(find(snapshot, query, 5, mode=SearchMode.SUMMARY_FIRST).passages)
 
 
-def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer, monkeypatch):
+def test_a_batch_that_fails_halfway_is_undone_and_its_documents_are_put_one_by_one(
+    store, writer, monkeypatch
+):
     add, opened = DocumentVersions.add, writer.open("t", "c")
 
     def fail(
@@ -191,17 +204,17 @@ def test_what_fails_halfway_is_undone_and_its_group_put_one_by_one(store, writer
             raise DataLoss("damage that is found late")
 
     monkeypatch.setattr(DocumentVersions, "add", fail)
-    group = [(opened, prepared(f"d{number}", NEW, seed=number)) for number in range(3)]
-    results = writer.put_many(group)
+    batch = [(opened, prepared(f"d{number}", NEW, seed=number)) for number in range(3)]
+    results = writer.put_many(batch)
     assert outcomes(results) == [IngestOutcome.UPDATED, DataLoss, IngestOutcome.UPDATED]
     assert [text_of(writer, opened, f"d{number}") for number in range(3)] == [NEW, OLD, NEW]
     assert results[2].sequence == results[0].sequence + 1
     with pytest.raises(DataLoss, match="found late"):
-        writer.put(opened, group[1][1])
+        writer.put(opened, batch[1][1])
     assert text_of(writer, opened, "d1") == OLD
 
 
-def test_a_log_entry_that_is_damaged_is_trimmed_as_any_other(store, writer):
+def test_a_damaged_log_entry_is_trimmed_like_any_other(store, writer):
     opened = writer.open("t", "c")
     flip(store, "changes", schema.u32(opened.collection_id))
     trimming = EmbeddedWriter(store, max_log_entries=3)

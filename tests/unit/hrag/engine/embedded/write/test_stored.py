@@ -1,4 +1,4 @@
-"""Documents that another store had: whole, with their summaries, in one change."""
+"""Tests of storing documents of another store, each with its summaries in one change."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def writer(store):
 
 
 def everything_of(store, collection: int, document_id: str) -> list[bytes]:
-    """What is stored of a document, but for the number of its change."""
+    """Returns all that is stored of a document, except its sequence number and collection id."""
     with store.read() as txn:
         ordinal, record = find_document(txn, collection, document_id)
         address = address_of(txn, collection, ordinal)
@@ -42,7 +42,7 @@ def everything_of(store, collection: int, document_id: str) -> list[bytes]:
     return [replace(record, sequence=0, collection=0).to_bytes(), *values]
 
 
-def test_a_document_comes_with_its_summaries_and_waits_for_none(store, writer):
+def test_a_document_with_its_summaries_is_stored_and_needs_no_others(store, writer):
     opened = writer.open("t", "c")
     result = writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
     assert result.outcome is IngestOutcome.CREATED
@@ -54,36 +54,37 @@ def test_a_document_comes_with_its_summaries_and_waits_for_none(store, writer):
     assert ranges_of(store) == [(range(4, LEAVES),)]
 
 
-def test_it_is_stored_as_if_it_had_been_put_and_summarised(store, writer):
+def test_a_document_is_stored_as_if_it_had_been_put_and_then_summarised(store, writer):
     writer.create_collection("t", "other", SETTINGS)
     other = writer.open("t", "other")
     writer.put(other, DOCUMENT)
     writer.put_summaries(writer.next_unsummarised("fake"), SUMMARIES)
     opened = writer.open("t", "c")
     writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
-    numbers = [opened.collection_id, other.collection_id]
-    moved, put = (everything_of(store, number, "d") for number in numbers)
+    collection_ids = [opened.collection_id, other.collection_id]
+    moved, put = (everything_of(store, collection_id, "d") for collection_id in collection_ids)
     assert moved == put
-    moved, put = (everything_of(store, number + 1, "d") for number in numbers)
+    # The summary collection of a collection has the next id.
+    moved, put = (everything_of(store, collection_id + 1, "d") for collection_id in collection_ids)
     assert moved == put
     with store.read() as txn:
         records = list(txn.summarised.values())
     assert records[0].sections == records[1].sections
 
 
-def test_a_document_that_is_not_worth_a_summary_waits_for_none(store, writer):
+def test_a_document_with_an_empty_list_of_summaries_does_not_wait_for_any(store, writer):
     none = DocumentSummaries((), unit_vectors(0, 0))
     writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT, none))
     assert writer.status(writer.open("t", "c")).unsummarised_documents == 0
     assert ranges_of(store) == []
 
 
-def test_one_whose_summaries_are_not_written_waits_for_them(writer):
+def test_a_document_without_a_list_of_summaries_waits_for_them(writer):
     writer.put_stored(writer.open("t", "c"), StoredDocument(DOCUMENT))
     assert writer.next_unsummarised("fake").document_id == "d"
 
 
-def test_putting_it_again_changes_nothing_but_summaries_that_are_missing(store, writer):
+def test_storing_an_unchanged_document_again_adds_only_missing_summaries(store, writer):
     opened = writer.open("t", "c")
     first = writer.put(opened, DOCUMENT)
     again = writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
@@ -95,7 +96,7 @@ def test_putting_it_again_changes_nothing_but_summaries_that_are_missing(store, 
     assert len(ranges_of(store)) == 1
 
 
-def test_a_newer_version_replaces_both(store, writer):
+def test_a_newer_version_replaces_the_document_and_its_summaries(store, writer):
     opened = writer.open("t", "c")
     writer.put_stored(opened, StoredDocument(DOCUMENT, SUMMARIES))
     newer = prepared("d", sentences(3), SETTINGS, seed=8)
@@ -106,7 +107,7 @@ def test_a_newer_version_replaces_both(store, writer):
     assert ranges_of(store) == [()]
 
 
-def test_a_collection_without_summaries_takes_none(writer):
+def test_a_collection_without_summaries_refuses_them(writer):
     writer.create_collection("t", "plain", collection_settings())
     plain = writer.open("t", "plain")
     with pytest.raises(InvalidArgument, match="'plain' has none"):
@@ -114,7 +115,7 @@ def test_a_collection_without_summaries_takes_none(writer):
     assert writer.put_stored(plain, StoredDocument(DOCUMENT)).outcome is IngestOutcome.CREATED
 
 
-def test_wrong_summaries_leave_nothing_of_the_document(writer):
+def test_a_document_with_wrong_summaries_is_not_stored(writer):
     opened = writer.open("t", "c")
     wrong = DocumentSummaries(SUMMARIES.summaries, unit_vectors(3, 9))
     with pytest.raises(InvalidArgument, match="vectors have shape"):
@@ -122,7 +123,7 @@ def test_wrong_summaries_leave_nothing_of_the_document(writer):
     assert writer.status(opened).document_count == 0
 
 
-def test_a_full_disk_refuses_it(store, writer, monkeypatch):
+def test_a_document_is_refused_on_a_full_disk(store, writer, monkeypatch):
     def full(extra_bytes: int = 0) -> None:
         raise StorageFull("the disk is full")
 

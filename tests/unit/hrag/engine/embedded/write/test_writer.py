@@ -1,4 +1,4 @@
-"""The writer: one transaction per document, a log that followers can trust."""
+"""Tests of the writer: one transaction per document, and a change log that readers can rely on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,34 +34,35 @@ def writer(store):
     return writer
 
 
-def entries(store: Store) -> dict[str, int]:
-    """How many entries each database has."""
+def entry_counts(store: Store) -> dict[str, int]:
+    """Returns the count of entries of each LMDB database."""
     with store.read() as txn:
         return txn.entry_counts()
 
 
-def counters_of(store: Store, number: int) -> Counters:
+def counters_of(store: Store, collection_id: int) -> Counters:
     with store.read() as txn:
-        return txn.counters.require(number)
+        return txn.counters.require(collection_id)
 
 
-def log_of(store: Store, number: int) -> list[tuple[int, Change]]:
+def log_of(store: Store, collection_id: int) -> list[tuple[int, Change]]:
+    """Returns the changes of a collection, each after its sequence number."""
     with store.read() as txn:
-        return [(sequence, change) for (_, sequence), change in txn.changes.entries(number)]
+        return [(sequence, change) for (_, sequence), change in txn.changes.entries(collection_id)]
 
 
-def test_a_document_leaves_no_entry_behind_when_it_goes(store, writer):
+def test_a_deleted_document_leaves_only_log_entries_and_a_free_slot(store, writer):
     opened = writer.open("t", "c")
-    before = entries(store)
+    before = entry_counts(store)
     writer.put(opened, prepared("d", sentences(30)))
     writer.put(opened, prepared("d", sentences(20), seed=1))
-    stored = entries(store)
+    stored = entry_counts(store)
     for name in ("document_ids", "ordinals", "documents"):
         assert stored[name] == before[name] + 1
     assert stored["texts"] > before["texts"]
     writer.delete(opened, "d")
     left = {"changes": 3, "commits": before["commits"] + 3, "free_slots": 1, "meta": stored["meta"]}
-    assert entries(store) == {**before, **left}
+    assert entry_counts(store) == {**before, **left}
 
 
 def test_every_version_has_an_ordinal_of_its_own(store, writer):
@@ -79,7 +80,7 @@ def test_every_version_has_an_ordinal_of_its_own(store, writer):
     ]
 
 
-def test_log_and_counters_come_with_the_sequence_of_the_reply(store, writer):
+def test_log_and_counters_have_the_sequence_number_of_the_reply(store, writer):
     opened = writer.open("t", "c")
     result = writer.put(opened, prepared("d", sentences(5)))
     assert log_of(store, opened.collection_id)[-1][0] == result.sequence
@@ -89,7 +90,7 @@ def test_log_and_counters_come_with_the_sequence_of_the_reply(store, writer):
     assert counters_of(store, opened.collection_id).sequence == deleted
 
 
-def test_ingesting_the_same_again_writes_nothing(store, writer):
+def test_ingesting_the_same_document_again_writes_nothing(store, writer):
     opened, document = writer.open("t", "c"), prepared("d", sentences(200))
     first = writer.put(opened, document)
     size = (store.directory / "data.mdb").stat().st_blocks
@@ -107,7 +108,7 @@ def _checksum(store: Store) -> int:
     return hash((store.directory / "data.mdb").read_bytes())
 
 
-def test_the_log_keeps_its_last_entries(store):
+def test_the_change_log_keeps_only_its_last_entries(store):
     writer = EmbeddedWriter(store, max_log_entries=4)
     _, created = writer.create_collection("t", "c", collection_settings())
     opened = writer.open("t", "c")
@@ -122,7 +123,7 @@ def test_the_log_keeps_its_last_entries(store):
 
 @dataclass
 class FakeMaintenance:
-    """Records the collections that changed."""
+    """A fake maintenance that records the ids of the collections that changed."""
 
     collections: list[int]
 
@@ -133,7 +134,7 @@ class FakeMaintenance:
         deadline.check(f"waiting for {collection}")
 
 
-def test_maintenance_is_told_of_every_commit(store):
+def test_maintenance_is_notified_of_every_commit(store):
     changed: list[int] = []
     writer = EmbeddedWriter(store, FakeMaintenance(changed))
     writer.create_collection("t", "c", collection_settings())
@@ -176,21 +177,22 @@ def test_vectors_are_stored_row_by_row_whatever_their_layout(store, writer, layo
 def test_a_put_that_fails_midway_changes_nothing(store, writer, monkeypatch, database):
     opened = writer.open("t", "c")
     writer.put(opened, prepared("d", sentences(30)))
-    before, size = _everything(store), entries(store)
+    before, size = _all_entries(store), entry_counts(store)
     with pytest.raises(StorageFull), _failing_at(store, monkeypatch, database):
         writer.put(opened, prepared("d", sentences(40), seed=1))
-    assert _everything(store) == before
-    assert entries(store) == size
+    assert _all_entries(store) == before
+    assert entry_counts(store) == size
     assert writer.put(opened, prepared("d", sentences(40), seed=1)).sequence == 3
 
 
-def _everything(store: Store) -> dict[str, list[tuple[bytes, bytes]]]:
+def _all_entries(store: Store) -> dict[str, list[tuple[bytes, bytes]]]:
+    """Returns the keys and values of each LMDB database."""
     with store.read() as txn:
         return {name: entries_of(txn, name) for name in schema.DATABASES}
 
 
 class _FullAt:
-    """LMDB's write transaction on a disk that is full as soon as one database is written."""
+    """An LMDB write transaction that raises the error of a full disk at a write to one database."""
 
     def __init__(self, raw: Any, database: Database) -> None:
         self._raw = raw
@@ -207,6 +209,7 @@ class _FullAt:
 
 @contextmanager
 def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) -> Iterator[None]:
+    """Makes every write to `database` fail as on a full disk."""
     write = store.write
 
     @contextmanager
@@ -220,24 +223,24 @@ def _failing_at(store: Store, monkeypatch: pytest.MonkeyPatch, database: str) ->
         yield
 
 
-# Deleted collections
+# Tests of deleted collections.
 
 
 def test_a_deleted_collection_is_reclaimed_step_by_step(store, writer):
-    two_documents = partial(reclaim.reclaim_part, max_documents=2)
-    before = entries(store)
+    reclaim_two_documents = partial(reclaim.reclaim_part, max_documents=2)
+    before = entry_counts(store)
     opened = writer.open("t", "c")
     for number in range(5):
         writer.put(opened, prepared(f"d{number}", sentences(3)))
     writer.delete_collection("t", "c")
     assert check(store).problems == ()
     rounds = 0
-    while reclaim.reclaim_some(store, two_documents):
+    while reclaim.reclaim_some(store, reclaim_two_documents):
         rounds += 1
         assert check(store).problems == ()
-    assert rounds == 4  # Two, two and one document, then the collection itself.
-    after = entries(store)
-    assert after["meta"] == before["meta"] + 2  # LAST_ORDINAL and LAST_SLOT have been used.
+    assert rounds == 4  # Two, two and one document were reclaimed, then the collection itself.
+    after = entry_counts(store)
+    assert after["meta"] == before["meta"] + 2  # The entries LAST_ORDINAL and LAST_SLOT are new.
     left = ("meta", "commits", "free_slots", "tenants")
     assert sum(after.values()) == sum(after[name] for name in left)
     assert after["free_slots"] == 5
@@ -257,7 +260,7 @@ def test_a_slot_is_used_again_and_an_ordinal_never_is(store, writer):
         assert writer.document_with_text(opened, name)[1].count("tells") == size
 
 
-def test_reclaiming_spares_every_other_collection(store, writer):
+def test_reclaiming_a_collection_does_not_change_others(store, writer):
     writer.create_collection("t", "other", collection_settings())
     for name in ("c", "other"):
         writer.put(writer.open("t", name), prepared("d", sentences(30)))
@@ -265,14 +268,14 @@ def test_reclaiming_spares_every_other_collection(store, writer):
     while reclaim.reclaim_some(store):
         pass
     assert writer.document_with_text(writer.open("t", "other"), "d")[1] == sentences(30)
-    assert entries(store)["documents"] == 1
+    assert entry_counts(store)["documents"] == 1
 
 
 def test_without_deleted_collections_there_is_nothing_to_reclaim(store, writer):
     assert not reclaim.reclaim_some(store)
 
 
-def test_a_missing_entry_is_named_as_damage(store, writer):
+def test_a_missing_entry_is_reported_as_damage(store, writer):
     opened = writer.open("t", "c")
     with store.write() as txn:
         counters = txn.counters.require(opened.collection_id)
@@ -283,18 +286,20 @@ def test_a_missing_entry_is_named_as_damage(store, writer):
         txn.counters.put(opened.collection_id, counters)
 
 
-# Admission
+# Tests of admission.
 
 
-def test_admission_knows_collection_and_stored_version_in_one_read(store, writer, monkeypatch):
+def test_admission_finds_collection_and_stored_version_in_one_transaction(
+    store, writer, monkeypatch
+):
     opened, document = writer.open("t", "c"), prepared("d", sentences(9))
     stored = writer.put(opened, document)
     reads = []
     read = store.read
     monkeypatch.setattr(store, "read", lambda: reads.append(1) or read())
-    known = writer.admit("t", "c", "d", document.content_hash)
-    assert known.collection == opened
-    assert known.unchanged == replace(stored, outcome=IngestOutcome.UNCHANGED)
+    admission = writer.admit("t", "c", "d", document.content_hash)
+    assert admission.collection == opened
+    assert admission.unchanged == replace(stored, outcome=IngestOutcome.UNCHANGED)
     assert len(reads) == 1
 
 
@@ -305,19 +310,19 @@ def test_another_version_is_admitted(writer, document_id, content_hash):
     assert (admission.collection, admission.unchanged) == (writer.open("t", "c"), None)
 
 
-def test_nothing_is_admitted_to_a_collection_that_is_not_there(writer):
+def test_nothing_is_admitted_to_a_missing_collection(writer):
     with pytest.raises(CollectionNotFound):
         writer.admit("t2", "c", "d", "x")
 
 
-def test_a_document_without_a_hash_equals_none(writer):
+def test_a_document_without_a_content_hash_is_never_unchanged(writer):
     document = replace(prepared("d", sentences(9)), content_hash="")
     writer.put(writer.open("t", "c"), document)
     assert writer.admit("t", "c", "d", "").unchanged is None
     assert writer.put(writer.open("t", "c"), document).outcome is IngestOutcome.UPDATED
 
 
-def test_metadata_is_stored_as_the_json_that_came_with_it(store, writer, monkeypatch):
+def test_metadata_is_stored_as_the_json_that_the_prepared_document_has(store, writer, monkeypatch):
     document = prepared("d", "text", metadata={"b": [1, "ü"], "a": {"z": None, "c": True}})
     assert document.metadata_json == b'{"a":{"c":true,"z":null},"b":[1,"\xc3\xbc"]}'
     monkeypatch.setattr(canonical_json, "encode", None)

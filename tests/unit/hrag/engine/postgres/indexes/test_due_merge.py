@@ -1,4 +1,4 @@
-"""The merge policy of the lexical index: few parts remain, and no posting is written often."""
+"""The merge policy of the lexical index keeps few parts and rewrites each posting rarely."""
 
 import random
 from collections.abc import Iterable
@@ -10,27 +10,28 @@ from hypothesis import strategies as st
 
 from hrag.engine.postgres.indexes.lexical_index import IndexPart, due_merge
 
+# A merged part has at most this many leaves.
 LARGEST = 1 << 19
-# Two parts of this size may be too large for one part.
+# Two parts of at least this many leaves may have too many leaves for one part.
 LARGE = 8**6
-# A part that is built from term vectors has about this many leaves, at most.
+# A part that is built from term vectors has at most about this many leaves.
 BUILT = 8192
 
 
 @dataclass
-class Index:
-    """The parts as maintenance leaves them.
+class SimulatedIndex:
+    """The parts of a simulated lexical index, which are built and merged as in maintenance.
 
-    `writes` is how often the leaves of each part were written, by the number of the part.
-    `max_small` is the largest number of small parts so far.
+    `writes` counts how often the leaves of a part were written, by `IndexPart.number`. `max_small`
+    is the highest count so far of parts with fewer than LARGE leaves.
     """
 
     parts: list[IndexPart] = field(default_factory=list)
     writes: dict[int, int] = field(default_factory=dict)
     max_small: int = 0
 
-    def load(self, sizes: Iterable[int]) -> "Index":
-        """Builds a part of each size; after each, merges the parts that are due."""
+    def load(self, sizes: Iterable[int]) -> "SimulatedIndex":
+        """Adds a part of each size, in leaves. After each, merges the parts that are due."""
         last = 0
         for leaves in sizes:
             self.parts.append(IndexPart(last + 1, last + 1, last + leaves, leaves))
@@ -43,6 +44,7 @@ class Index:
         return self
 
     def merge(self, due: list[IndexPart]) -> None:
+        """Replaces these adjacent parts by one part."""
         assert len(due) > 1
         at = self.parts.index(due[0])
         assert self.parts[at : at + len(due)] == due
@@ -67,6 +69,7 @@ def _steady() -> list[int]:
     return [draw.randint(3000, 6000) for _ in range(3600)]
 
 
+# The sizes, in leaves, of the parts that are built one after the other.
 LOADS = {
     "nightly, a large part and a small one": [BUILT, 808] * 365,
     "a large part and a smaller one": [4200, 600] * 1000,
@@ -80,15 +83,15 @@ LOADS = {
 
 @pytest.mark.parametrize("load", LOADS)
 def test_few_parts_remain_after_any_load_and_no_posting_is_written_often(load):
-    index = Index().load(LOADS[load])
+    index = SimulatedIndex().load(LOADS[load])
     assert index.max_small <= 3 * 8
     assert len(index.parts) <= index.leaves / LARGE + index.max_small
     assert index.max_writes <= 4
 
 
 @given(st.lists(st.integers(1, BUILT + 1000), max_size=300))
-def test_a_posting_is_written_once_per_tier_and_small_parts_stay_few(sizes):
-    index = Index().load(sizes)
+def test_a_posting_is_written_at_most_once_per_tier_and_small_parts_stay_few(sizes):
+    index = SimulatedIndex().load(sizes)
     assert all(writes <= 7 for writes in index.writes.values())
     for tier in range(1, 7):
         waiting = 0
@@ -98,10 +101,10 @@ def test_a_posting_is_written_once_per_tier_and_small_parts_stay_few(sizes):
 
 
 def test_hundreds_of_alternating_parts_are_merged_into_the_largest_possible_ones():
-    """An index of an earlier version may have hundreds of parts."""
+    """An index that an earlier version of hrag wrote may have hundreds of parts."""
     sizes = [BUILT, 808] * 365
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    index = Index()
+    index = SimulatedIndex()
     for leaves, end in zip(sizes, ends, strict=True):
         first = end - leaves + 1
         index.parts.append(IndexPart(first, first, end, leaves))
@@ -118,7 +121,7 @@ def test_ordinals_too_far_apart_for_one_part_do_not_prevent_other_merges():
     assert due_merge(parts) == parts[1:]
 
 
-def test_deleted_leaves_do_not_count():
+def test_deleted_leaves_do_not_count_for_the_size_of_a_part():
     parts = [IndexPart(1, 1, 6, 6, deleted=1), IndexPart(7, 7, 8, 2)]
     assert due_merge(parts) == []
     assert due_merge([*parts, IndexPart(9, 9, 9, 1)]) == [*parts, IndexPart(9, 9, 9, 1)]

@@ -1,4 +1,4 @@
-"""Parts of the lexical index while documents are added and deleted."""
+"""The parts of the lexical index stay correct while documents are added and deleted."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ KEY = {"tenant_id": "t", "collection_id": 1}
 
 @pytest.fixture
 def counts(database):
-    """A function that returns how many rows of the tenant a table has."""
+    """A function that returns how many rows of the tenant `t` a table has."""
 
     def count(table: str) -> int:
         with database.read() as connection:
@@ -37,7 +37,7 @@ def step(database):
     return run
 
 
-def test_a_part_is_built_of_enough_leaves_and_merged_with_others_of_its_size(
+def test_a_part_is_built_from_enough_leaves_and_merged_with_parts_of_its_size(
     writer, collection, counts, step, database
 ):
     leaves = part_count = 0

@@ -1,4 +1,4 @@
-"""Postings and term vectors are unpacked as they were packed, for values of any width."""
+"""Postings and term vectors are equal after packing and unpacking, for values of any width."""
 
 from itertools import pairwise
 
@@ -26,9 +26,10 @@ postings = st.dictionaries(
 
 
 def postings_of(first: int, terms: list[dict]) -> PostingArrays:
-    """The postings of the terms 0, 10, 20 and so on.
+    """Returns the postings of the terms with the ids 0, 10, 20 and so on.
 
-    The elements of `terms` are the postings of the terms, as `postings` draws them.
+    Each element of `terms` has the postings of one term, as the strategy `postings` draws them. It
+    maps (ordinal of the document minus `first`, index of the leaf) to (frequency, leaf length).
     """
     ordered = [item for term in terms for item in sorted(term.items())]
     return PostingArrays(
@@ -52,14 +53,16 @@ def test_postings_are_unpacked_as_they_were_packed(first, terms):
     assert equal(PostingArrays.unpacked(stored), original)
 
 
-def test_slices_have_whole_documents_in_their_order_and_all_postings_once():
-    """There are two parts, in which some documents have more postings than others."""
+def test_slices_contain_whole_documents_in_order_and_each_posting_once():
+    """The postings are in two parts. Some documents have more postings than others."""
     draw = np.random.default_rng(3)
     stored = []
     for first, span in ((1, 300), (1 << 33, 100_000)):
         for term in range(40):
-            places = draw.integers(0, span, draw.integers(1, 2000)) // draw.integers(1, 9)
-            term_postings = {(int(place), term % 3): (1, 9) for place in places}
+            drawn_offsets = draw.integers(0, span, draw.integers(1, 2000)) // draw.integers(1, 9)
+            term_postings = {
+                (int(drawn_offset), term % 3): (1, 9) for drawn_offset in drawn_offsets
+            }
             (row,) = postings_of(first, [term_postings]).packed(first)
             stored.append((term, first, row))
     stored.sort()
@@ -89,7 +92,7 @@ def test_terms_are_packed_together_as_they_are_packed_one_by_one(first, terms):
 
 
 def test_a_row_has_a_header_and_narrow_columns():
-    """The stored bytes must not change, because old parts could not be read otherwise."""
+    """The stored bytes must not change. Otherwise, stored parts could no longer be read."""
     row_postings = postings_of(5, [{(0, 2): (3, 4), (258, 1): (255, 70_000)}])
     header = "02000000 02000000 02000000 04000000"
     offsets, leaves, lengths = "0000 0201", "0302 ff01", "04000000 70110100"
@@ -97,13 +100,13 @@ def test_a_row_has_a_header_and_narrow_columns():
     assert row_postings.packed(5) == [expected]
 
 
-def test_narrow_values_take_few_bytes():
-    """The postings of ten thousand consecutive documents take four bytes each."""
+def test_small_values_are_stored_in_few_bytes():
+    """The postings of one term in ten thousand consecutive documents take four bytes each."""
     (row,) = postings_of(1, [{(offset, 0): (1, 200) for offset in range(10_000)}]).packed(1)
     assert len(row) == 16 + 4 * 10_000
 
 
-def test_a_truncated_row_is_damaged():
+def test_a_truncated_row_is_reported_as_damaged():
     (row,) = postings_of(1, [{(0, 0): (1, 2), (1, 0): (1, 2)}]).packed(1)
     for size in range(len(row)):
         with pytest.raises(DataLoss, match=f"term 7 from ordinal 1 .* {size} bytes"):
@@ -131,13 +134,13 @@ def test_adjacent_lists_of_the_same_term_are_merged(first, terms):
 
 
 def entries(postings: PostingArrays) -> list[tuple[int, ...]]:
-    """Term, label, frequency and length of each posting."""
+    """Returns the term, the label, the frequency and the leaf length of each posting."""
     terms = np.repeat(postings.terms, np.diff(postings.starts))
     columns = (terms, postings.labels, postings.frequencies, postings.lengths)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_a_part_has_documents_at_most_four_bytes_of_offsets_apart():
+def test_the_offsets_of_ordinals_in_a_part_fit_into_four_bytes():
     assert fits_a_part(7, 7 + 0xFFFF_FFFF)
     assert not fits_a_part(7, 8 + 0xFFFF_FFFF)
 
@@ -147,6 +150,7 @@ documents = st.lists(st.lists(terms_of_leaf, min_size=1, max_size=4), max_size=5
 
 
 def leaf_terms(document: list[dict[int, int]]) -> LeafTerms:
+    """Returns the term vector of a document; its leaves map terms to their counts."""
     entries = [[term << 8 | count for term, count in sorted(leaf.items())] for leaf in document]
     starts = np.cumsum([0, *map(len, entries)])
     lengths = [sum(leaf.values()) for leaf in document]
@@ -158,7 +162,7 @@ def leaf_terms(document: list[dict[int, int]]) -> LeafTerms:
 
 
 @given(documents)
-def test_term_vectors_of_documents_are_unpacked_one_after_the_other(documents):
+def test_term_vectors_of_several_documents_are_unpacked_into_one_in_order(documents):
     actual = unpacked([packed(leaf_terms(document)) for document in documents])
     expected = leaf_terms([leaf for document in documents for leaf in document])
     for column, expected_column in zip(actual, expected, strict=True):

@@ -1,8 +1,8 @@
-"""Races of writers and maintenance on the same documents: no change is lost, no row is left over.
+"""Writers and maintenance work on the same documents: no change is lost, no row is left over.
 
-Each race has a fixed order. Either a change happens before a certain statement of a step, or a
-transaction stays open until the other side waits for it. Afterwards the tables agree, and searches
-find the same as in the memory engine.
+Most of these races have a fixed order. Either a test makes a change just before a certain statement
+of a maintenance step, or it keeps a transaction open until another transaction waits for a lock.
+Afterwards the tables agree, and searches find the same as in the memory engine.
 """
 
 import random
@@ -46,16 +46,19 @@ SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE query LIKE '%pg_try_advisory_xact_lock%' AND state = 'idle in transaction'
 AND datname = current_database()
 """
-# Building or merging a part has read its postings or term vectors before this statement.
+# The build or merge of a part has read all its postings or term vectors before this statement.
 WRITES_A_PART = "INSERT INTO hrag.postings_parts"
-# Moving a collection fills the table of the new home first and then builds its index.
+# A collection moves to a new home in two steps: filling the table, then building its index.
 FILLS_A_HOME = 'INSERT INTO "hrag_homes"'
 INDEXES_A_HOME = "CREATE INDEX"
 
 
 @pytest.fixture
 def twins(postgres_dsn: str) -> Iterator[Twins]:
-    """The collection `c` of tenant `t` in both stores, which are compared after the test."""
+    """The collection `c` of tenant `t` in PostgreSQL and in the memory engine.
+
+    The two are compared after the test.
+    """
     with twins_at(postgres_dsn) as twins:
         twins.create()
         yield twins
@@ -86,12 +89,12 @@ def change_some(twins: Twins) -> None:
 
 
 def maintenance_worker(twins: Twins, home_leaves: int = 50) -> MaintenanceWorker:
-    """A worker as another process has it, in addition to `twins.worker`."""
+    """Returns a second worker beside `twins.worker`, as another process would have it."""
     return MaintenanceWorker(twins.database, home_leaves, LIMITS)
 
 
 def wait_until_blocked(twins: Twins, task: Future[Any]) -> None:
-    """Waits until a transaction waits for a lock, or until the task has ended without waiting."""
+    """Waits until a transaction waits for a lock, or until the task has ended."""
 
     def waits() -> bool:
         with twins.database.read() as connection:
@@ -101,12 +104,13 @@ def wait_until_blocked(twins: Twins, task: Future[Any]) -> None:
 
 
 def opened(twins: Twins, connection: Any) -> OpenedCollection:
-    collection = open_by_id(connection, "t", twins.number())
+    """Returns the collection as a transaction of the connection sees it."""
+    collection = open_by_id(connection, "t", twins.collection_id())
     assert collection is not None
     return collection
 
 
-def test_documents_change_while_a_part_is_built_from_them(twins, monkeypatch):
+def test_no_change_is_lost_while_a_part_is_built_from_the_changed_documents(twins, monkeypatch):
     fill(twins)
     before_statement(monkeypatch, WRITES_A_PART, lambda: change_some(twins))
     with twins.database.write() as connection:
@@ -152,7 +156,7 @@ def test_a_deletion_that_is_rolled_back_leaves_the_document_in_its_part(twins, t
     assert twins.rows("hrag.tombstones") == 0
 
 
-def test_documents_change_while_parts_are_merged(twins, monkeypatch):
+def test_no_change_is_lost_while_parts_are_merged(twins, monkeypatch):
     for n in range(9):
         twins.put(document(f"d{n}", n))
         with twins.database.write() as connection:
@@ -165,7 +169,7 @@ def test_documents_change_while_parts_are_merged(twins, monkeypatch):
 
 
 @pytest.mark.parametrize("statement", [FILLS_A_HOME, INDEXES_A_HOME])
-def test_documents_change_while_their_collection_moves(twins, monkeypatch, statement):
+def test_no_change_is_lost_while_a_collection_moves_to_a_home(twins, monkeypatch, statement):
     fill(twins)
     before_statement(monkeypatch, statement, lambda: change_some(twins))
     assert twins.move() > 0
@@ -175,7 +179,7 @@ def test_documents_change_while_their_collection_moves(twins, monkeypatch, state
     assert twins.rows(f"hrag_homes.tail_{twins.home()}") == 0
 
 
-def test_documents_change_while_their_home_is_replaced(twins, monkeypatch):
+def test_no_change_is_lost_while_a_home_is_replaced(twins, monkeypatch):
     """Half of the leaves are in the tail of the old home."""
     fill(twins)
     twins.maintain()
@@ -187,7 +191,7 @@ def test_documents_change_while_their_home_is_replaced(twins, monkeypatch):
     assert twins.rows(f"hrag_homes.tail_{twins.home()}") > 0
 
 
-def test_leaves_are_drained_while_their_collection_moves(twins, monkeypatch):
+def test_no_leaf_is_lost_if_a_tail_is_drained_while_its_collection_moves(twins, monkeypatch):
     fill(twins)
     twins.maintain()
     fill(twins, 12, seed=20)
@@ -214,7 +218,7 @@ def test_one_of_two_simultaneous_moves_is_abandoned(twins, monkeypatch):
     assert moved_leaves[0] > 0
 
 
-def test_draining_leaves_out_documents_that_a_writer_is_replacing(twins):
+def test_a_drain_of_the_tail_skips_documents_that_a_writer_is_replacing(twins):
     fill(twins)
     twins.maintain()
     fill(twins, 4, seed=20)
@@ -246,31 +250,32 @@ def test_writers_wait_for_leaves_that_are_being_drained(twins, threads):
 
 
 def test_workers_that_lost_their_lock_still_take_one_step_at_a_time(twins, threads, monkeypatch):
-    """The server may end the transaction that has the lock, which idles during the work."""
+    """The transaction that holds the lock idles during the work, so the server may end it."""
     fill(twins)
-    number = twins.number()
-    second: list[Future[Any]] = []
+    number = twins.collection_id()
+    second_runs: list[Future[Any]] = []
 
     def end_the_lock_and_start_another_worker() -> None:
         twins.delete("d0")
         with twins.database.read() as connection:
             assert connection.execute(_END_MAINTENANCE_LOCK).fetchall() == [(True,)]
         worker = maintenance_worker(twins)
-        second.append(threads.submit(worker.maintain, "t", number, every_leaf=True))
-        wait_until_blocked(twins, second[0])
-        assert not second[0].done()
+        second_runs.append(threads.submit(worker.maintain, "t", number, every_leaf=True))
+        wait_until_blocked(twins, second_runs[0])
+        assert not second_runs[0].done()
 
     before_statement(monkeypatch, WRITES_A_PART, end_the_lock_and_start_another_worker)
     with pytest.raises(StoreUnavailable):
         twins.worker.maintain("t", number, every_leaf=True)
-    second[0].result()
+    second_runs[0].result()
     assert twins.rows("hrag.tombstones") == 1
 
 
 def test_two_workers_maintain_a_collection_once(twins, threads):
     fill(twins, 12)
     runs = [
-        threads.submit(maintenance_worker(twins).maintain, "t", twins.number()) for _ in range(2)
+        threads.submit(maintenance_worker(twins).maintain, "t", twins.collection_id())
+        for _ in range(2)
     ]
     for run in runs:
         run.result()
@@ -282,7 +287,7 @@ def test_two_workers_maintain_a_collection_once(twins, threads):
 def test_a_worker_forgets_the_backlog_of_a_collection_that_it_no_longer_maintains(twins):
     """Another process maintains the collection, or the collection is deleted."""
     fill(twins)
-    number, worker = twins.number(), maintenance_worker(twins, home_leaves=1000)
+    number, worker = twins.collection_id(), maintenance_worker(twins, home_leaves=1000)
     worker.maintain("t", number)
     assert worker.backlog(number) > 0
     with twins.database.write() as guard:
@@ -297,7 +302,7 @@ def test_a_worker_forgets_the_backlog_of_a_collection_that_it_no_longer_maintain
 
 
 @pytest.mark.parametrize("statement", [FILLS_A_HOME, INDEXES_A_HOME])
-def test_a_collection_is_deleted_while_it_moves(twins, monkeypatch, statement):
+def test_a_collection_that_is_deleted_while_it_moves_leaves_no_rows(twins, monkeypatch, statement):
     fill(twins)
     before_statement(monkeypatch, statement, twins.drop)
     assert twins.move() == 0
@@ -306,11 +311,11 @@ def test_a_collection_is_deleted_while_it_moves(twins, monkeypatch, statement):
     assert twins.rows("hrag.leaves") == 0
 
 
-def test_a_collection_is_deleted_and_reclaimed_while_a_part_of_it_is_built(
+def test_a_collection_that_is_deleted_while_a_part_of_it_is_built_leaves_no_rows(
     twins, threads, monkeypatch
 ):
     fill(twins)
-    number = twins.number()
+    number = twins.collection_id()
     reclaims: list[Future[Any]] = []
 
     def drop_and_reclaim() -> None:
@@ -326,7 +331,7 @@ def test_a_collection_is_deleted_and_reclaimed_while_a_part_of_it_is_built(
         assert twins.rows(f"hrag.{table}") == 0, table
 
 
-def test_a_collection_is_deleted_while_its_tail_is_drained(twins):
+def test_a_collection_that_is_deleted_while_its_tail_is_drained_leaves_no_rows(twins):
     fill(twins)
     twins.maintain()
     fill(twins, 6, seed=20)
@@ -338,7 +343,7 @@ def test_a_collection_is_deleted_while_its_tail_is_drained(twins):
     assert twins.rows("hrag.documents") == 0
 
 
-def test_a_snapshot_reads_the_home_it_was_opened_on(twins):
+def test_a_snapshot_reads_its_home_until_it_ends_although_the_collection_moves(twins):
     fill(twins)
     twins.maintain()
     old, query = twins.home(), query_vector(3)
@@ -368,7 +373,7 @@ def test_a_failure_for_one_collection_does_not_stop_maintenance_of_the_others(tw
     maintained: list[int] = []
 
     class FailingWorker(MaintenanceWorker):
-        """Fails to maintain the collection with the number 1."""
+        """A worker that fails to maintain the collection with the id 1."""
 
         def maintain(self, tenant_id: str, collection_id: int, *, every_leaf: bool = False) -> None:
             maintained.append(collection_id)
@@ -386,7 +391,7 @@ def test_a_failure_for_one_collection_does_not_stop_maintenance_of_the_others(tw
 
 @pytest.mark.parametrize("seed", range(3))
 def test_simultaneous_writers_and_workers_lose_nothing(twins, threads, seed):
-    """Two threads write and two threads maintain, in no fixed order."""
+    """Two threads write while two threads do maintenance, in no fixed order."""
     twins.worker = maintenance_worker(twins, home_leaves=20)
     twins.create("t", "s", collection_settings(summaries=SummaryUnit.NONE))
     stop = threading.Event()
@@ -395,7 +400,7 @@ def test_simultaneous_writers_and_workers_lose_nothing(twins, threads, seed):
         worker = maintenance_worker(twins, home_leaves=20)
         while not stop.is_set():
             for name in "cs":
-                worker.maintain("t", twins.number("t", name), every_leaf=True)
+                worker.maintain("t", twins.collection_id("t", name), every_leaf=True)
             twins.reclaim()
 
     def write(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The maintenance worker soon retries work that has failed."""
+"""The maintenance worker retries failed work long before its next survey of all collections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def _failing_once(work: Callable[..., int]) -> Callable[..., int]:
 
 
 def test_writers_do_not_wait_for_the_next_survey_after_a_failure(database, monkeypatch):
-    """The retry comes soon after the failure; the next survey comes a minute later."""
+    """The retry comes soon after the failure. The next survey would come a minute later."""
     monkeypatch.setattr(module, "move_collection", _failing_once(module.move_collection))
     limits = MaintenanceLimits(max_backlog=100, pause_s=0.01, retry_s=0.1)
     worker = MaintenanceWorker(database, home_leaves=50, limits=limits)

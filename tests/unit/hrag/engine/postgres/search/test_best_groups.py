@@ -1,4 +1,7 @@
-"""The first round of a search in one or two statements finds the same as step by step."""
+"""The statements of `best_groups` find the same passages as a search step by step.
+
+`best_groups` runs the first round of a search in one or two SQL statements.
+"""
 
 import random
 from collections.abc import Iterator
@@ -23,15 +26,16 @@ from tests.support.documents.vocabulary import question, wordy
 pytestmark = pytest.mark.postgres
 
 SEARCHES = 1000
-TOP = 2
+TOP_LEVEL = 2
 MODES = (SearchMode.SMALL_TO_BIG, SearchMode.STANDARD, SearchMode.CONTEXT)
 
 
 @pytest.fixture(params=["shared", "home", "mixed"])
 def reader(request, database, writer, collection) -> PostgresReader:
-    """A reader of 120 documents: without a home, in a home, or in a home with a tail.
+    """A reader of a collection of 120 documents, ten of which are deleted.
 
-    The collection has tombstones in each case.
+    `shared`: the leaves are in the table that all collections share. `home`: they are in a home,
+    the collection's own tables. `mixed`: some are in the home, the others in its tail.
     """
     worker = MaintenanceWorker(database, 10_000)
     documents = [
@@ -48,15 +52,15 @@ def reader(request, database, writer, collection) -> PostgresReader:
     return PostgresReader(database)
 
 
-def drawn(draw: random.Random) -> FindRequest:
-    """Returns a random request of the kind that statements may answer."""
+def random_request(draw: random.Random) -> FindRequest:
+    """Returns a random request that the statements of `best_groups` can answer."""
     mode, retrieval = draw.choice(MODES), draw.choice(list(Retrieval))
     context = mode is SearchMode.CONTEXT
     vector = query_vector(draw.randrange(1000))
     return FindRequest(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=mode,
-        level=draw.randint(0, TOP) if mode is SearchMode.SMALL_TO_BIG else 0,
+        level=draw.randint(0, TOP_LEVEL) if mode is SearchMode.SMALL_TO_BIG else 0,
         limit=400 if context else draw.choice([1, 3, 5, 20]),
         candidates=draw.choice([5, 30, 100]),
         text="" if retrieval is Retrieval.DENSE else question(draw),
@@ -73,7 +77,7 @@ def drawn(draw: random.Random) -> FindRequest:
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
-    """Searches inside the block do not use the statements of `best_groups`."""
+    """Runs searches inside the block step by step, without the statements of `best_groups`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot, "can_find", lambda _: False)
         yield
@@ -84,12 +88,15 @@ def comparable(result: FindResult[Passage]) -> Any:
     return replace(result, stages=())
 
 
-def test_statements_find_the_same_as_steps_in_a_thousand_searches(reader):
-    """Each of the three states has a third of the searches. Scores are equal to the bit."""
+def test_statements_find_the_same_as_separate_steps_in_a_thousand_searches(reader):
+    """Each of the three states of `reader` gets a third of the searches.
+
+    The scores are equal to the bit.
+    """
     draw = random.Random(4711)
     with reader.snapshot("t", "c") as snapshot:
         for number in range(-(-SEARCHES // 3)):
-            request = drawn(draw)
+            request = random_request(draw)
             result = snapshot.find(request, VALUES)
             with step_by_step():
                 expected = snapshot.find(request, VALUES)
@@ -98,7 +105,7 @@ def test_statements_find_the_same_as_steps_in_a_thousand_searches(reader):
 
 @contextmanager
 def recorded() -> Iterator[list[PGresult]]:
-    """Collects the results of the statements in the block, except those that set parameters."""
+    """Collects the results of the statements that run in the block, except SET LOCAL."""
     results: list[PGresult] = []
     execute = Cursor.execute
 
@@ -116,11 +123,11 @@ def recorded() -> Iterator[list[PGresult]]:
 
 
 @pytest.mark.parametrize(("retrieval", "count"), [("dense", 1), ("lexical", 2), ("hybrid", 2)])
-def test_a_search_needs_one_statement_or_two(reader, retrieval, count):
+def test_a_dense_search_needs_one_statement_and_other_searches_need_two(reader, retrieval, count):
     request = FindRequest(
         vector=None if retrieval == "lexical" else query_vector(1),
         mode=SearchMode.SMALL_TO_BIG,
-        level=TOP,
+        level=TOP_LEVEL,
         limit=5,
         candidates=100,
         text="valve pressure E-4711",
@@ -133,8 +140,8 @@ def test_a_search_needs_one_statement_or_two(reader, retrieval, count):
 
 
 @pytest.mark.parametrize("aggregation", [Aggregation.SUM, Aggregation.MEAN, Aggregation.COUNT])
-def test_other_aggregations_and_auto_merge_are_searched_step_by_step(aggregation):
-    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
+def test_aggregations_other_than_max_and_auto_merge_are_searched_step_by_step(aggregation):
+    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP_LEVEL, 5, 100)
     assert best_groups.can_find(request)
     assert not best_groups.can_find(replace(request, aggregation=aggregation))
     assert not best_groups.can_find(replace(request, mode=SearchMode.AUTO_MERGE))
@@ -145,7 +152,7 @@ def test_one_statement_reads_only_parts_of_long_texts(database, writer, collecti
     writer.put_many([(collection, document) for document in documents.values()])
     texts = {name: document.parsed.text.encode() for name, document in documents.items()}
     assert min(map(len, texts.values())) > 128 << 10
-    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP, 5, 100)
+    request = FindRequest(query_vector(1), SearchMode.SMALL_TO_BIG, TOP_LEVEL, 5, 100)
     with PostgresReader(database).snapshot("t", "c") as snapshot, recorded() as results:
         passages = snapshot.find(request, VALUES).passages
     (result,) = results
@@ -160,7 +167,7 @@ def test_one_statement_reads_only_parts_of_long_texts(database, writer, collecti
 
 
 def parts_of(text: bytes, result: PGresult) -> set[bytes]:
-    """The values of a result that are long parts of a text; each is listed once."""
+    """Returns the distinct values of a result that exceed 1000 bytes and occur in the text."""
     values = (
         result.get_value(row, column)
         for row in range(result.ntuples)
@@ -173,7 +180,7 @@ def parts_of(text: bytes, result: PGresult) -> set[bytes]:
     ("limit", "budget", "level", "expected"),
     [(5, 0, 0, 5), (400, 1000, 0, 20), (400, 1001, 0, 22), (400, 1000, 1, 10), (7, 1000, 0, 7)],
 )
-def test_a_budget_bounds_how_many_texts_are_read(limit, budget, level, expected):
+def test_a_token_budget_bounds_how_many_texts_of_passages_are_read(limit, budget, level, expected):
     settings = replace(collection_settings(), tree=TreeSettings((100, 200), 0.0))
     request = FindRequest(None, SearchMode.CONTEXT, level, limit, 100, token_budget=budget)
     assert expected_passages(request, settings) == expected

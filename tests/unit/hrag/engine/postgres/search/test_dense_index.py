@@ -1,7 +1,7 @@
-"""Dense searches of many leaves: their query plans, their recall, and the number of passages.
+"""Dense searches of many leaves use indexes, reach the required recall and find enough passages.
 
-The store has 20,000 leaves of several tenants and current statistics (ANALYZE). The largest
-collection has a home.
+The store has several tenants and current statistics (ANALYZE). In most tests, its largest
+collection has about 20,000 leaves. This collection has a home: its own tables, with an HNSW index.
 """
 
 import random
@@ -41,10 +41,10 @@ _MIN_RECALL = 0.99
 
 @dataclass(frozen=True)
 class LargeStore:
-    """Collections of random vectors around some centres, with the vectors of the largest one.
+    """A store of random vectors, and the vectors of its largest collection.
 
-    `vectors` are `float32[leaves, dimension]`, in the order of documents d0, d1, ... `owners` are
-    the numbers of the documents of the leaves.
+    `vectors` are `float32[leaves, dimension]`, in the order of the documents d0, d1 and so on.
+    `owners` are `int[leaves]`: 7 for a leaf of the document d7.
     """
 
     database: PostgresDatabase
@@ -62,7 +62,7 @@ class LargeStore:
             return snapshot.find(replace(request, **options), VALUES)
 
     def recall(self, queries: Any, count: int, filter: Filter | None, passing: Any) -> float:
-        """Returns the mean recall of searches; fails if passages are missing.
+        """Returns the mean recall of searches for `count` leaves; fails if a search finds fewer.
 
         `passing`, `bool[leaves]`, is true for the leaves that pass the filter.
         """
@@ -79,14 +79,14 @@ class LargeStore:
 
 @cache
 def _shape() -> PreparedDocument:
-    """Returns a document whose text and tree all other documents share."""
+    """Returns the document whose text and tree all documents of the store have."""
     return prepared("shape", sentences(80), collection_settings(_TREE, 2))
 
 
 def _clustered(count: int, dimension: int, seed: int, centres: int = 200) -> Any:
-    """Returns unit vectors around centres, like the vectors of texts.
+    """Returns random unit vectors, `float32[count, dimension]`, in clusters around centres.
 
-    Queries between the centres are the hard case.
+    The vectors of real texts form clusters too. Queries between the clusters are the hard case.
     """
     draw = np.random.default_rng(seed)
     middle = np.random.default_rng(1).normal(size=(centres, dimension))
@@ -97,6 +97,10 @@ def _clustered(count: int, dimension: int, seed: int, centres: int = 200) -> Any
 def _fill(
     writer: PostgresWriter, tenant_id: str, leaves: int, dimension: int, seed: int
 ) -> tuple[Any, Any]:
+    """Fills a new collection `c` of a tenant; returns its vectors and their owners.
+
+    See `LargeStore` for both.
+    """
     settings = collection_settings(_TREE, dimension, analyzer="")
     writer.create_collection(tenant_id, "c", settings)
     handle, shape = writer.open(tenant_id, "c"), _shape()
@@ -124,7 +128,10 @@ def _fill(
 def _large_store(
     server: PostgresServer, leaves: int, dimension: int, tenants: int, tenant_leaves: int
 ) -> Iterator[LargeStore]:
-    """A store with a large collection and `tenants` small ones of `tenant_leaves` leaves each."""
+    """Creates a store with a large collection of the tenant `large`.
+
+    Each of `tenants` further tenants has a small collection of `tenant_leaves` leaves.
+    """
     name = server.new_database()
     database = PostgresDatabase(server.dsn(name), 4, "tests", is_writer=True)
     writer = PostgresWriter(database)
@@ -144,12 +151,13 @@ def _large_store(
 
 @pytest.fixture(scope="module")
 def large(postgres: PostgresServer) -> Iterator[LargeStore]:
+    """A store with a collection of 20,000 leaves and ten collections of 600 leaves."""
     with _large_store(postgres, 20_000, 64, 10, 600) as store:
         yield store
 
 
 def _queries(store: LargeStore, count: int) -> Any:
-    """Returns random queries near to and between the centres."""
+    """Returns random query vectors near to the centres of the clusters and between them."""
     return _clustered(count, store.dimension, 12345)
 
 
@@ -180,8 +188,8 @@ def _scans(statement_plans: list[Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("kind", FILTERS)
-def test_a_search_of_a_home_scans_no_table(large: LargeStore, kind: str, mode: str) -> None:
-    """The search runs eight times, because a statement is prepared after five times."""
+def test_a_search_of_a_home_scans_no_whole_table(large: LargeStore, kind: str, mode: str) -> None:
+    """There are eight searches, because a statement is prepared after it has run five times."""
     filter, _ = FILTERS[kind]
     with plans(large.database, mode) as statement_plans:
         for query in _queries(large, 8):
@@ -190,15 +198,15 @@ def test_a_search_of_a_home_scans_no_table(large: LargeStore, kind: str, mode: s
     assert len(scans) >= 8, statement_plans
     assert [scan for scan in scans if scan[0] == "Seq Scan"] == []
     by_graph = [scan for scan in scans if "embedding_idx" in scan[1]]
-    # The leaves of few documents are read by their key. A generic plan, which does not know the
-    # number of documents, reads the leaves of half of them by their key too.
+    # A plan reads the leaves of few documents by their key, without the graph. A generic plan does
+    # not know how many documents pass the filter, so it may read half of the leaves by key too.
     if kind == "none" or (kind == "half" and mode != "force_generic_plan"):
         assert len(by_graph) >= 8, scans
 
 
 @pytest.mark.parametrize("mode", ["auto", "force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("kind", ["none", "few", "one"])
-def test_a_search_of_the_shared_table_reads_the_collection_alone(
+def test_a_search_of_the_table_that_collections_share_scans_no_whole_table(
     large: LargeStore, kind: str, mode: str
 ) -> None:
     filter, _ = FILTERS[kind]
@@ -213,7 +221,7 @@ def test_a_search_of_the_shared_table_reads_the_collection_alone(
 
 
 @pytest.mark.parametrize("kind", FILTERS)
-def test_recall_at_ten_is_ninety_nine_percent(large: LargeStore, kind: str) -> None:
+def test_recall_at_ten_is_at_least_ninety_nine_percent(large: LargeStore, kind: str) -> None:
     filter, passes = FILTERS[kind]
     recall = large.recall(_queries(large, 50), 10, filter, passes(large.owners))
     assert recall >= _MIN_RECALL
@@ -227,8 +235,10 @@ def test_a_search_finds_as_many_passages_as_it_asks_for(large: LargeStore, count
         assert len(passages) == min(count, int(passes(large.owners).sum()))
 
 
-def test_the_rest_of_a_home_is_found_before_a_vacuum(postgres: PostgresServer) -> None:
-    """Nine of ten documents are deleted, and their vectors are still in the graph."""
+def test_remaining_leaves_are_found_while_deleted_vectors_are_still_in_the_graph(
+    postgres: PostgresServer,
+) -> None:
+    """Nine of ten documents are deleted, and no vacuum has removed their vectors yet."""
     with _large_store(postgres, 20_000, 64, 0, 0) as store:
         handle = store.writer.open("large", "c")
         for _ in store.writer.delete_matching(handle, Range("metadata.tenth", above=0.0)):
@@ -240,7 +250,7 @@ def test_the_rest_of_a_home_is_found_before_a_vacuum(postgres: PostgresServer) -
 
 
 def _check_recall(store: LargeStore, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints the recall with each filter; fails if it is too low."""
+    """Prints the recall at ten with each filter; fails if a recall is below _MIN_RECALL."""
     source = random.Random(seed)
     for kind, (filter, passes) in FILTERS.items():
         queries = _queries(store, 60)[source.randrange(3) :]
@@ -256,7 +266,7 @@ def _check_recall(store: LargeStore, seed: int, capsys: pytest.CaptureFixture[st
     ("leaves", "dimension", "tenants", "tenant_leaves"),
     [(20_000, 384, 0, 0), (100_000, 384, 50, 500)],
 )
-def test_recall_of_many_leaves(
+def test_recall_of_many_leaves_is_at_least_ninety_nine_percent(
     postgres: PostgresServer,
     leaves: int,
     dimension: int,

@@ -1,7 +1,7 @@
-"""Generic plans, which PostgreSQL caches for frequent statements with any parameters.
+"""Generic plans look up leaves and documents by their keys, even in a store of many tenants.
 
-They must be good even if there are many tenants. PostgreSQL then expects only a few leaves per
-collection.
+PostgreSQL caches a generic plan for a frequent statement and uses the plan with any parameters.
+In a store of many tenants, PostgreSQL estimates that a collection has only a few leaves.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from tests.support.engines.postgres_plans import nodes, plans
 
 pytestmark = pytest.mark.postgres
 
-SMALL = 100
-LARGE = 400
+SMALL_COLLECTIONS = 100
+LARGE_DOCUMENTS = 400
 REQUEST = FindRequest(
     query_vector(1),
     SearchMode.SMALL_TO_BIG,
@@ -43,15 +43,18 @@ def _find(**options: Any) -> Callable[[Snapshot], Any]:
 
 @pytest.fixture
 def reader(database: PostgresDatabase, writer: PostgresWriter) -> PostgresReader:
-    """A store with many small collections and a larger one, with current statistics."""
-    for number in range(SMALL):
+    """A reader of a store with many small collections, a larger one, and current statistics."""
+    for number in range(SMALL_COLLECTIONS):
         tenant_id = f"small{number}"
         writer.create_collection(tenant_id, "c", collection_settings())
         writer.put(writer.open(tenant_id, "c"), wordy("d", number))
     writer.create_collection("t", "c", collection_settings())
     large = writer.open("t", "c")
     writer.put_many(
-        [(large, wordy(f"d{n}", n, sentences=12, metadata={"n": n})) for n in range(LARGE)]
+        [
+            (large, wordy(f"d{n}", n, sentences=12, metadata={"n": n}))
+            for n in range(LARGE_DOCUMENTS)
+        ]
     )
     with database.autocommit() as connection:
         connection.execute("ANALYZE")

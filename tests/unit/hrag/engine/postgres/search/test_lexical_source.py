@@ -1,4 +1,4 @@
-"""The BM25 scores of a lexical query: exact in slices, bounded in memory, ended by deadlines."""
+"""A lexical query computes exact BM25 scores in slices, in bounded memory, until its deadline."""
 
 import random
 import tracemalloc
@@ -19,7 +19,7 @@ from hrag.text.analysis import LeafTerms, QueryTerm
 from hrag.values.deadline import NEVER, Deadline
 from tests.support.documents.fakes import collection_settings
 
-# Each document has this many leaves.
+# Each document of these tests has this many leaves.
 LEAVES = 4
 
 
@@ -34,7 +34,11 @@ def collection(documents: int) -> OpenedCollection:
 
 
 def postings(terms: list[QueryTerm], first: int, documents: int, share: float) -> list[Row]:
-    """The rows of a part: each term occurs in a `share` of the leaves of all its documents."""
+    """Returns the rows of a part of the lexical index.
+
+    The part has the documents from ordinal `first` on. Each term occurs in about the fraction
+    `share` of their leaves.
+    """
     draw = np.random.default_rng(first)
     labels = np.concatenate([labels_of(first + n, LEAVES) for n in range(documents)])
     lengths = draw.integers(5, 60, len(labels)).astype(np.uint32)
@@ -54,8 +58,8 @@ def postings(terms: list[QueryTerm], first: int, documents: int, share: float) -
     return rows
 
 
-def vector(terms: list[QueryTerm], ordinal: int) -> Any:
-    """The row with the term vector of a document whose leaves have every term."""
+def term_vector_row(terms: list[QueryTerm], ordinal: int) -> Any:
+    """Returns the row with the term vector of a document; each of its leaves has every term."""
     entries = np.array([term.id << 8 | 2 for term in terms], np.uint64)
     starts = np.arange(LEAVES + 1) * len(terms)
     leaf_terms = LeafTerms(starts, np.tile(entries, LEAVES), np.full(LEAVES, 30, np.uint32))
@@ -65,41 +69,41 @@ def vector(terms: list[QueryTerm], ordinal: int) -> Any:
 def query(
     terms: list[QueryTerm], rows: list[Row], deadline: Deadline = NEVER, **sizes: int
 ) -> LexicalQuery:
-    """A query whose rows come in random order, as from a statement without ORDER BY."""
+    """Returns a query whose rows are in random order, as from a statement without ORDER BY."""
     shuffled = random.Random(1).sample(rows, len(rows))
     return LexicalQuery(collection(400), terms, shuffled, deadline, **sizes)
 
 
 def best_leaves(query: LexicalQuery) -> tuple[Any, Any]:
-    """The labels and scores of all leaves that have a term."""
+    """Returns the labels and scores of all leaves that contain a term of the query."""
     labels, scores, is_complete = query.best(EligibleLeaves.all_of(collection(400)), 10_000)
     assert is_complete
     return labels, scores
 
 
-def everything(query: LexicalQuery) -> tuple[bytes, ...]:
-    """The weights of the terms, and the labels and scores of the leaves, to the bit."""
+def exact_results(query: LexicalQuery) -> tuple[bytes, ...]:
+    """Returns the weights of the terms, and the labels and scores of the leaves, as bytes."""
     labels, scores = best_leaves(query)
     return query.weights.tobytes(), labels.tobytes(), scores.tobytes()
 
 
 @pytest.mark.parametrize("deleted", [(), (2, 3, 150, 299, 305)])
-def test_scores_in_slices_equal_those_at_once_to_the_bit(deleted):
+def test_scores_computed_in_slices_equal_scores_computed_at_once_to_the_bit(deleted):
     query_terms = terms(12)
     rows = postings(query_terms, 1, 200, 0.3) + postings(query_terms, 201, 150, 0.3)
-    rows += [vector(query_terms, ordinal) for ordinal in (352, 351)]
+    rows += [term_vector_row(query_terms, ordinal) for ordinal in (352, 351)]
     rows += [(2, ordinal, 0, b"", 0.0) for ordinal in deleted]
     at_once = query(query_terms, rows)
     labels, _ = best_leaves(at_once)
     assert np.all(np.diff(labels.astype(np.int64)) > 0)
     in_slices = query(query_terms, rows, slice_postings=500)
-    assert everything(in_slices) == everything(at_once)
+    assert exact_results(in_slices) == exact_results(at_once)
     unpacked_twice = query(query_terms, rows, slice_postings=500, max_cached_postings=0)
-    assert everything(unpacked_twice) == everything(at_once)
+    assert exact_results(unpacked_twice) == exact_results(at_once)
 
 
 def test_the_memory_of_scores_does_not_grow_with_all_matches():
-    """All matches would take 20 bytes each when unpacked, and several times that while sorted."""
+    """All matches at once would take 20 bytes per match, and several times as much while sorted."""
     query_terms = terms(100)
     rows = postings(query_terms, 1, 8000, 0.6)
     matches = int(100 * 8000 * LEAVES * 0.6)
@@ -112,7 +116,7 @@ def test_the_memory_of_scores_does_not_grow_with_all_matches():
     assert peak < 16 * matches
 
 
-def test_a_search_for_many_words_ends_with_its_caller():
+def test_a_search_for_many_words_ends_at_its_deadline_or_when_its_caller_leaves():
     query_terms = terms(12)
     rows = postings(query_terms, 1, 200, 0.3)
     with pytest.raises(DeadlineExceeded):
@@ -120,7 +124,7 @@ def test_a_search_for_many_words_ends_with_its_caller():
     checks: list[bool] = []
 
     def is_waiting() -> bool:
-        """The caller has left at the third check."""
+        """Returns False from the third call on, as if the caller had left."""
         checks.append(True)
         return len(checks) < 3
 

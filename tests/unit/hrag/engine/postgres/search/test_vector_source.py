@@ -1,4 +1,7 @@
-"""Searches of the nearest leaves of a home: their use of the HNSW index and of its results."""
+"""Dense searches of a home use its HNSW index when they should, and miss no leaf.
+
+A home is a pair of tables for the leaves of one collection, one of them with an HNSW index.
+"""
 
 from typing import Any
 
@@ -32,7 +35,7 @@ COUNT = 5
 
 @pytest.fixture
 def home(database, writer, collection) -> OpenedCollection:
-    """A collection of 60 documents, all in the index of a home."""
+    """A collection of 60 documents, whose leaves are all in the HNSW index of its home."""
     writer.put_many([(collection, wordy(f"d{n}", n, sentences=20)) for n in range(60)])
     worker = MaintenanceWorker(database)
     worker.maintain("t", collection.collection_id, every_leaf=True)
@@ -68,7 +71,7 @@ _QUERY = np.eye(1, 16, dtype=np.float32)[0]
 
 
 def _around(cosine: float, count: int) -> Any:
-    """Returns vectors whose cosines with the query are about `cosine`."""
+    """Returns vectors whose cosines with _QUERY are about `cosine`."""
     draw = np.random.default_rng(7)
     vectors = draw.normal(size=(count, 16))
     vectors[:, 0] = 0
@@ -79,6 +82,7 @@ def _around(cosine: float, count: int) -> Any:
 
 
 def _of_language(language: str, number: int, cosine: float) -> Any:
+    """Returns a document in a language; the cosines of its vectors are about `cosine`."""
     count = len(prepared("d", sentences(500)).vectors)
     return prepared(
         f"{language}{number}",
@@ -93,7 +97,7 @@ def _of_language(language: str, number: int, cosine: float) -> Any:
 def test_leaves_of_the_tail_do_not_replace_leaves_that_the_index_missed(
     database, writer, collection, postgres_dsn, opened, monkeypatch, retrieval, by_steps
 ):
-    """The nearest leaves do not pass the filter, and the scan of the index ends too early."""
+    """The nearest leaves do not pass the filter. hnsw.max_scan_tuples ends the scan too early."""
     writer.put_many([(collection, _of_language("en", n, 0.9)) for n in range(12)])
     writer.put_many([(collection, _of_language("de", n, 0.3)) for n in range(8)])
     MaintenanceWorker(database).maintain("t", collection.collection_id, every_leaf=True)
@@ -110,8 +114,8 @@ def test_leaves_of_the_tail_do_not_replace_leaves_that_the_index_missed(
         retrieval=retrieval,
         filter=Match("metadata.language", ("de",)),
     )
-    impatient = psycopg.conninfo.make_conninfo(postgres_dsn, options="-c hnsw.max_scan_tuples=1")
-    with PostgresReader(opened(impatient)).snapshot("t", "c") as reader:
+    short_scans = psycopg.conninfo.make_conninfo(postgres_dsn, options="-c hnsw.max_scan_tuples=1")
+    with PostgresReader(opened(short_scans)).snapshot("t", "c") as reader:
         result = reader.find(request, VALUES)
     documents = {document for document, _ in matched_leaves(result.passages)}
     assert len(result.passages) == 10

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL reads and writes them."""
+"""Arrays are sent to PostgreSQL and read from it without a change of their values."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_the_server_receives_vectors_rounded_to_half_precision(database: Postgre
     np.testing.assert_array_equal(np.array([vector for (vector,) in rows], np.float32), rounded)
 
 
-def test_numbers_are_read_as_they_were_sent(database: PostgresDatabase):
+def test_integers_are_read_as_they_were_sent(database: PostgresDatabase):
     with database.read() as connection:
         for values in ([], [3], [1, -5, 2**60]):
             cursor = connection.execute("SELECT %s", (arrays.bigints(values),))

@@ -1,4 +1,4 @@
-"""The view hrag.chunks: users of SQL read the same chunks as the engine returns."""
+"""The view hrag.chunks shows users of SQL the same chunks as the engine returns."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Row(NamedTuple):
-    """The columns of the view, in their order."""
+    """A row of the view, with the columns in the order of the view."""
 
     id: str
     tenant_id: str
@@ -60,7 +60,7 @@ def rows(dsn: str, condition: str = "true") -> list[Row]:
 def expected(
     database: PostgresDatabase, document: PreparedDocument, tenant: str = "t", name: str = "c"
 ) -> list[Row]:
-    """Returns the rows of a document, from the chunks that the engine returns one by one."""
+    """Returns the rows that the view must have for a document, from the chunks of the engine."""
     rows = []
     with PostgresReader(database).snapshot(tenant, name) as snapshot:
         for level, count in enumerate(document.tree.counts):
@@ -98,6 +98,7 @@ def store(
 
 
 def plan_of(dsn: str, condition: str, columns: str = "*") -> str:
+    """Returns the query plan of a query of the view."""
     statement = f"EXPLAIN SELECT {columns} FROM hrag.chunks WHERE {condition}"
     with psycopg.connect(dsn) as connection:
         connection.execute("ANALYZE hrag.documents, hrag.collections")
@@ -131,9 +132,9 @@ def test_the_view_has_the_chunks_that_the_engine_returns(
     tree: TreeSettings,
 ) -> None:
     writer = PostgresWriter(database)
-    fixed = collection_settings(tree)
-    writer.create_collection("t", "c", fixed)
-    document = prepared("d", text, fixed, metadata=metadata)
+    chosen_settings = collection_settings(tree)
+    writer.create_collection("t", "c", chosen_settings)
+    document = prepared("d", text, chosen_settings, metadata=metadata)
     writer.put(writer.open("t", "c"), document)
     try:
         assert rows(postgres_dsn) == expected(database, document)
@@ -153,7 +154,7 @@ def test_documents_with_the_same_id_in_two_collections_have_separate_chunks(
     assert {row.tenant_id for row in rows(postgres_dsn, "tenant_id = 'u'")} == {"u"}
 
 
-def test_the_columns_are_those_of_a_table_of_chunks(postgres_dsn: str) -> None:
+def test_the_view_has_the_columns_and_types_of_a_table_of_chunks(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
         columns = connection.execute(
             "SELECT column_name, data_type FROM information_schema.columns"
@@ -189,9 +190,9 @@ def test_a_nul_character_is_shown_as_its_symbol(
 
 def test_summaries_are_not_chunks(database: PostgresDatabase, postgres_dsn: str) -> None:
     writer = PostgresWriter(database)
-    fixed = collection_settings(summaries=SummaryUnit.CHUNK)
-    writer.create_collection("t", "c", fixed)
-    document = prepared("d", sentences(60), fixed)
+    chosen_settings = collection_settings(summaries=SummaryUnit.CHUNK)
+    writer.create_collection("t", "c", chosen_settings)
+    document = prepared("d", sentences(60), chosen_settings)
     summary = Summary("What it is about.", range(len(document.vectors)))
     summaries = DocumentSummaries((summary,), unit_vectors(1, 0))
     writer.put_stored(writer.open("t", "c"), StoredDocument(document, summaries))
@@ -201,7 +202,7 @@ def test_summaries_are_not_chunks(database: PostgresDatabase, postgres_dsn: str)
     assert rows(postgres_dsn) == expected(database, document)
 
 
-def test_one_document_is_read_by_the_index(database: PostgresDatabase, postgres_dsn: str) -> None:
+def test_one_document_is_found_by_the_index(database: PostgresDatabase, postgres_dsn: str) -> None:
     store(database, *(prepared(f"d{number}", sentences(20)) for number in range(300)))
     for condition in (
         "tenant_id = 't' AND document_id = 'd7'",
@@ -217,7 +218,7 @@ def test_columns_that_a_query_does_not_read_are_not_computed(
 ) -> None:
     store(database, prepared("d", sentences(20)))
     with psycopg.connect(postgres_dsn) as connection:
-        # A query that reads a text fails after this.
+        # These bytes are not UTF-8, so a query that reads the text of a document now fails.
         connection.execute("UPDATE hrag.documents SET body = '\\xff'")
         counted = connection.execute("SELECT count(*), sum(token_count) FROM hrag.chunks")
         assert counted.fetchone() is not None
@@ -229,7 +230,7 @@ def test_columns_that_a_query_does_not_read_are_not_computed(
     assert plan.index("Filter: (level = 1)") < plan.index("level_chunks")
 
 
-UP = """
+ANCESTORS = """
 WITH RECURSIVE up AS (
     SELECT * FROM hrag.chunks WHERE tenant_id = 't' AND collection = 'c'
         AND document_id = 'd' AND level = 0 AND id = %s
@@ -239,7 +240,7 @@ WITH RECURSIVE up AS (
     WHERE parent.tenant_id = 't' AND parent.collection = 'c' AND parent.document_id = 'd'
 ) SELECT id FROM up ORDER BY level
 """
-DOWN = """
+DESCENDANTS = """
 WITH RECURSIVE down AS (
     SELECT id, child_ids, level FROM hrag.chunks WHERE tenant_id = 't' AND collection = 'c'
         AND document_id = 'd' AND id = %s
@@ -258,8 +259,8 @@ def test_recursive_queries_return_ancestors_and_descendants(
     store(database, document, tree=MANY_LEVELS)
     leaf = document.tree.counts[0] - 1
     with psycopg.connect(postgres_dsn) as connection:
-        ancestors = [row[0] for row in connection.execute(UP, (f"d#0.{leaf}",))]
-        descendants = [row[0] for row in connection.execute(DOWN, (ancestors[-1],))]
+        ancestors = [row[0] for row in connection.execute(ANCESTORS, (f"d#0.{leaf}",))]
+        descendants = [row[0] for row in connection.execute(DESCENDANTS, (ancestors[-1],))]
     with PostgresReader(database).snapshot("t", "c") as snapshot:
         above = snapshot.hierarchy(ChunkId("d", 0, leaf), 0, content=False).ancestors
         top = ChunkId("d", document.tree.top_level, document.tree.counts[-1] - 1)

@@ -1,4 +1,4 @@
-"""Transactions: what they see, how they end, and how they observe a caller's deadline."""
+"""Transactions isolate readers, end correctly, and observe the deadline of their caller."""
 
 import threading
 import time
@@ -195,7 +195,7 @@ def test_a_transaction_of_many_statements_ends_at_the_deadline(database: Postgre
     assert time.monotonic() - began_s < 20
 
 
-def test_nothing_runs_after_the_deadline(database: PostgresDatabase) -> None:
+def test_no_transaction_begins_after_the_deadline(database: PostgresDatabase) -> None:
     with pytest.raises(DeadlineExceeded), database.read(Deadline.after(0)):
         pytest.fail("the block ran")
 
@@ -222,7 +222,10 @@ def test_the_statement_of_a_caller_that_leaves_is_cancelled(database: PostgresDa
 def test_a_cancel_request_never_cancels_another_callers_statement(
     opened: Open, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is delayed until its transaction has ended; both callers share one connection."""
+    """The cancel request is sent only when its transaction has ended.
+
+    Two callers use the same connection, one after the other.
+    """
     database = opened(postgres_dsn, connections=1)
     is_sending, may_send = threading.Event(), threading.Event()
     cancel_safe = Connection.cancel_safe
@@ -249,7 +252,7 @@ def test_a_cancel_request_never_cancels_another_callers_statement(
         first_caller = threads.submit(first)
         assert is_sending.wait(20)
         second_caller = threads.submit(second)
-        # The first block has ended, and the second caller still does not have its connection.
+        # The first caller has left its block. The second caller does not have the connection yet.
         until(lambda: threading.active_count() >= 3)
         assert not first_caller.done()
         assert not second_caller.done()
@@ -342,7 +345,9 @@ def test_transactions_that_deadlock_are_repeated(database: PostgresDatabase) -> 
     assert len(attempts) == 3
 
 
-def test_a_conflict_that_stays_is_given_up_after_five_attempts(database: PostgresDatabase) -> None:
+def test_a_transaction_that_always_conflicts_fails_after_five_attempts(
+    database: PostgresDatabase,
+) -> None:
     attempts = []
 
     def conflict(connection: Connection) -> None:
@@ -367,7 +372,9 @@ def test_statements_are_prepared_and_results_are_binary(database: PostgresDataba
     assert first_value(database, prepared, "%now()%") == 1
 
 
-def test_the_server_shows_the_name_of_the_application(database: PostgresDatabase) -> None:
+def test_the_server_shows_the_application_name_of_its_connections(
+    database: PostgresDatabase,
+) -> None:
     assert first_value(database, "SHOW application_name") == "hrag-tests"
 
 

@@ -1,4 +1,4 @@
-"""The translation of errors of PostgreSQL to errors of hrag."""
+"""Errors of PostgreSQL are translated to errors of hrag, except errors that show a bug."""
 
 import psycopg
 import pytest
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.postgres
 
 
 def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
-    """Returns the error of a statement."""
+    """Returns the error that a statement raises."""
     with pytest.raises(psycopg.Error) as failed:
         postgres.run(statement)
     return failed.value
@@ -43,7 +43,7 @@ def raised(postgres: PostgresServer, statement: str) -> psycopg.Error:
         ("XX002", DataLoss),
     ],
 )
-def test_each_sqlstate_has_its_error(
+def test_each_sqlstate_is_translated_to_its_error(
     postgres: PostgresServer, state: str, expected: type[HragError]
 ) -> None:
     statement = f"DO $$ BEGIN RAISE EXCEPTION 'the message' USING ERRCODE = '{state}'; END $$"
@@ -57,7 +57,9 @@ def test_each_sqlstate_has_its_error(
     "statement",
     ["SELEC", "SELECT 1 / 0", "SELECT * FROM home_7.leaves", "SELECT * FROM other"],
 )
-def test_a_bug_is_not_translated(postgres: PostgresServer, statement: str) -> None:
+def test_an_error_that_shows_a_bug_is_not_translated(
+    postgres: PostgresServer, statement: str
+) -> None:
     assert error_of(raised(postgres, statement), NEVER) is None
 
 

@@ -1,4 +1,4 @@
-"""All functions of a connection work through PgBouncer in its mode that pools transactions."""
+"""A database works through PgBouncer in the mode that pools transactions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Open = Callable[..., PostgresDatabase]
 
 @pytest.fixture
 def pooled(postgres: PostgresServer) -> Iterator[str]:
-    """The DSN of a new database through PgBouncer."""
+    """The DSN of a new database, which connects to it through PgBouncer."""
     if problem := pgbouncer.why_not():
         pytest.skip(problem)
     name = postgres.new_database()
@@ -47,7 +47,7 @@ def test_callers_share_two_server_connections(pooled: str, opened: Open) -> None
 
 
 def test_statements_stay_prepared_and_old_ones_are_closed(pooled: str, opened: Open) -> None:
-    """There are more statements than psycopg or PgBouncer keeps, and each is frequent."""
+    """The test often repeats more statements than psycopg or PgBouncer keeps prepared."""
     database = opened(pooled, connections=4)
 
     def compute(number: int) -> Any:

@@ -1,4 +1,4 @@
-"""Recovery of a database after its server was stopped, killed, frozen or out of connections."""
+"""A database works again after its server was stopped, killed, frozen or out of connections."""
 
 import time
 from collections.abc import Callable
@@ -100,7 +100,7 @@ def test_a_caller_leaves_a_frozen_server_at_its_deadline(
     assert first_value(database, "SELECT 7") == 7
 
 
-def test_a_connection_that_was_idle_for_long_is_tested_first(
+def test_a_connection_that_was_idle_for_long_is_tested_before_its_use(
     own_server: PostgresServer, opened: Open
 ) -> None:
     database = opened(own_server.dsn(), times=ConnectionTimes(trusted_s=0.0))
@@ -124,7 +124,7 @@ def test_a_health_check_reports_whether_the_server_runs(
 def test_a_database_is_healthy_while_all_connections_are_in_use(
     postgres_dsn: str, opened: Open
 ) -> None:
-    """A health check has a connection in addition to those of the pool."""
+    """A health check uses a connection that is not one of the pool."""
     database = opened(postgres_dsn, 1, times=ConnectionTimes(healthy_s=0.0))
     with database.read() as connection:
         connection.execute("SELECT 1")

@@ -1,4 +1,4 @@
-"""A standby to read from, and its promotion when the primary is lost."""
+"""Readers use a standby, and the writer continues on it after its promotion."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,6 +16,7 @@ Open = Callable[..., PostgresDatabase]
 
 @pytest.fixture
 def standby(own_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A standby that replicates `own_server`."""
     with closing(own_server.standby()) as standby:
         yield standby
 
@@ -67,7 +68,7 @@ def test_after_a_failover_the_writer_continues_on_the_new_primary(
 def test_a_writer_does_not_keep_a_connection_to_a_standby(
     own_server: PostgresServer, standby: PostgresServer, opened: Open
 ) -> None:
-    """The connection leads to the standby as if by a proxy; the server rejects the change."""
+    """The DSN leads to the standby, as if by a wrong proxy. The standby rejects the change."""
     misled = opened(standby.dsn())
     assert is_standby(misled)
     with (

@@ -1,4 +1,4 @@
-"""The rights of the owner, of services, of users of SQL, and of everybody else."""
+"""The owner, services, users of SQL and all other users have exactly the rights they need."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -29,16 +29,16 @@ pytestmark = pytest.mark.postgres
 Open = Callable[..., PostgresDatabase]
 
 READABLE = {"chunks", "collections", "documents", "sql_tenants"}
-"""The tables and the view that users of SQL may read. Each table has a policy."""
+"""The tables and the view that users of SQL may read. Each table has a row security policy."""
 
 
 def as_role(dsn: str, role: str) -> psycopg.Connection[tuple[object, ...]]:
-    """A connection of the user `role`."""
+    """Returns a connection of the user `role`."""
     return psycopg.connect(psycopg.conninfo.make_conninfo(dsn, user=role), autocommit=True)
 
 
 def values(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> set[object]:
-    """The values of the first column of a statement's rows."""
+    """Returns the distinct values of the first column of a statement's rows."""
     return {row[0] for row in connection.execute(statement)}
 
 
@@ -53,7 +53,7 @@ def filled(database: PostgresDatabase) -> None:
 
 @pytest.fixture
 def roles(postgres: PostgresServer, postgres_dsn: str) -> Iterator[str]:
-    """Two users of SQL: ada may read the tenant `t`, bob may read no tenant."""
+    """The DSN of a store with two users of SQL: ada may read the tenant `t`, bob no tenant."""
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         for role in ("ada", "bob"):
             connection.execute(f"CREATE ROLE {role} LOGIN IN ROLE hrag_sql_reader")
@@ -128,7 +128,7 @@ def test_a_service_has_rights_on_every_table_of_the_store(postgres_dsn: str) -> 
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_user_of_sql_sees_the_tenants_granted_to_it(roles: str) -> None:
+def test_a_user_of_sql_sees_only_the_tenants_that_are_granted_to_it(roles: str) -> None:
     tenants = "SELECT DISTINCT tenant_id FROM hrag."
     with as_role(roles, "ada") as ada, as_role(roles, "bob") as bob:
         for table in ("chunks", "documents", "collections"):
@@ -149,7 +149,7 @@ def test_a_user_of_sql_cannot_gain_access_to_another_tenant(roles: str) -> None:
         "UPDATE hrag.documents SET tenant_id = 't'",
         "ALTER TABLE hrag.documents DISABLE ROW LEVEL SECURITY",
         "SET row_security = off; SELECT id FROM hrag.chunks",
-        "SELECT * FROM hrag.documents",  # The right to some of its columns is missing.
+        "SELECT * FROM hrag.documents",  # bob has no right to read some columns.
         "SELECT * FROM hrag.leaves",
         "SELECT * FROM hrag.terms",
         "SELECT * FROM hrag.tenants",
@@ -208,14 +208,14 @@ def test_a_service_that_is_not_the_owner_does_all_its_work(
 
 
 def is_reclaiming(database: PostgresDatabase) -> bool:
-    """True while rows of a deleted collection are left."""
+    """Returns True while rows of a deleted collection are left."""
     with database.read() as connection:
         entries = connection.execute("SELECT FROM hrag.deleted_collections").fetchall()
     return entries != []
 
 
 @pytest.mark.usefixtures("filled")
-def test_policies_change_no_plan_of_a_service(service: str, postgres_dsn: str) -> None:
+def test_policies_change_no_query_plan_of_a_service(service: str, postgres_dsn: str) -> None:
     statement = (
         "EXPLAIN SELECT d.record, d.tree FROM hrag.collections c JOIN hrag.documents d"
         " USING (tenant_id, collection_id) WHERE tenant_id = 't' AND collection_id = 1"

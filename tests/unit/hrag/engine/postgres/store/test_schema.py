@@ -1,4 +1,4 @@
-"""Migrations of an empty database, of an older version, and by several processes at once."""
+"""Migrations create a store or update an old one, even if several processes migrate at once."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +34,8 @@ def empty(name: str, postgres: PostgresServer, opened: Open) -> PostgresDatabase
     return opened(postgres.dsn(name))
 
 
-def add(monkeypatch: pytest.MonkeyPatch, script: bytes) -> None:
-    """Adds a migration, as a newer version of hrag has it."""
+def add_migration(monkeypatch: pytest.MonkeyPatch, script: bytes) -> None:
+    """Adds a migration to the known ones, as a newer version of hrag would."""
     further = (*schema.migrations(), Migration(NEWEST + 1, "further", script))
     monkeypatch.setattr(schema, "migrations", lambda: further)
 
@@ -46,7 +46,7 @@ def check(database: PostgresDatabase) -> None:
         check_version(connection)
 
 
-def test_versions_are_numbered_without_gaps() -> None:
+def test_schema_versions_are_numbered_without_gaps() -> None:
     assert [step.version for step in schema.migrations()] == list(range(1, NEWEST + 1))
 
 
@@ -66,7 +66,7 @@ def test_a_writer_creates_a_store_but_does_not_migrate_one(
 ) -> None:
     create_or_check(empty)
     create_or_check(empty)
-    add(monkeypatch, b"CREATE TABLE hrag.further ()")
+    add_migration(monkeypatch, b"CREATE TABLE hrag.further ()")
     for call in (create_or_check, check):
         with pytest.raises(StoreUnavailable, match="run hrag postgres migrate") as refused:
             call(empty)
@@ -79,7 +79,7 @@ def test_a_store_of_a_newer_version_is_refused(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        add(newer, b"CREATE TABLE hrag.further ()")
+        add_migration(newer, b"CREATE TABLE hrag.further ()")
         migrate(empty)
     for call in (migrate, create_or_check, check):
         with pytest.raises(StoreUnavailable, match="newer version of hrag") as refused:
@@ -92,7 +92,7 @@ def test_a_migration_that_fails_leaves_the_previous_version(
     empty: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate(empty)
-    add(monkeypatch, b"CREATE TABLE hrag.further (); SELECT 1 / 0")
+    add_migration(monkeypatch, b"CREATE TABLE hrag.further (); SELECT 1 / 0")
     with pytest.raises(psycopg.errors.DivisionByZero):
         migrate(empty)
     with empty.read() as connection:
@@ -100,10 +100,10 @@ def test_a_migration_that_fails_leaves_the_previous_version(
         assert connection.execute(state).fetchall() == [(NEWEST, None)]
 
 
-def test_a_store_that_is_being_created_is_missing_and_never_has_an_old_version(
+def test_a_store_that_is_being_created_is_reported_as_missing_and_not_as_old(
     empty: PostgresDatabase, name: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(monkeypatch, b"SELECT pg_advisory_xact_lock(77)")
+    add_migration(monkeypatch, b"SELECT pg_advisory_xact_lock(77)")
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     with ThreadPoolExecutor(1) as thread, postgres.connect(name) as blocker:
         blocker.execute("SELECT pg_advisory_lock(77)")
@@ -127,7 +127,7 @@ def test_processes_that_start_at_the_same_time_migrate_once(
         check(database)
 
 
-def test_the_tables_belong_to_a_role_that_owns_its_database(
+def test_a_role_that_owns_its_database_may_create_the_store(
     name: str, postgres: PostgresServer, opened: Open
 ) -> None:
     postgres.run("CREATE ROLE owning LOGIN")

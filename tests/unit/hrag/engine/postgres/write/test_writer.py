@@ -1,4 +1,4 @@
-"""Several writers of one database, and transactions that fail."""
+"""Simultaneous writers lose no change, and failed transactions and deletions leave nothing."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,14 +31,14 @@ TABLES = ("documents", "leaves", "terms", "term_vectors", "tombstones")
 
 
 def rows(database: PostgresDatabase, table: str) -> int:
-    """Returns the number of rows of a table."""
+    """Returns the count of rows of a table."""
     with database.read() as connection:
         (count,) = connection.execute(f"SELECT count(*) FROM hrag.{table}").fetchone()
     return int(count)
 
 
 def contents(database: PostgresDatabase) -> dict[str, list[tuple]]:
-    """Returns all rows of all tables, in order."""
+    """Returns the rows of each table that a writer changes, as texts in ascending order."""
     names = (*TABLES, "tenants", "collections", "names", "deleted_collections")
     with database.read() as connection:
         return {
@@ -61,12 +61,12 @@ def together(*work: Callable[[], object]) -> None:
 
 
 def put_all(writer: PostgresWriter, handle: CollectionHandle, names: list[str]) -> list[int]:
-    """Puts documents with these names, one by one; returns their sequences."""
+    """Puts documents with these ids one by one; returns the sequence number of each commit."""
     return [writer.put(handle, prepared(name, sentences(9, 1), seed=1)).sequence for name in names]
 
 
 def check_counters(database: PostgresDatabase) -> None:
-    """Fails unless totals equal the stored rows, and every row belongs to a stored document."""
+    """Fails if a total differs from the stored rows, or a row belongs to no stored document."""
     with database.read() as connection:
         wrong = connection.execute("""
             SELECT c.* FROM hrag.collections c LEFT JOIN LATERAL (
@@ -151,7 +151,7 @@ def test_a_writer_does_not_wait_for_the_writer_of_another_tenant(postgres_dsn, w
         assert writer.put(collection, prepared("d", "text")).sequence == 2
 
 
-def test_the_first_collections_of_a_tenant_may_be_created_at_once(writer):
+def test_the_first_collections_of_a_tenant_may_be_created_at_the_same_time(writer):
     def create(name: str) -> int:
         return writer.create_collection("t", name, collection_settings())[1]
 
@@ -160,7 +160,7 @@ def test_the_first_collections_of_a_tenant_may_be_created_at_once(writer):
     assert sorted(sequences) == [1, 2, 3, 4]
 
 
-def test_a_batch_of_several_tenants_is_one_commit_for_each(database, writer, collection):
+def test_a_batch_of_several_tenants_is_one_commit_for_each_tenant(database, writer, collection):
     writer.create_collection("t2", "c", collection_settings())
     handles = [collection, writer.open("t2", "c")]
     documents = [(handles[n % 2], prepared(f"d{n}", "text", seed=n)) for n in range(6)]
@@ -179,7 +179,7 @@ def test_a_batch_of_several_tenants_is_one_commit_for_each(database, writer, col
 def failing_usage(database: PostgresDatabase, failure: str) -> Iterator[None]:
     """Runs the SQL expression `failure` when a writer updates the usage of a tenant.
 
-    That is the last statement of a writer before it commits.
+    The update is the last statement of a writer before it commits.
     """
     with database.write() as connection:
         connection.execute(
@@ -194,7 +194,7 @@ def failing_usage(database: PostgresDatabase, failure: str) -> Iterator[None]:
         connection.execute("DROP FUNCTION fail CASCADE")
 
 
-def test_a_change_that_fails_leaves_nothing(database, writer, collection):
+def test_a_change_that_fails_changes_no_table(database, writer, collection):
     writer.put(collection, prepared("stored", sentences(9)))
     before = contents(database)
     with failing_usage(database, "1 / 0"):
@@ -209,7 +209,9 @@ def test_a_change_that_fails_leaves_nothing(database, writer, collection):
     assert writer.put(collection, prepared("d", sentences(9))).sequence == 3
 
 
-def test_a_connection_that_ends_before_the_commit_leaves_nothing(database, writer, collection):
+def test_a_change_whose_connection_ends_before_the_commit_changes_no_table(
+    database, writer, collection
+):
     writer.put(collection, prepared("stored", sentences(9)))
     before = contents(database)
     with (
@@ -222,10 +224,10 @@ def test_a_connection_that_ends_before_the_commit_leaves_nothing(database, write
     check_counters(database)
 
 
-# Tests of what is left of a deleted document.
+# Tests of the rows that a deleted document leaves.
 
 
-def test_a_deleted_document_leaves_nothing(database, writer, collection):
+def test_a_deleted_document_leaves_no_rows(database, writer, collection):
     for n in range(70):
         writer.put(collection, prepared(f"d{n}", sentences(3, n), metadata={"n": n, "same": "x"}))
     writer.delete(collection, "d3")
@@ -236,7 +238,9 @@ def test_a_deleted_document_leaves_nothing(database, writer, collection):
     check_counters(database)
 
 
-def test_a_document_whose_postings_are_in_a_part_leaves_a_tombstone(database, writer, collection):
+def test_a_deleted_document_whose_postings_are_in_a_part_leaves_a_tombstone(
+    database, writer, collection
+):
     for n in range(3):
         writer.put(collection, prepared(f"d{n}", sentences(9, n)))
     with database.write() as connection:
@@ -250,7 +254,7 @@ def test_a_document_whose_postings_are_in_a_part_leaves_a_tombstone(database, wr
     assert tombstones == [(2, len(prepared("d0", sentences(9, 0)).vectors))]
 
 
-def test_a_document_without_a_lexical_index_leaves_no_tombstone(database, writer):
+def test_a_deleted_document_without_a_lexical_index_leaves_no_tombstone(database, writer):
     settings = collection_settings(analyzer="")
     writer.create_collection("t", "c", settings)
     writer.put(writer.open("t", "c"), prepared("d", sentences(9), settings))
@@ -258,7 +262,9 @@ def test_a_document_without_a_lexical_index_leaves_no_tombstone(database, writer
     assert {table: rows(database, table) for table in TABLES} == dict.fromkeys(TABLES, 0)
 
 
-def test_leaves_of_a_collection_with_a_home_go_to_its_tail(database, writer, collection):
+def test_new_leaves_of_a_collection_with_a_home_are_stored_in_its_tail(
+    database, writer, collection
+):
     with database.write() as connection:
         for name in ("leaves_7", "tail_7"):
             connection.execute(
@@ -320,10 +326,10 @@ def test_summaries_are_stored_and_deleted_with_their_document(database, writer):
     assert (status.summary_tokens, status.tenant.stored_bytes) == (10, 0)
 
 
-# Tests of sizes.
+# Tests of the sizes of leaves and documents, and of quotas.
 
 
-def test_the_widest_leaf_fits_on_a_page(writer):
+def test_the_widest_leaf_fits_on_a_page_of_its_table(writer):
     tenant_id, levels = "t" * 64, tuple(32 * 2**n for n in range(8))
     settings = collection_settings(TreeSettings(levels), MAX_DIMENSION)
     writer.create_collection(tenant_id, "c", settings)
@@ -344,8 +350,8 @@ def test_a_document_without_vectors_is_stored(database, writer):
     check_counters(database)
 
 
-def test_a_document_of_many_statements_is_stored_whole(database, writer):
-    """The vectors of the second document take more than the 16 MB of one statement."""
+def test_a_document_that_needs_many_statements_is_stored_whole(database, writer):
+    """The vectors of the second document exceed 16 MiB, which is the limit of one statement."""
     settings = collection_settings(dimension=MAX_DIMENSION)
     writer.create_collection("t", "c", settings)
     collection = writer.open("t", "c")
@@ -371,7 +377,7 @@ def test_a_document_has_the_same_size_in_every_collection(writer, collection):
     assert len(set(sizes)) == 1
 
 
-def test_a_document_that_a_quota_refuses_gets_no_sequence(database, collection):
+def test_a_document_that_a_quota_refuses_gets_no_sequence_number(database, collection):
     quota = Quota(max_documents=1)
     writer = PostgresWriter(database, quota_of=lambda _: quota)
     documents = [prepared(f"d{n}", "text", seed=n) for n in range(2)]

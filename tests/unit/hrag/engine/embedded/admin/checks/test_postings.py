@@ -1,4 +1,4 @@
-"""A segment's postings are proved by the texts, whatever was deleted, merged or replaced."""
+"""Tests of the check that the postings of a segment agree with the documents' texts."""
 
 import tempfile
 from collections.abc import Iterator
@@ -31,11 +31,12 @@ from tests.support.documents.vocabulary import wordy
 from tests.support.engines.damage import delete_content, put_encoded, put_part
 
 SEGMENT = "collection t/c: segment 1: "
-FOREVER = 10**9
-# The postings are compared in several parts.
+# No tail reaches this threshold, so maintenance merges segments but does not seal the tail.
+NO_SEALING = 10**9
+# Batches are so small that the check compares the postings of a segment in several batches.
 check = partial(check_store, batch_entries=200)
 SETTINGS = collection_settings()
-HEADINGLESS = replace(SETTINGS, index_headings=False)
+WITHOUT_HEADINGS = replace(SETTINGS, index_headings=False)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def sealed(store: Store, settings: CollectionSettings = SETTINGS) -> EmbeddedWriter:
-    """A collection whose first segment has eight documents, of the ordinals 1 to 8."""
+    """Creates a collection with a segment of eight documents, with the ordinals 1 to 8."""
     writer = EmbeddedWriter(store)
     writer.create_collection("t", "c", settings)
     put(writer, settings, range(8))
@@ -66,19 +67,20 @@ def delete(writer: EmbeddedWriter, *numbers: int) -> None:
 
 
 def only_segment(store: Store) -> SegmentRecord:
+    """Returns the record of the collection's only segment."""
     with store.read() as txn:
         (record,) = listed_segments(txn, 1)
     return record
 
 
 def relist(store: Store, record: SegmentRecord, **fields: object) -> None:
-    """Lists the record with changed fields."""
+    """Replaces a segment's record in the manifest by a copy with changed fields."""
     with store.write() as txn:
         txn.segments.put((1, record.last_ordinal), replace(record, **fields))
 
 
-def accept(store: Store, name: str) -> None:
-    """Lists the checksum that a file of the only segment has now."""
+def update_checksum(store: Store, name: str) -> None:
+    """Writes the present checksum of a file of the only segment into the manifest."""
     record = only_segment(store)
     file = segment_files.sync_file(file_of(store, name))
     relist(store, record, files={**record.files, name: file})
@@ -89,35 +91,36 @@ def file_of(store: Store, name: str) -> Path:
 
 
 def first_row(store: Store, ordinal: int) -> int:
+    """Returns the row of the document's first leaf in the only segment."""
     loaded = segment_files.load(store.segments, only_segment(store))
     return int(np.searchsorted(ordinals_of(loaded.rows.labels), ordinal))
 
 
 def swap_postings(store: Store, *ordinals: int) -> None:
-    """Lets the first leaves of two documents have each other's terms."""
+    """Exchanges the postings of the first leaves of two documents."""
     path = file_of(store, POSTINGS)
     stored = Postings(path.read_bytes())
     rows = np.arange(stored.rows, dtype=np.uint32)
-    one, other = (first_row(store, ordinal) for ordinal in ordinals)
-    rows[[one, other]] = other, one
+    first, second = (first_row(store, ordinal) for ordinal in ordinals)
+    rows[[first, second]] = second, first
     write_postings(path, [(stored, rows)])
-    accept(store, POSTINGS)
+    update_checksum(store, POSTINGS)
 
 
 @contextmanager
-def rows_of(store: Store) -> Iterator[dict[str, NDArray[Any]]]:
-    """The arrays of the only segment's rows, to be changed."""
+def changed_rows(store: Store) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields the arrays of the only segment's rows; stores them after the caller changed them."""
     path = file_of(store, ROWS)
     with np.load(path) as packed:
         arrays = dict(packed)
     yield arrays
     np.savez(path, **arrays)
-    accept(store, ROWS)
+    update_checksum(store, ROWS)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, HEADINGLESS])
+@pytest.mark.parametrize("settings", [SETTINGS, WITHOUT_HEADINGS])
 def test_postings_of_several_segments_are_sound(store, settings):
-    """With tombstones in each, and a tail."""
+    """Both segments have tombstones, and the collection has a tail."""
     writer = sealed(store, settings)
     put(writer, settings, range(8, 12))
     seal(store, 1)
@@ -129,20 +132,20 @@ def test_postings_of_several_segments_are_sound(store, settings):
 
 @pytest.mark.parametrize("run_leaves", [1, 7, 1000])
 def test_merged_postings_are_sound(store, monkeypatch, run_leaves):
-    """However many runs they were merged from, and after rows were dropped."""
+    """This holds for any count of merged runs, and after rows of deleted leaves were dropped."""
     with monkeypatch.context() as patch:
         patch.setattr(postings_part, "RUN_LEAVES", run_leaves)
         writer = sealed(store)
         put(writer, SETTINGS, range(8, 16))
         delete(writer, 2, 9)
         seal(store, 1)
-        run_maintenance(store, 1, FOREVER)
+        run_maintenance(store, 1, NO_SEALING)
     delete(writer, 4, 5)
     report = check(store)
     assert (report.segments, report.problems) == (1, ())
 
 
-def test_a_segment_of_which_nothing_lives_is_sound(store):
+def test_a_segment_with_only_deleted_leaves_is_sound(store):
     delete(sealed(store), *range(8))
     report = check(store)
     assert (report.segments, report.problems) == (1, ())
@@ -154,7 +157,7 @@ def test_a_segment_without_postings_is_sound(store):
 
 
 def test_postings_of_other_texts_are_found(store):
-    """The file is whole, and the manifest lists its checksum."""
+    """The file of postings is intact: it has the checksum that the manifest lists."""
     delete(sealed(store), 1)
     swap_postings(store, 5, 7)
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 5"
@@ -171,7 +174,7 @@ def test_postings_of_deleted_documents_are_not_compared(store):
 def test_lengths_of_other_texts_are_found(store):
     sealed(store)
     row = first_row(store, 3)
-    with rows_of(store) as arrays:
+    with changed_rows(store) as arrays:
         arrays["lengths"][row] += 1
     problem = f"{SEGMENT}its postings differ from the texts, first in ordinal 3"
     assert check(store).problems == (problem,)
@@ -179,7 +182,7 @@ def test_lengths_of_other_texts_are_found(store):
 
 def test_rows_in_another_order_are_found(store):
     sealed(store)
-    with rows_of(store) as arrays:
+    with changed_rows(store) as arrays:
         arrays["labels"][:2] = arrays["labels"][1::-1]
     assert check(store).problems == (f"{SEGMENT}its rows are not in order of label",)
 
@@ -187,12 +190,12 @@ def test_rows_in_another_order_are_found(store):
 def test_rows_of_leaves_that_do_not_exist_are_found(store):
     sealed(store)
     last = first_row(store, 7) - 1
-    with rows_of(store) as arrays:
+    with changed_rows(store) as arrays:
         arrays["labels"][last] += 1
     assert check(store).problems == (f"{SEGMENT}its rows are not the leaves of its documents",)
 
 
-def test_a_text_that_was_changed_is_found(store):
+def test_a_text_that_differs_from_its_postings_is_found(store):
     sealed(store)
     address = schema.address(schema.u64(4), 1, 4)
     with store.write() as txn:
@@ -202,7 +205,7 @@ def test_a_text_that_was_changed_is_found(store):
     assert check(store).problems == (problem,)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, HEADINGLESS])
+@pytest.mark.parametrize("settings", [SETTINGS, WITHOUT_HEADINGS])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -211,8 +214,8 @@ def test_a_text_that_was_changed_is_found(store):
         *((name, b"\xff" * 1000) for name in ("documents", "texts", "trees")),
     ],
 )
-def test_a_damaged_document_hides_no_others(store, settings, name, value):
-    """Its rows are left out; the documents' own problems name it."""
+def test_a_damaged_document_does_not_hide_damage_to_another(store, settings, name, value):
+    """The rows of the damaged document are not compared; the check of documents reports it."""
     sealed(store, settings)
     with store.write() as txn:
         address = schema.address(schema.u64(2), 1, 2)
@@ -234,7 +237,7 @@ def test_a_damaged_document_hides_no_others(store, settings, name, value):
     assert set(check(store).problems) - set(before) == {problem}
 
 
-def test_an_analyzer_that_is_not_the_collections_is_found(store):
+def test_a_segment_whose_analyzer_is_not_its_collections_is_found(store):
     sealed(store)
     with store.write() as txn:
         set_analyzer(txn, 1, "")
@@ -242,7 +245,7 @@ def test_an_analyzer_that_is_not_the_collections_is_found(store):
     assert check(store).problems == (problem,)
 
 
-def test_an_analyzer_of_another_version_is_said(store):
+def test_an_analyzer_of_another_version_is_reported(store):
     sealed(store)
     relist(store, only_segment(store), analyzer="english/9")
     with store.write() as txn:
@@ -253,7 +256,7 @@ def test_an_analyzer_of_another_version_is_said(store):
     )
 
 
-def test_a_full_folder_for_temporary_files_is_no_problem_of_the_store(store, monkeypatch, tmp_path):
+def test_a_full_folder_for_temporary_files_is_not_reported_as_damage(store, monkeypatch, tmp_path):
     sealed(store)
     with small_disk(tmp_path / "tmp", MIB) as temporary:
         monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -262,7 +265,7 @@ def test_a_full_folder_for_temporary_files_is_no_problem_of_the_store(store, mon
             check(store)
 
 
-def test_a_lack_of_a_folder_for_temporary_files_is_no_problem_of_the_store(store, monkeypatch):
+def test_a_missing_folder_for_temporary_files_is_not_reported_as_damage(store, monkeypatch):
     sealed(store)
     missing = store.directory / "nonesuch"
     monkeypatch.setattr(tempfile, "tempdir", str(missing))
@@ -271,19 +274,22 @@ def test_a_lack_of_a_folder_for_temporary_files_is_no_problem_of_the_store(store
 
 
 def test_temporary_files_are_bounded_however_many_terms_a_leaf_has(store, monkeypatch):
-    """One at a time, of as many entries as a part has and one document more."""
+    """The check writes one temporary file at a time.
+
+    The file has at most as many entries as a full part and one more document.
+    """
     writer = sealed(store)
     put(writer, SETTINGS, range(8, 24))
     seal(store, 1)
-    run_maintenance(store, 1, FOREVER)
+    run_maintenance(store, 1, NO_SEALING)
     sizes = list[int]()
     write = posting_checks.write_postings
 
-    def measured(path: Path, parts: Any) -> None:
+    def write_and_measure(path: Path, parts: Any) -> None:
         write(path, parts)
         sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
 
-    monkeypatch.setattr(posting_checks, "write_postings", measured)
+    monkeypatch.setattr(posting_checks, "write_postings", write_and_measure)
     assert check(store).problems == ()
-    assert len(sizes) > 10  # Two of each part.
+    assert len(sizes) > 10  # The check writes two files for each part.
     assert max(sizes) < file_of(store, POSTINGS).stat().st_size / 3
