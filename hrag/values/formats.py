@@ -20,6 +20,15 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
+EML = "message/rfc822"
+MSG = "application/vnd.ms-outlook"
+RTF = "application/rtf"
+NOTEBOOK = "application/x-ipynb+json"
+LATEX = "text/x-tex"
+JSON = "application/json"
+XML = "application/xml"
+SRT = "application/x-subrip"
+VTT = "text/vtt"
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
 
@@ -51,6 +60,22 @@ FORMATS = (
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
+    Format(EML, (".eml",), is_text=False, needs_extra=True),
+    Format(MSG, (".msg",), is_text=False, needs_extra=True),
+    Format(RTF, (".rtf",), ("text/rtf", "application/x-rtf"), is_text=False),
+    Format(NOTEBOOK, (".ipynb",)),
+    Format(
+        LATEX,
+        (".tex", ".latex", ".ltx"),
+        ("application/x-tex", "application/x-latex", "text/x-latex"),
+        needs_extra=True,
+    ),
+    Format(
+        JSON, (".json", ".jsonl", ".ndjson"), ("text/json", "application/x-ndjson", "text/x-jsonl")
+    ),
+    Format(XML, (".xml",), ("text/xml",)),
+    Format(SRT, (".srt",), ("text/x-subrip", "text/srt", "application/srt")),
+    Format(VTT, (".vtt",)),
     # The following formats are source code.
     Format(PYTHON, (".py", ".pyi"), ("text/x-script.python", "application/x-python")),
     Format("text/javascript", (".js", ".mjs", ".cjs", ".jsx"), ("application/javascript",)),

@@ -11,7 +11,28 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
 
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JSON,
+    LATEX,
+    MARKDOWN,
+    MSG,
+    NOTEBOOK,
+    PDF,
+    PPTX,
+    PYTHON,
+    RST,
+    RTF,
+    SRT,
+    TSV,
+    VTT,
+    XLSX,
+    XML,
+)
 from indexer_svc.parsers.parsed_file import ParsedFile
 
 
@@ -31,6 +52,12 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         CSV: ("delimited", "parse_delimited"),
         TSV: ("delimited", "parse_tabbed"),
         PYTHON: ("python_source", "parse_python"),
+        RTF: ("rtf", "parse_rtf"),
+        NOTEBOOK: ("notebook", "parse_notebook"),
+        JSON: ("json_text", "parse_json"),
+        XML: ("xml_text", "parse_xml"),
+        SRT: ("subtitles", "parse_subtitles"),
+        VTT: ("subtitles", "parse_subtitles"),
     },
     FormatFamily.EXTRA: {
         HTML: ("html", "parse_html"),
@@ -38,6 +65,9 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         PPTX: ("pptx", "parse_pptx"),
         XLSX: ("xlsx", "parse_xlsx"),
         EPUB: ("epub", "parse_epub"),
+        LATEX: ("latex", "parse_latex"),
+        EML: ("mail", "parse_mail"),
+        MSG: ("outlook_message", "parse_outlook_message"),
     },
 }
 _PACKAGE = "indexer_svc.parsers"
