@@ -10,13 +10,14 @@ same result on every machine. This module knows nothing about tokens, storage or
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
 from hrag.values.limits import MAX_PAGES
+from hrag.values.reading import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
@@ -127,7 +128,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
-    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
+    # Pages that a client has sent are pages of that text; a parser's pages are its own.
+    parsed = _parsed_text(read)
+    return Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -212,9 +215,21 @@ def _decode(content: bytes) -> str:
         ) from None
 
 
-def _page_spans(ranges: Sequence[PageRange]) -> tuple[PageSpan, ...]:
+def _page_spans(
+    ranges: Sequence[PageRange], unit: PageUnit = PageUnit.PAGE
+) -> tuple[PageSpan, ...]:
+    """Returns the pages with their numbers. A page with the number 0 gets its position, from 1.
+
+    A recording also has a second 0. It gets the number 1, because the number 0 says that a chunk
+    has no pages.
+    """
     return tuple(
-        PageSpan(page.number or position, page.char_start, page.char_end)
+        PageSpan(
+            page.number or (1 if unit is PageUnit.SECOND else position),
+            page.char_start,
+            page.char_end,
+            page.is_recognised,
+        )
         for position, page in enumerate(ranges, start=1)
     )
 
@@ -227,8 +242,12 @@ def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    pages = _page_spans(read.pages)
-    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
+    return Extracted(_parsed_text(read), read.title)
+
+
+def _parsed_text(read: ParsedFile) -> ParsedText:
+    pages = _page_spans(read.pages, read.page_unit)
+    return ParsedText(read.text, _sections(read), pages, read.page_unit)
 
 
 def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
