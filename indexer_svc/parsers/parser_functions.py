@@ -71,6 +71,8 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
     },
 }
 _PACKAGE = "indexer_svc.parsers"
+READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
+"""The MIME types of all formats that have a parser."""
 
 
 def format_family(mime_type: str) -> FormatFamily:
