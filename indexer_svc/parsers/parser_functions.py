@@ -10,6 +10,7 @@ read it.
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
+from types import ModuleType
 
 from hrag.values.formats import (
     CSV,
@@ -81,9 +82,19 @@ def format_family(mime_type: str) -> FormatFamily:
 
 
 def load(family: FormatFamily) -> None:
-    """Loads the parser modules of a family, with their libraries."""
-    for module, _function in _PARSERS[family].values():
-        import_module(f"{_PACKAGE}.{module}")
+    """Loads the parser modules of a family, with their libraries.
+
+    The family EXTRA loads the modules of CORE too, because mails may have attachments of any format.
+    """
+    for loaded in {FormatFamily.CORE, family}:
+        for module, _function in _PARSERS[loaded].values():
+            import_module(f"{_PACKAGE}.{module}")
+
+
+def module_of(mime_type: str) -> ModuleType:
+    """Returns the module of the parser of a format."""
+    module, _function = _PARSERS[format_family(mime_type)][mime_type]
+    return import_module(f"{_PACKAGE}.{module}")
 
 
 def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:

@@ -63,6 +63,11 @@ class TextWriter:
         """The headings that have been written so far."""
         return self._headings
 
+    @property
+    def bytes_left(self) -> int:
+        """The bytes of UTF-8 that the text may still grow by."""
+        return self._max_bytes - self._bytes
+
     def heading(self, depth: int, text: str) -> None:
         """Adds a heading, at which a section begins. `depth` counts from 1."""
         title = section_title(text.replace(_SOFT_HYPHEN, ""))
