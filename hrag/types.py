@@ -71,7 +71,7 @@ from hrag.values.limits import (
     MIN_CHUNK_TOKENS,
     check_batch,
 )
-from hrag.values.reading import PageUnit
+from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from hrag.values.search import (
     Aggregation,
     ChosenSection,
@@ -163,6 +163,8 @@ __all__ = [
     "IngestResult",
     "Item",
     "Limits",
+    "LeftOut",
+    "LeftOutKind",
     "Listing",
     "MatchedChild",
     "MatchedSentence",
@@ -171,6 +173,7 @@ __all__ = [
     "Page",
     "PageStart",
     "PageUnit",
+    "ReadReport",
     "Passage",
     "ReaderStatus",
     "Retrieval",

@@ -7,7 +7,6 @@ and UTF-8 can always encode it. Pages and sections are in order of position. A d
 same result on every machine. This module knows nothing about tokens, storage or gRPC.
 """
 
-import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,43 @@ from dataclasses import dataclass, replace
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JPEG,
+    JSON,
+    LATEX,
+    MARKDOWN,
+    MSG,
+    NOTEBOOK,
+    ODP,
+    ODS,
+    ODT,
+    PDF,
+    PNG,
+    PPTX,
+    PYTHON,
+    RST,
+    RTF,
+    SRT,
+    TIFF,
+    TSV,
+    VTT,
+    XLS,
+    XLSX,
+    XML,
+    format_of,
+)
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import PageUnit
+from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -39,6 +68,22 @@ _FOREIGN_FORMATS = {
     PPTX: "a presentation",
     XLSX: "a workbook",
     EPUB: "an EPUB",
+    EML: "a mail",
+    MSG: "an Outlook message",
+    RTF: "an RTF document",
+    ODT: "an OpenDocument text",
+    ODP: "an OpenDocument presentation",
+    ODS: "an OpenDocument spreadsheet",
+    XLS: "a workbook",
+    NOTEBOOK: "a notebook",
+    LATEX: "a LaTeX text",
+    JSON: "a JSON text",
+    XML: "an XML text",
+    SRT: "a file of subtitles",
+    VTT: "a file of subtitles",
+    PNG: "a picture",
+    JPEG: "a picture",
+    TIFF: "a picture",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,
 # because no other thread of this process can run while it parses: Markdown of
@@ -51,12 +96,13 @@ _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
 # Python counts these characters as white space, but the tokenizer does not.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
-Parse = Callable[[bytes, str, int], ParsedFile]
+Parse = Callable[[bytes, str, int, bool], ParsedFile]
 """Parses a file in another process.
 
-The arguments are the bytes, their MIME type, and the largest size of the text in bytes of UTF-8.
+The arguments are the bytes, their MIME type, the largest size of the text in bytes of UTF-8, and
+whether the parts of a web page around its content are read too.
 """
-TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
+TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
 """Parses a file for a tenant, like Parse, with two more arguments before the others.
 
 They are the tenant's id and the deadline of the call.
@@ -68,15 +114,21 @@ class Extracted:
     """The text, pages, sections and title of a document's body.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and its MIME type.
+    or empty. It depends only on the body and on how it is read. `report` says what was read.
     """
 
     parsed: ParsedText
     title: str = ""
+    report: ReadReport = NO_REPORT
 
 
 def no_parser(
-    _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
+    _tenant_id: str,
+    _deadline: Deadline,
+    _content: bytes,
+    mime_type: str,
+    _max_text_bytes: int,
+    _keep_boilerplate: bool,
 ) -> ParsedFile:
     """Raises UnreadableDocument. A pipeline that reads only plain text uses this function."""
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
@@ -97,17 +149,16 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     level 1. Plain text, tables and source code have no title. A workbook has only the title in
     its metadata.
 
-    NUL characters are allowed in `text` and `pages`. If `content` should be text, NUL characters
-    are refused, because they show that the bytes are of another format.
+    Bytes that are text are decoded by `text_encoding`.
 
     Raises:
         TooLarge: the body or the text extracted from it exceeds `max_bytes`, or there are more
             than MAX_PAGES pages.
-        UnreadableDocument: `content` is not UTF-8, has a NUL byte although it should be text,
-            or is a damaged or encrypted file.
+        UnreadableDocument: `content` is of no format that is read, is not in the encoding that
+            the client names, or is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown, does not fit the body, or needs libraries that are
-            not installed. Or the text has a lone surrogate, a run of more than MAX_RUN_CHARS
+            not installed. Or an encoding is unknown or given for text. Or the text has a lone surrogate, a run of more than MAX_RUN_CHARS
             characters without white space, or a run of more than MAX_WHITE_SPACE_CHARS
             characters of white space.
 
@@ -115,22 +166,68 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """
     mime_type = resolve_mime_type(document)
     field = field_of(document.body)
-    require_readable(mime_type)
+    require_readable(mime_type, _FOREIGN_FORMATS.get(mime_type, ""))
+    _check_encoding(document)
     _check_size(document.body, field, max_bytes)
+    decoded = _decode(document, mime_type)
+    body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
-        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
-    text, pages = _text_of(document.body)
+        read = parse(_bytes_of(body), mime_type, max_bytes, document.keep_boilerplate)
+        return _with_report(_from_file(read, mime_type, field), mime_type, decoded, read.report)
+    text, pages = _text_of(body)
     _check_text(text, field)
     if mime_type not in _TEXT_FORMATS:
-        return Extracted(ParsedText(text, (), pages))
+        return _with_report(Extracted(ParsedText(text, (), pages)), mime_type, decoded)
     content = text.encode()
     if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
         parse = parser_functions.parse
-    read = parse(content, mime_type, max_bytes)
+    read = parse(content, mime_type, max_bytes, document.keep_boilerplate)
     _check_text(read.text, field)
     # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
-    return Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
+    extracted = Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
+    return _with_report(extracted, mime_type, decoded, read.report)
+
+
+def _check_encoding(document: Document) -> None:
+    """Raises InvalidArgument if the document names an unknown encoding, or one for its text."""
+    check_encoding(document.encoding)
+    if document.encoding and not isinstance(document.body, bytes):
+        raise InvalidArgument(
+            f"encoding is {document.encoding}; it is allowed only with content, because "
+            f"{field_of(document.body)} is Unicode already",
+            field="encoding",
+        )
+
+
+def _decode(document: Document, mime_type: str) -> DecodedText | None:
+    """Returns the text of bytes in a format that is text; None for other bodies.
+
+    Raises UnreadableDocument.
+    """
+    known = format_of(mime_type)
+    if not isinstance(document.body, bytes) or known is None or not known.is_text:
+        return None
+    return decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+
+
+def _with_report(
+    extracted: Extracted,
+    mime_type: str,
+    decoded: DecodedText | None,
+    report: ReadReport = NO_REPORT,
+) -> Extracted:
+    """Returns `extracted` with the parser's report, to which the counts and encoding are added."""
+    complete = replace(
+        report,
+        mime_type=mime_type,
+        encoding="" if decoded is None else decoded.encoding,
+        is_encoding_guessed=decoded is not None and decoded.is_guessed,
+        page_count=len(extracted.parsed.pages),
+        section_count=len(extracted.parsed.sections),
+        page_unit=extracted.parsed.page_unit,
+    )
+    return replace(extracted, report=complete)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -182,37 +279,15 @@ def _bytes_of(body: Body) -> bytes:
 
 
 def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
+    """Returns the text of a body and the pages that the client has sent. Bytes must be UTF-8."""
     if isinstance(body, str):
         return body, ()
     if isinstance(body, bytes):
-        return _decode(body), ()
+        return body.decode(), ()
     text, ranges = joined([page.text for page in body])
     return text, _page_spans(
         [page._replace(number=sent.number) for page, sent in zip(ranges, body, strict=True)]
     )
-
-
-def _decode(content: bytes) -> str:
-    """Returns the text of UTF-8 bytes, without a byte order mark.
-
-    Raises UnreadableDocument if the bytes are not UTF-8 or contain NUL.
-    """
-    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
-    if b"\0" in content:
-        raise UnreadableDocument(
-            f"content is not text: it has a NUL byte at offset {content.index(0)}; mime_type must "
-            "name the format of the file",
-            field="content",
-        )
-    try:
-        return content[start:].decode()
-    except UnicodeDecodeError as error:
-        offset = start + error.start
-        raise UnreadableDocument(
-            f"content is not UTF-8: byte 0x{content[offset]:02X} at offset {offset}; "
-            "text must be UTF-8",
-            field="content",
-        ) from None
 
 
 def _page_spans(

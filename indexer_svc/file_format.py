@@ -294,8 +294,10 @@ def _of_binary_name(content: bytes, named: str) -> str:
         return by_text
     if named in _TABLE_TYPES and _is_table(content):
         return CSV
-    _refuse(
-        f"a text, although its name is the name of {named}; mime_type text/plain reads it as text"
+    raise UnreadableDocument(
+        f"content is a text, although its name is the name of {named}; mime_type text/plain reads "
+        "it as text",
+        field="mime_type",
     )
 
 

@@ -33,18 +33,20 @@ from hrag.values.collections import (
     TreeSettings,
 )
 from hrag.values.deadline import Deadline
-from hrag.values.documents import Document, IngestResult
+from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import (
     CollectionExists,
     CollectionNotFound,
+    DocumentNotFound,
     HragError,
     InvalidArgument,
 )
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.reading import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import TenantParse, extract, no_parser
+from indexer_svc.extract import Extracted, TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
@@ -75,7 +77,8 @@ Key = tuple[str, str, str]
 class Checked:
     """A document that has passed the check: it has an id, and its fields are within their limits.
 
-    The body has not been checked. `metadata_json` is the canonical JSON of the metadata.
+    The document's MIME type is the one by which it is read. The body has not been checked further.
+    `metadata_json` is the canonical JSON of the metadata.
     """
 
     tenant_id: str
@@ -106,11 +109,21 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What an ingest of a document would do. `settings` are those of the collection's trees."""
+
+    checked: Checked
+    settings: TreeSettings
+    outcome: IngestOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
-    """A document with its vectors, ready to be committed."""
+    """A document with its vectors, ready to be committed, and what was read of its body."""
 
     collection: CollectionHandle
     document: PreparedDocument
+    report: ReadReport = NO_REPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,7 @@ class IngestDraft:
     title: str
     parsed: ParsedText
     tree: Tree
+    report: ReadReport = NO_REPORT
 
     @property
     def leaf_count(self) -> int:
@@ -165,7 +179,7 @@ class IngestDraft:
             document_id=document.document_id,
             title=self.title,
             source=document.source,
-            mime_type=resolve_mime_type(document),
+            mime_type=document.mime_type,
             metadata=document.metadata,
             content_hash=self.pending.content_hash,
             parsed=self.parsed,
@@ -173,7 +187,7 @@ class IngestDraft:
             vectors=vectors,
             metadata_json=self.pending.metadata_json,
         )
-        return Ready(self.pending.collection, prepared)
+        return Ready(self.pending.collection, prepared, self.report)
 
     @property
     def _settings(self) -> CollectionSettings:
@@ -286,8 +300,8 @@ class Pipeline:
     def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
         """Checks all fields of a document except its body, and computes its content hash.
 
-        A document without an id gets an id that is derived from its body. Raises InvalidArgument
-        or TooLarge.
+        A document without an id gets an id that is derived from its body. A document without a
+        type gets the type that is detected. Raises InvalidArgument or TooLarge.
         """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
@@ -295,6 +309,7 @@ class Pipeline:
         check_limits(document, metadata_json)
         if not document.document_id:
             document = replace(document, document_id=derived_id(document))
+        document = replace(document, mime_type=resolve_mime_type(document))
         content_hash = hash_document(document, metadata_json)
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
@@ -355,17 +370,29 @@ class Pipeline:
         Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or DeadlineExceeded.
         Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
         """
-        with metrics.ingest_stage("extract"):
-            parse = partial(self._parse, pending.collection.tenant_id, deadline)
-            extracted = extract(pending.document, self._defaults.max_document_bytes, parse)
-        deadline.check("extracting")
-        with metrics.ingest_stage("cut"):
-            tree = build_tree(extracted.parsed, pending.collection.settings.tree)
-        deadline.check("chunking")
+        extracted, tree = self._read(
+            pending.collection.tenant_id,
+            pending.document,
+            pending.collection.settings.tree,
+            deadline,
+        )
         title = pending.document.title or extracted.title
-        draft = IngestDraft(pending, title, extracted.parsed, tree)
+        draft = IngestDraft(pending, title, extracted.parsed, tree, extracted.report)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
+
+    def _read(
+        self, tenant_id: str, document: Document, settings: TreeSettings, deadline: Deadline
+    ) -> tuple[Extracted, Tree]:
+        """Returns the text of a document and its chunk tree. Raises the errors of `cut`."""
+        with metrics.ingest_stage("extract"):
+            parse = partial(self._parse, tenant_id, deadline)
+            extracted = extract(document, self._defaults.max_document_bytes, parse)
+        deadline.check("extracting")
+        with metrics.ingest_stage("cut"):
+            tree = build_tree(extracted.parsed, settings)
+        deadline.check("chunking")
+        return extracted, tree
 
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents to commit.
@@ -405,7 +432,50 @@ class Pipeline:
         documents is stored.
         """
         with metrics.ingest_stage("commit"):
-            return self._writer.put_many([(item.collection, item.document) for item in ready])
+            results = self._writer.put_many([(item.collection, item.document) for item in ready])
+        return [
+            replace(result, report=item.report) if isinstance(result, IngestResult) else result
+            for item, result in zip(ready, results, strict=True)
+        ]
+
+    def validate(
+        self, tenant_id: str, collection: str, document: Document, deadline: Deadline
+    ) -> IngestResult:
+        """Returns the result that `ingest` would have, with the sequence number 0; stores nothing.
+
+        The document is read and cut, but not embedded. Raises the errors of these steps.
+        """
+        planned = self.plan(self.check(tenant_id, collection, document))
+        return planned if isinstance(planned, IngestResult) else self.read(planned, deadline)
+
+    def plan(self, checked: Checked) -> IngestResult | Plan:
+        """Returns what an ingest of a document would do; the result if it is stored already.
+
+        If the collection does not exist, its settings are the defaults. Raises
+        StorageQuotaExceeded.
+        """
+        settings, outcome = self._defaults.tree, IngestOutcome.CREATED
+        with suppress(CollectionNotFound, DocumentNotFound):
+            decision = self._writer.admit(*checked.key, checked.content_hash)
+            if decision.unchanged is not None:
+                return decision.unchanged
+            settings = decision.collection.settings.tree
+            self._writer.document(decision.collection, checked.document.document_id)
+            outcome = IngestOutcome.UPDATED
+        return Plan(checked, settings, outcome)
+
+    def read(self, plan: Plan, deadline: Deadline) -> IngestResult:
+        """Reads and cuts a document, and returns the result that an ingest would have.
+
+        Raises the errors of `cut`.
+        """
+        document = plan.checked.document
+        extracted, tree = self._read(plan.checked.tenant_id, document, plan.settings, deadline)
+        last = tree.record(tree.top_level, tree.counts[-1] - 1)
+        token_count = last.token_start + last.token_count
+        return IngestResult(
+            document.document_id, plan.outcome, 0, tree.counts, token_count, extracted.report
+        )
 
 
 def _no_vectors(draft: IngestDraft) -> Vectors:
@@ -426,6 +496,12 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
         _feed(digest, part.encode())
     _feed(digest, metadata_json)
     _feed_body(digest, document)
+    # Options that are not set are left out, so that they do not change the hashes of documents that
+    # were stored before the options existed.
+    if document.encoding:
+        _feed(digest, f"encoding {document.encoding}".encode())
+    if document.keep_boilerplate:
+        _feed(digest, b"keep_boilerplate")
     return digest.hexdigest()
 
 

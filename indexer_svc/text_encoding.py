@@ -21,6 +21,7 @@ characters, which are no text at all. All functions are pure.
 
 import codecs
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from encodings import normalize_encoding
 from encodings.aliases import aliases
@@ -29,9 +30,9 @@ from unicodedata import category
 from chardetng_py.detector import EncodingDetector
 
 from hrag.values.errors import InvalidArgument, UnreadableDocument
+from hrag.values.formats import HTML, LATEX, PYTHON, XML
 from hrag.values.ids import quoted
 
-_FIELD = "content"
 _ENCODING_FIELD = "encoding"
 _UTF_8 = "utf-8"
 _MARKS = (
@@ -56,6 +57,7 @@ _CODEC_NAMES = {
     "windows_874": "cp874",
     "x_sjis": "shift_jis",
     "x_mac_cyrillic": "mac_cyrillic",
+    "ansinew": "cp1252",  # LaTeX's name.
 }
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
@@ -74,6 +76,16 @@ _SUPERSETS = {
 _WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": _UTF_8}
 # ISO-2022-JP changes to Japanese characters by these sequences, which no other text has.
 _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
+# By MIME type, where a file names its encoding: an HTML page, XML, Python (PEP 263), LaTeX.
+DECLARATIONS: Mapping[str, re.Pattern[bytes]] = {
+    HTML: re.compile(
+        rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
+        re.IGNORECASE,
+    ),
+    XML: re.compile(rb"<\?xml[^>]{0,500}?encoding\s*+=\s*+[\"']([\w.:-]{1,40})"),
+    PYTHON: re.compile(rb"^[ \t\f]*#[^\n]{0,200}?coding[:=][ \t]*([\w.-]{1,40})", re.MULTILINE),
+    LATEX: re.compile(rb"\\usepackage\s*\[([\w-]{1,40})\]\s*\{inputenc\}"),
+}
 _MAX_NAME_CHARS = 40
 _DECLARATION_BYTES = 4096
 
@@ -205,7 +217,7 @@ def _no_text(content: bytes, problem: str) -> UnreadableDocument:
     return UnreadableDocument(
         f"content is neither text nor a file of a known format: {problem}, and it begins with the "
         f"bytes {start}; mime_type must name its format",
-        field=_FIELD,
+        field="mime_type",
     )
 
 

@@ -36,7 +36,8 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
         # Once the file has used this much processor time, SIGPROF ends this process, even while a
         # library runs.
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
-        _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))
+        how = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
+        _send(answer_to(partial(parse, content, *how)))
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 

@@ -41,6 +41,10 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
     },
 }
 _PACKAGE = "indexer_svc.parsers"
+READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
+"""The MIME types of all formats that have a parser."""
+# The parsers of these formats have a parameter `keep_boilerplate`.
+_WITH_BOILERPLATE = (HTML,)
 
 
 def format_family(mime_type: str) -> FormatFamily:
@@ -54,13 +58,18 @@ def load(family: FormatFamily) -> None:
         import_module(f"{_PACKAGE}.{module}")
 
 
-def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+def parse(
+    content: bytes, mime_type: str, max_text_bytes: int, keep_boilerplate: bool = False
+) -> ParsedFile:
     """Parses a file in this process.
 
-    Raises InvalidArgument if the file cannot be read, or if its text has more than
+    With `keep_boilerplate`, the parts of a web page around its content are read too. Raises InvalidArgument if the file cannot be read, or if its text has more than
     `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
     """
     module, function = _PARSERS[format_family(mime_type)][mime_type]
     read = getattr(import_module(f"{_PACKAGE}.{module}"), function)
-    parsed: ParsedFile = read(content, max_text_bytes)
+    options = {}
+    if keep_boilerplate and mime_type in _WITH_BOILERPLATE:
+        options["keep_boilerplate"] = True
+    parsed: ParsedFile = read(content, max_text_bytes, **options)
     return parsed
