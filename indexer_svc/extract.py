@@ -9,15 +9,15 @@ same result on every machine. This module knows nothing about tokens, storage or
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import PageUnit
+from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
@@ -65,14 +65,17 @@ They are the tenant's id and the deadline of the call.
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text, pages, sections and title of a document's body.
+    """The text, pages, sections and title of a document's body, its metadata and the report.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and its MIME type.
+    or empty. `metadata` are the fields of the body that become metadata of the document where the
+    client has sent none of that name. All depend only on the body and its MIME type.
     """
 
     parsed: ParsedText
     title: str = ""
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
+    report: ReadReport = NO_REPORT
 
 
 def no_parser(
@@ -130,7 +133,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     _check_text(read.text, field)
     # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
-    return Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
+    if pages:
+        parsed = replace(parsed, pages=pages)
+    return Extracted(parsed, read.title, read.metadata, read.report)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -242,7 +247,7 @@ def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    return Extracted(_parsed_text(read), read.title)
+    return Extracted(_parsed_text(read), read.title, read.metadata, read.report)
 
 
 def _parsed_text(read: ParsedFile) -> ParsedText:

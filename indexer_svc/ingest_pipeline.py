@@ -7,7 +7,7 @@ extracted or embedded. No part of a document is visible to searches before the c
 """
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,11 +41,13 @@ from hrag.values.errors import (
     InvalidArgument,
 )
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.reading import ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
+from indexer_svc.read_metadata import complete_metadata
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
 # way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
@@ -115,12 +117,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class IngestDraft:
-    """A document that has been cut into its chunk tree, and has not been embedded yet."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet.
+
+    `metadata` is the metadata that the client has sent, with the fields that were read in the body.
+    `metadata_json` is its canonical JSON. `report` says what was read of the body.
+    """
 
     pending: Pending
     title: str
     parsed: ParsedText
     tree: Tree
+    metadata: Mapping[str, Any]
+    metadata_json: bytes
+    report: ReadReport
 
     @property
     def leaf_count(self) -> int:
@@ -166,12 +175,12 @@ class IngestDraft:
             title=self.title,
             source=document.source,
             mime_type=resolve_mime_type(document),
-            metadata=document.metadata,
+            metadata=self.metadata,
             content_hash=self.pending.content_hash,
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
-            metadata_json=self.pending.metadata_json,
+            metadata_json=self.metadata_json,
         )
         return Ready(self.pending.collection, prepared)
 
@@ -363,7 +372,10 @@ class Pipeline:
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         title = pending.document.title or extracted.title
-        draft = IngestDraft(pending, title, extracted.parsed, tree)
+        completed = complete_metadata(
+            pending.document.metadata, pending.metadata_json, extracted.metadata, extracted.report
+        )
+        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 

@@ -17,7 +17,11 @@ class PageUnit(StrEnum):
 
 
 class LeftOutKind(StrEnum):
-    """The reason why a part of a file is not in its text."""
+    """The reason why a part of a file is not in its text.
+
+    METADATA: fields of the file that are not in the document's metadata, because its metadata would
+    exceed a limit.
+    """
 
     RUNNING_HEAD = "running_head"
     PAGE_NUMBER = "page_number"
@@ -25,6 +29,7 @@ class LeftOutKind(StrEnum):
     BOILERPLATE = "boilerplate"
     OUTPUT = "output"
     ATTACHMENT = "attachment"
+    METADATA = "metadata"
 
 
 class LeftOut(NamedTuple):
