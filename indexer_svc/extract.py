@@ -11,17 +11,36 @@ import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    JPEG,
+    MARKDOWN,
+    PDF,
+    PICTURES,
+    PNG,
+    PPTX,
+    PYTHON,
+    RST,
+    TIFF,
+    TSV,
+    XLSX,
+)
 from hrag.values.limits import MAX_PAGES
 from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -39,6 +58,9 @@ _FOREIGN_FORMATS = {
     PPTX: "a presentation",
     XLSX: "a workbook",
     EPUB: "an EPUB",
+    PNG: "a picture",
+    JPEG: "a picture",
+    TIFF: "a picture",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,
 # because no other thread of this process can run while it parses: Markdown of
@@ -85,11 +107,35 @@ def no_parser(
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
-def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A parser that also recognises text in pictures of pages, for one call.
+
+    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
+    can be done about it.
+    """
+
+    parse: Parse | None
+    advice: str
+
+
+def recognition_of(text_recognition: TextRecognition, *caller: Any) -> Recognition:
+    """Returns the recognition for one call. `caller` are the first two arguments of TenantParse."""
+    parse = text_recognition.parse
+    return Recognition(None if parse is None else partial(parse, *caller), text_recognition.advice)
+
+
+def extract(
+    document: Document,
+    max_bytes: int,
+    parse: Parse,
+    recognition: Recognition = recognition_of(NO_RECOGNITION),  # noqa: B008
+) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
+    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts. `recognition`
+    parses pictures, and PDFs that have pages without readable text.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -121,7 +167,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
     if mime_type in _FOREIGN_FORMATS:
-        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
+        content = _bytes_of(document.body)
+        read = _read_file(content, mime_type, max_bytes, parse, recognition)
+        return _from_file(read, mime_type, field)
     text, pages = _text_of(document.body)
     _check_text(text, field)
     if mime_type not in _TEXT_FORMATS:
@@ -243,6 +291,42 @@ def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
 
 
+def _read_file(
+    content: bytes, mime_type: str, max_bytes: int, parse: Parse, recognition: Recognition
+) -> ParsedFile:
+    """Parses a file, and parses it again with text recognition if pages of it are unread.
+
+    Most files need no recognition, and the process that recognises needs seconds to start. So a
+    file is parsed without it first.
+    """
+    if mime_type in PICTURES:
+        if recognition.parse is None:
+            raise InvalidArgument(
+                f"the document is of type {mime_type}, whose text must be recognised; "
+                f"{recognition.advice}",
+                field="mime_type",
+            )
+        read = recognition.parse(content, mime_type, max_bytes)
+    else:
+        read = parse(content, mime_type, max_bytes)
+        if mime_type == PDF and read.report.unread_pages and recognition.parse is not None:
+            try:
+                read = recognition.parse(content, mime_type, max_bytes)
+            except (UnreadableDocument, TooLarge) as error:
+                if _VISIBLE.search(read.text) is None:
+                    raise
+                # The text of the other pages is better than no document.
+                return _with_advice(read, f"text recognition failed: {error.message}")
+    return _with_advice(read, recognition.advice)
+
+
+def _with_advice(read: ParsedFile, advice: str) -> ParsedFile:
+    """Returns the file with the advice in its report if pages are unread."""
+    if not read.report.unread_pages:
+        return read
+    return replace(read, report=replace(read.report, advice=advice))
+
+
 def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
@@ -256,12 +340,16 @@ def _parsed_text(read: ParsedFile) -> ParsedText:
 
 
 def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
-    if mime_type != PDF:
+    if mime_type != PDF and mime_type not in PICTURES:
         return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
-    return (
-        f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
-        "which needs text recognition first"
-    )
+    problem = f"{field} is {_FOREIGN_FORMATS[mime_type]} without readable text"
+    if read.pages:
+        problem += f" on any of its {len(read.pages)} pages"
+    unread = len(read.report.unread_pages)
+    if not unread:
+        return problem
+    pages = "page is a picture" if unread == 1 else "pages are pictures"
+    return f"{problem}; {unread} {pages} or cannot be mapped to characters: {read.report.advice}"
 
 
 def _check_text(text: str, field: str) -> None:

@@ -45,9 +45,10 @@ from hrag.values.reading import ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import TenantParse, extract, no_parser
+from indexer_svc.extract import TenantParse, extract, no_parser, recognition_of
 from indexer_svc.mime_types import resolve_mime_type
 from indexer_svc.read_metadata import complete_metadata
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
 # way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
@@ -198,16 +199,18 @@ class Pipeline:
         embedder: Embedder,
         defaults: Defaults,
         parse: TenantParse = no_parser,
+        recognition: TextRecognition = NO_RECOGNITION,
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
         `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts.
+        formats, and long texts. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
         self._parse = parse
+        self._recognition = recognition
 
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
@@ -365,8 +368,13 @@ class Pipeline:
         Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
         """
         with metrics.ingest_stage("extract"):
-            parse = partial(self._parse, pending.collection.tenant_id, deadline)
-            extracted = extract(pending.document, self._defaults.max_document_bytes, parse)
+            caller = pending.collection.tenant_id, deadline
+            extracted = extract(
+                pending.document,
+                self._defaults.max_document_bytes,
+                partial(self._parse, *caller),
+                recognition_of(self._recognition, *caller),
+            )
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)
