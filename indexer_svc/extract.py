@@ -343,7 +343,7 @@ def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
     if mime_type != PDF and mime_type not in PICTURES:
         return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
     problem = f"{field} is {_FOREIGN_FORMATS[mime_type]} without readable text"
-    if read.pages:
+    if len(read.pages) > 1:
         problem += f" on any of its {len(read.pages)} pages"
     unread = len(read.report.unread_pages)
     if not unread:
