@@ -40,6 +40,7 @@ from hrag.values.errors import (
     HragError,
     InvalidArgument,
 )
+from hrag.values.formats import PDF
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.reading import ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
@@ -121,7 +122,8 @@ class IngestDraft:
     """A document that has been cut into its chunk tree, and has not been embedded yet.
 
     `metadata` is the metadata that the client has sent, with the fields that were read in the body.
-    `metadata_json` is its canonical JSON. `report` says what was read of the body.
+    `metadata_json` is its canonical JSON. `report` says what was read of the body. `content_hash`
+    is the hash to store.
     """
 
     pending: Pending
@@ -131,6 +133,7 @@ class IngestDraft:
     metadata: Mapping[str, Any]
     metadata_json: bytes
     report: ReadReport
+    content_hash: str
 
     @property
     def leaf_count(self) -> int:
@@ -177,7 +180,7 @@ class IngestDraft:
             source=document.source,
             mime_type=resolve_mime_type(document),
             metadata=self.metadata,
-            content_hash=self.pending.content_hash,
+            content_hash=self.content_hash,
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
@@ -318,6 +321,8 @@ class Pipeline:
         StorageQuotaExceeded or EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
+        if admission.unchanged is None and self._may_have_unread_pages(checked.document):
+            admission = self._admit(checked, _with_unread_pages(checked.content_hash))
         pending = Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash
         )
@@ -330,6 +335,14 @@ class Pipeline:
             # dimensions later.
             check_embedder(settings, self._embedder.name)
         return pending
+
+    def _may_have_unread_pages(self, document: Document) -> bool:
+        """Returns True if the document may be stored with pages that recognition would read.
+
+        The hash of such a document is marked. So once there is text recognition, the document is
+        read again when it is ingested again.
+        """
+        return self._recognition.parse is None and resolve_mime_type(document) == PDF
 
     def _admit(self, checked: Checked, content_hash: str) -> IngestDecision:
         """Calls `Writer.admit`. Creates the default collection first if it does not exist."""
@@ -357,7 +370,7 @@ class Pipeline:
             pending.collection.tenant_id,
             pending.collection.name,
             pending.document.document_id,
-            "" if superseded else pending.content_hash,
+            "" if superseded else draft.content_hash,
             draft.size_bytes,
         ).unchanged
 
@@ -383,7 +396,10 @@ class Pipeline:
         completed = complete_metadata(
             pending.document.metadata, pending.metadata_json, extracted.metadata, extracted.report
         )
-        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed)
+        content_hash = pending.content_hash
+        if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
+            content_hash = _with_unread_pages(content_hash)
+        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed, content_hash)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 
@@ -447,6 +463,11 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
     _feed(digest, metadata_json)
     _feed_body(digest, document)
     return digest.hexdigest()
+
+
+def _with_unread_pages(content_hash: str) -> str:
+    """Returns the hash of a document that is stored with pages that recognition would read."""
+    return f"{content_hash}+unread"
 
 
 def derived_id(document: Document) -> str:

@@ -102,7 +102,7 @@ def test_a_scan_without_recognition_is_refused_with_the_count_of_its_pages_and_t
     with pytest.raises(BlankDocument, match="1 page is a picture or cannot be mapped"):
         extract(document(), MAX_BYTES, always(one), Recognition(None, ADVICE))
     nothing = replace(SCAN, report=ReadReport())
-    with pytest.raises(BlankDocument, match="on any of its 3 pages$"):
+    with pytest.raises(BlankDocument, match=r"on any of its 3 pages$"):
         extract(document(), MAX_BYTES, always(nothing), Recognition(never, ADVICE))
 
 
@@ -115,7 +115,7 @@ def test_a_picture_is_parsed_with_recognition_only(mime_type):
         extract(document(mime_type), MAX_BYTES, never, Recognition(None, ADVICE))
     assert caught.value.field == "mime_type"
     blank = always(ParsedFile("", (PageRange(0, 0),)))
-    with pytest.raises(BlankDocument, match="a picture without readable text$"):
+    with pytest.raises(BlankDocument, match=r"a picture without readable text$"):
         extract(document(mime_type), MAX_BYTES, never, Recognition(blank, ADVICE))
 
 

@@ -24,9 +24,11 @@ from hrag.types import (
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.filters import METADATA
 from hrag.values.quotas import Quota
+from hrag.values.reading import ReadReport
 from indexer_svc import ingest_pipeline as pipeline_module
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.text_recognition import TextRecognition
 from tests.conftest import Engine
 from tests.support.documents.fakes import search_leaves
 
@@ -114,6 +116,34 @@ def test_fields_of_a_file_become_metadata_that_filters_find(
     eve = Match(f"{METADATA}to", ("eve",))
     assert engine.writer.count(collection, eve).documents == 1
     assert _ingest(pipeline, mail).outcome is IngestOutcome.UNCHANGED
+
+
+def test_a_pdf_with_unread_pages_is_read_again_once_there_is_text_recognition(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    unread = ReadReport(unread_pages=(2,))
+
+    def parse(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT, report=unread)
+
+    def recognise(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT + "Page 2.", report=ReadReport(recognised_pages=(2,)))
+
+    without = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse)
+    recognition = TextRecognition(recognise, 10)
+    recognising = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse, recognition)
+    scan = Document(b"%PDF-", "d", mime_type=PDF)
+    outcomes = [
+        _ingest(pipeline, scan).outcome
+        for pipeline in (without, without, recognising, recognising, without)
+    ]
+    assert outcomes == [
+        IngestOutcome.CREATED,
+        IngestOutcome.UNCHANGED,
+        IngestOutcome.UPDATED,
+        IngestOutcome.UNCHANGED,
+        IngestOutcome.UNCHANGED,
+    ]
 
 
 def test_exactly_the_leaves_are_embedded(
