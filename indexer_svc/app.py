@@ -5,8 +5,7 @@ It opens the models, the store, the parsers and the server, connects them, and c
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
 import structlog
@@ -30,7 +29,7 @@ from indexer_svc.scraped_metrics import readings
 from indexer_svc.servicer import IndexerServicer
 from indexer_svc.stored_catalog import StoredCatalog
 from indexer_svc.summariser import Summariser, SummaryLimits
-from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition, has_ocr_extra
+from indexer_svc.text_recognition import TextRecognition, open_text_recognition
 
 _log = structlog.get_logger()
 
@@ -64,7 +63,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
             settings.parsers, settings.parser_memory_bytes, settings.parser_timeout_s
         )
         stack.callback(parsers.close)
-        recognition = stack.enter_context(_text_recognition(settings))
+        recognition = stack.enter_context(open_text_recognition(settings))
         servicer = _servicer(settings, writer, embedder, parsers, recognition, stopping)
         listening = grpc_server.build(
             settings,
@@ -81,22 +80,6 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
         stack.callback(_stop_summarising, summariser)
         on_serving = report_serving if settings.stop_on_eof else None
         serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
-
-
-@contextmanager
-def _text_recognition(settings: IndexerSettings) -> Iterator[TextRecognition]:
-    """Yields the text recognition; ends its processes afterwards. It starts none in advance."""
-    if not has_ocr_extra() or not settings.ocr_max_pages:
-        yield NO_RECOGNITION
-        return
-    pool = ParserPool(
-        settings.ocr_processes,
-        settings.ocr_memory_bytes,
-        settings.ocr_timeout_s,
-        max_recognised_pages=settings.ocr_max_pages,
-    )
-    with closing(pool):
-        yield TextRecognition(pool.parse, settings.ocr_max_pages)
 
 
 def _servicer(

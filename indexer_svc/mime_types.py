@@ -1,6 +1,5 @@
-"""Decides the format of a document: by the MIME type that the client sends, or by the content."""
+"""Decides the format of a document: by the MIME type that the client sends, or by detection."""
 
-import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
@@ -8,43 +7,23 @@ from importlib.util import find_spec
 from hrag.values.documents import Document, Page
 from hrag.values.errors import InvalidArgument
 from hrag.values.formats import (
-    DOCX,
-    EPUB,
     FORMATS,
     FORMATS_EXTRA,
-    HTML,
     MARKDOWN,
-    PDF,
     PLAIN_TEXT,
-    PPTX,
-    XLSX,
+    UNKNOWN_TYPES,
     Format,
     format_of,
 )
 from hrag.values.ids import quoted
+from indexer_svc.file_format import REFUSED_TYPES, detect
+from indexer_svc.parsers.parser_functions import READ_FORMATS
 
 Body = str | bytes | tuple[Page, ...]
 
 _FIELD = "mime_type"
 _LIBRARIES = ("mammoth", "python_calamine", "selectolax")
 _PAGED = (PLAIN_TEXT, MARKDOWN)
-_PDF_MAGIC = b"%PDF-"
-_ZIP_MAGIC = b"PK\x03\x04"
-_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the
-# content of this entry, and _EPUB_START is their position in the file.
-_EPUB_START = slice(30, 58)
-_EPUB_MAGIC = b"mimetypeapplication/epub+zip"
-# The name of the main part of an Office document tells its format.
-_MAIN_PARTS = {
-    b"word/document.xml": DOCX,
-    b"word/document2.xml": DOCX,  # Word on the Web writes this name.
-    b"ppt/presentation.xml": PPTX,
-    b"xl/workbook.xml": XLSX,
-}
-_HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE
-)
 
 
 def field_of(body: Body) -> str:
@@ -57,17 +36,23 @@ def field_of(body: Body) -> str:
 def resolve_mime_type(document: Document) -> str:
     """Returns the MIME type by which a document is parsed: one of `hrag.values.formats`.
 
-    If the client sends no type, the type is detected from the bytes if they are clearly a PDF,
-    HTML, an EPUB or an Office document. Otherwise it is `text/plain`. Raises InvalidArgument for a
-    type that is unknown or does not fit the body, and for bytes that are an archive of an unknown
-    format.
+    If the client sends no type or `application/octet-stream`, the type of bytes is detected from
+    them and from the name in `source`, or else in the document id. Text and pages without a type
+    are plain text. Raises InvalidArgument for a type that is unknown or does not fit the body, and
+    UnreadableDocument for bytes of no format that is read.
     """
     mime_type = document.mime_type.partition(";")[0].strip().lower()
-    if not mime_type:
-        return _detect(document.body) if isinstance(document.body, bytes) else PLAIN_TEXT
+    if mime_type in UNKNOWN_TYPES:
+        if isinstance(document.body, bytes):
+            return detect(document.body, document.source or document.document_id)
+        return PLAIN_TEXT
     known = format_of(mime_type)
     if known is not None and _fits(known, document.body):
         return known.mime_type
+    if meaning := REFUSED_TYPES.get(mime_type):
+        raise InvalidArgument(
+            f"mime_type {mime_type} says that the file is {meaning}", field=_FIELD
+        )
     raise InvalidArgument(
         f"mime_type is {quoted(document.mime_type)}; with {field_of(document.body)} it must be "
         f"{_allowed(document.body)} or empty{_hint(document.body)}",
@@ -75,13 +60,21 @@ def resolve_mime_type(document: Document) -> str:
     )
 
 
-def require_readable(mime_type: str) -> None:
-    """Raises InvalidArgument for a format whose libraries are not installed."""
+def require_readable(mime_type: str, foreign_format: str = "") -> None:
+    """Raises InvalidArgument for a format whose parser or libraries are not installed.
+
+    `foreign_format` is the name of a format that needs a parser, with its article.
+    """
     known = format_of(mime_type)
     if known is not None and known.needs_extra and not has_formats_extra():
         raise InvalidArgument(
             f"the document is of type {mime_type}, for which this indexer lacks the libraries; "
             f"its operator can install them: {FORMATS_EXTRA}",
+            field=_FIELD,
+        )
+    if foreign_format and mime_type not in READ_FORMATS:
+        raise InvalidArgument(
+            f"the document is {foreign_format} ({mime_type}), which this indexer does not read",
             field=_FIELD,
         )
 
@@ -119,36 +112,3 @@ def _hint(body: Body) -> str:
 
 def _names_of(formats: Iterable[Format]) -> str:
     return ", ".join(format_.mime_type for format_ in formats)
-
-
-def _detect(content: bytes) -> str:
-    if content.startswith(_PDF_MAGIC):
-        return PDF
-    if content.startswith(_ZIP_MAGIC):
-        return _detect_archive(content)
-    if content.startswith(_OLE_MAGIC):
-        raise InvalidArgument(
-            "content is an Office document that is encrypted or of an old format (.doc, .xls, "
-            ".ppt); save it without a password as .docx, .xlsx or .pptx",
-            field="content",
-        )
-    return HTML if _HTML.match(content) else PLAIN_TEXT
-
-
-def _detect_archive(content: bytes) -> str:
-    """Returns the format of an archive, by the first name of a main part that appears in it.
-
-    In an archive, the name of a part is before the part's bytes. So the name of the real main part
-    comes before any such name inside its bytes. Raises InvalidArgument for another archive.
-    """
-    if content[_EPUB_START] == _EPUB_MAGIC:
-        return EPUB
-    positions = {content.find(part): mime_type for part, mime_type in _MAIN_PARTS.items()}
-    positions.pop(-1, None)
-    if not positions:
-        raise InvalidArgument(
-            "content is a ZIP archive that is not a DOCX, PPTX, XLSX or EPUB; send the documents "
-            "in it one by one",
-            field="content",
-        )
-    return positions[min(positions)]

@@ -1,13 +1,16 @@
 """Text recognition as the extraction uses it: the parser of scans, or why there is none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
+from hrag.config import IndexerSettings
 from hrag.values.deadline import Deadline
 from hrag.values.formats import OCR_EXTRA
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.parser_pool import ParserPool
 
 _LIBRARIES = ("rapidocr", "onnxruntime")
 _NOT_INSTALLED = f"this indexer has no text recognition; its operator can install it: {OCR_EXTRA}"
@@ -22,7 +25,7 @@ class TextRecognition:
     At most `max_pages` pages of a document are recognised.
     """
 
-    parse: Callable[[str, Deadline, bytes, str, int], ParsedFile] | None
+    parse: Callable[[str, Deadline, bytes, str, int, bool], ParsedFile] | None
     max_pages: int
 
     @property
@@ -37,6 +40,22 @@ class TextRecognition:
 
 
 NO_RECOGNITION = TextRecognition(None, 0)
+
+
+@contextmanager
+def open_text_recognition(settings: IndexerSettings) -> Iterator[TextRecognition]:
+    """Yields the text recognition; ends its processes afterwards. It starts none in advance."""
+    if not has_ocr_extra() or not settings.ocr_max_pages:
+        yield NO_RECOGNITION
+        return
+    pool = ParserPool(
+        settings.ocr_processes,
+        settings.ocr_memory_bytes,
+        settings.ocr_timeout_s,
+        max_recognised_pages=settings.ocr_max_pages,
+    )
+    with closing(pool):
+        yield TextRecognition(pool.parse, settings.ocr_max_pages)
 
 
 @cache

@@ -20,12 +20,27 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
+EML = "message/rfc822"
+MSG = "application/vnd.ms-outlook"
+RTF = "application/rtf"
+ODT = "application/vnd.oasis.opendocument.text"
+ODP = "application/vnd.oasis.opendocument.presentation"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
+XLS = "application/vnd.ms-excel"
+NOTEBOOK = "application/x-ipynb+json"
+LATEX = "text/x-tex"
+JSON = "application/json"
+XML = "application/xml"
+SRT = "application/x-subrip"
+VTT = "text/vtt"
 PNG = "image/png"
 JPEG = "image/jpeg"
 TIFF = "image/tiff"
 
 PICTURES = (PNG, JPEG, TIFF)
 """The formats of pictures of pages, which the indexer reads with the extra `ocr`."""
+UNKNOWN_TYPES = ("", "application/octet-stream")
+"""MIME types that name no format; the indexer then detects the format."""
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
 OCR_EXTRA = "pip install 'hrag[ocr]'"
@@ -35,8 +50,9 @@ OCR_EXTRA = "pip install 'hrag[ocr]'"
 class Format:
     """A format: its MIME type, the extensions of its files, and other names of the type.
 
-    `is_text` is True if the format may also be sent as text, not only as bytes. `needs_extra` is
-    True if the indexer reads the format with libraries of the extra `formats`.
+    `is_text` is True if files of the format are texts in some encoding, so that the format may
+    also be sent as text, not only as bytes. `needs_extra` is True if the indexer reads the format
+    with libraries of the extra `formats`.
     """
 
     mime_type: str
@@ -58,6 +74,26 @@ FORMATS = (
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
+    Format(EML, (".eml",), is_text=False, needs_extra=True),
+    Format(MSG, (".msg",), is_text=False, needs_extra=True),
+    Format(RTF, (".rtf",), ("text/rtf", "application/x-rtf"), is_text=False),
+    Format(ODT, (".odt",), is_text=False),
+    Format(ODP, (".odp",), is_text=False),
+    Format(ODS, (".ods",), is_text=False, needs_extra=True),
+    Format(XLS, (".xls",), is_text=False, needs_extra=True),
+    Format(NOTEBOOK, (".ipynb",)),
+    Format(
+        LATEX,
+        (".tex", ".latex", ".ltx"),
+        ("application/x-tex", "application/x-latex", "text/x-latex"),
+        needs_extra=True,
+    ),
+    Format(
+        JSON, (".json", ".jsonl", ".ndjson"), ("text/json", "application/x-ndjson", "text/x-jsonl")
+    ),
+    Format(XML, (".xml",), ("text/xml",)),
+    Format(SRT, (".srt",), ("text/x-subrip", "text/srt", "application/srt")),
+    Format(VTT, (".vtt",)),
     Format(PNG, (".png",), is_text=False),
     Format(JPEG, (".jpg", ".jpeg"), ("image/jpg",), is_text=False),
     Format(TIFF, (".tif", ".tiff"), is_text=False),
@@ -100,10 +136,20 @@ def format_of(mime_type: str) -> Format | None:
     return _BY_NAME.get(mime_type)
 
 
+def format_named(name: str) -> Format | None:
+    """Returns the format with a name that people use: an extension, `text` or a MIME type.
+
+    The dot of an extension may be left out, and upper case is allowed. Returns None if the name is
+    unknown.
+    """
+    name = name.strip().lower()
+    return _BY_NAME.get(name) or _BY_EXTENSION.get(f".{name.removeprefix('.')}")
+
+
 def mime_type_of(file_name: str | PurePath) -> str:
     """Returns the MIME type for a file's extension; "" if the extension is unknown.
 
-    If the type is empty, the indexer detects the format from the content.
+    The indexer uses the extension only if the content does not show the format.
     """
     known_format = _BY_EXTENSION.get(PurePath(file_name).suffix.lower())
     return "" if known_format is None else known_format.mime_type

@@ -67,6 +67,10 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
 }
 _RECOGNISER = ("rapid_ocr", "open_recogniser")
 _PACKAGE = "indexer_svc.parsers"
+READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
+"""The MIME types of all formats that have a parser."""
+# The parsers of these formats have a parameter `keep_boilerplate`.
+_WITH_BOILERPLATE = (HTML,)
 
 
 def format_family(mime_type: str) -> FormatFamily:
@@ -89,19 +93,29 @@ def load(family: FormatFamily) -> Recognise | None:
 
 
 def parse(
-    content: bytes, mime_type: str, max_text_bytes: int, recogniser: PageRecogniser | None = None
+    content: bytes,
+    mime_type: str,
+    max_text_bytes: int,
+    keep_boilerplate: bool = False,
+    recogniser: PageRecogniser | None = None,
 ) -> ParsedFile:
-    """Parses a file in this process. With a `recogniser`, text in pictures of pages is recognised.
+    """Parses a file in this process.
+
+    With `keep_boilerplate`, the parts of a web page around its content are read too. With a
+    `recogniser`, text in pictures of pages is recognised.
 
     Raises InvalidArgument if the file cannot be read, or if its text has more than
     `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
     """
+    options: dict[str, Any] = {}
+    if keep_boilerplate and mime_type in _WITH_BOILERPLATE:
+        options["keep_boilerplate"] = True
     if recogniser is None:
-        read = _function(*_PARSERS[format_family(mime_type)][mime_type])
-        parsed: ParsedFile = read(content, max_text_bytes)
+        family = format_family(mime_type)
     else:
-        read = _function(*_PARSERS[FormatFamily.OCR][mime_type])
-        parsed = read(content, max_text_bytes, recogniser)
+        family, options["recogniser"] = FormatFamily.OCR, recogniser
+    read = _function(*_PARSERS[family][mime_type])
+    parsed: ParsedFile = read(content, max_text_bytes, **options)
     return parsed
 
 

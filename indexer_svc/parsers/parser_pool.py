@@ -41,7 +41,7 @@ from hrag.values.limits import MAX_PAGES
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, format_family
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
-from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
+from indexer_svc.parsers.protocol import Head, MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
@@ -128,8 +128,11 @@ class ParserPool:
         content: bytes,
         mime_type: str,
         max_text_bytes: int,
+        keep_boilerplate: bool = False,
     ) -> ParsedFile:
         """Parses `content` in a parser process and returns the result.
+
+        With `keep_boilerplate`, the parts of a web page around its content are read too.
 
         Raises:
             InvalidArgument, UnreadableDocument, TooLarge: the file cannot be read, makes its
@@ -145,7 +148,14 @@ class ParserPool:
             process = self._acquire_process(assignment)
             is_healthy = False
             try:
-                parsed = self._parse_in(process, deadline, content, mime_type, max_text_bytes)
+                request = {
+                    "mime_type": mime_type,
+                    "max_text_bytes": max_text_bytes,
+                    "keep_boilerplate": keep_boilerplate,
+                    "cpu_s": self._timeout_s,
+                    "max_pages": self._max_recognised_pages,
+                }
+                parsed = self._parse_in(process, deadline, content, request)
                 is_healthy = True
                 return parsed
             except InvalidArgument:
@@ -310,8 +320,7 @@ class ParserPool:
         process: ParserProcess,
         deadline: Deadline,
         content: bytes,
-        mime_type: str,
-        max_text_bytes: int,
+        request: Head,
     ) -> ParsedFile:
         end_s = time.monotonic() + self._timeout_s
         next_count = 0
@@ -335,13 +344,7 @@ class ParserPool:
 
         process.wait_until_ready(check)
         self._warn_if_unconfined(process)
-        request = {
-            "mime_type": mime_type,
-            "max_text_bytes": max_text_bytes,
-            "cpu_s": self._timeout_s,
-            "max_pages": self._max_recognised_pages,
-        }
-        max_body_bytes = max_text_bytes + len(PAGE_BREAK) * MAX_PAGES
+        max_body_bytes = int(request["max_text_bytes"]) + len(PAGE_BREAK) * MAX_PAGES
         return process.parse(request, content, max_body_bytes, check, on_page)
 
     def _warn_if_unconfined(self, process: ParserProcess) -> None:

@@ -30,10 +30,10 @@ SCAN = replace(READ, text="\n\n\n\n", pages=(PageRange(0, 0), PageRange(2, 2), P
 SCAN = replace(SCAN, report=ReadReport(unread_pages=(1, 2, 3)))
 
 
-def always(outcome: ParsedFile | Exception) -> Callable[[bytes, str, int], ParsedFile]:
+def always(outcome: ParsedFile | Exception) -> Callable[[bytes, str, int, bool], ParsedFile]:
     """Returns a parser that returns or raises `outcome` for each file."""
 
-    def parse(_content: bytes, _mime_type: str, max_bytes: int) -> ParsedFile:
+    def parse(_content: bytes, _mime_type: str, max_bytes: int, _keep: bool) -> ParsedFile:
         assert max_bytes == MAX_BYTES
         if isinstance(outcome, Exception):
             raise outcome

@@ -18,13 +18,13 @@ from hrag.types import (
     IngestOutcome,
     IngestResult,
     Page,
+    ReadReport,
     SettingsRequest,
     TreeSettings,
 )
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.filters import METADATA
 from hrag.values.quotas import Quota
-from hrag.values.reading import ReadReport
 from indexer_svc import ingest_pipeline as pipeline_module
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -93,7 +93,8 @@ def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -
     assert created.outcome is IngestOutcome.CREATED
     assert len(created.chunks_per_level) == len(TREE.level_sizes)
     unchanged = _ingest(pipeline, Document(TEXT, "d"))
-    assert unchanged == dataclasses.replace(created, outcome=IngestOutcome.UNCHANGED)
+    assert created.report == ReadReport(mime_type="text/plain")
+    assert unchanged == dataclasses.replace(created, outcome=IngestOutcome.UNCHANGED, report=None)
     updated = _ingest(pipeline, Document(TEXT + "More.", "d"))
     assert updated.outcome is IngestOutcome.UPDATED
     assert updated.sequence > created.sequence
@@ -144,6 +145,25 @@ def test_a_pdf_with_unread_pages_is_read_again_once_there_is_text_recognition(
         IngestOutcome.UNCHANGED,
         IngestOutcome.UNCHANGED,
     ]
+
+
+def test_a_document_that_is_only_validated_is_read_and_not_stored(
+    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+) -> None:
+    document = Document(TEXT.encode("utf-16"), "d")
+    planned = pipeline.validate("t", "default", document, NEVER)
+    assert (planned.outcome, planned.sequence) == (IngestOutcome.CREATED, 0)
+    assert planned.report == ReadReport("utf-16-le", mime_type="text/plain")
+    assert embedder.embedded_texts == []
+    with pytest.raises(errors.CollectionNotFound):
+        engine.writer.open("t", "default")
+    created = _ingest(pipeline, document)
+    assert created == dataclasses.replace(planned, sequence=created.sequence)
+    assert pipeline.validate("t", "default", document, NEVER).outcome is IngestOutcome.UNCHANGED
+    longer = Document(TEXT + "More.", "d")
+    assert pipeline.validate("t", "default", longer, NEVER).outcome is IngestOutcome.UPDATED
+    with pytest.raises(errors.BlankDocument):
+        pipeline.validate("t", "default", Document(b" "), NEVER)
 
 
 def test_exactly_the_leaves_are_embedded(
@@ -332,9 +352,9 @@ def test_the_bytes_that_the_admission_requires_are_at_most_the_bytes_stored(
             "1,025 values; at most 1,024",
         ),
         (Document(" \n\t"), errors.BlankDocument, "text", "blank"),
-        (Document(b"\xff"), errors.UnreadableDocument, "content", "0xFF at offset 0"),
+        (Document(b"\xff\0"), errors.UnreadableDocument, "mime_type", "NUL byte at offset 1"),
         (Document("x " * MAX_BYTES), errors.TooLarge, "text", "200000 bytes"),
-        (Document(TEXT, mime_type="image/png"), errors.InvalidArgument, "mime_type", "image/png"),
+        (Document(TEXT, mime_type="image/gif"), errors.InvalidArgument, "mime_type", "image/gif"),
     ],
 )
 def test_the_error_for_an_invalid_document_names_field_and_value(

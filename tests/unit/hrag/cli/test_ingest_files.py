@@ -68,7 +68,7 @@ def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
 def test_file_given_by_name_may_have_any_extension(tmp_path):
     _write(tmp_path, "notes.org")
     (source,) = find([tmp_path / "notes.org"]).documents
-    document = source.read().document
+    document = source.read()
     assert (document.document_id, document.mime_type) == ("notes.org", PLAIN_TEXT)
     assert document.body == b"text of notes.org"
 
@@ -81,7 +81,7 @@ def test_file_found_twice_is_returned_once(tmp_path):
 def test_second_file_with_the_same_id_is_refused(tmp_path):
     _write(tmp_path, "one/a.md", "two/a.md")
     first, second = find([tmp_path / "one", tmp_path / "two"]).documents
-    assert first.read().document.document_id == "a.md"
+    assert first.read().document_id == "a.md"
     with pytest.raises(Unreadable, match=r"a\.md belongs to .*one"):
         second.read()
 
@@ -114,7 +114,7 @@ def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
 )
 def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
     (tmp_path / name).write_text("# The guide\n")
-    document = find([tmp_path]).documents[0].read().document
+    document = find([tmp_path]).documents[0].read()
     assert (document.mime_type, document.title) == (mime_type, "")
     assert document.source == str(tmp_path / name)
 
@@ -123,7 +123,7 @@ def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
     (source,) = find([tmp_path]).documents
-    document = source.read().document
+    document = source.read()
     check_document_id(document.document_id)
     assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())
     assert source.label == document.source
@@ -210,7 +210,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
         _write(tmp_path / form, unicodedata.normalize(form, "Überblick 概要.md"))
     ids = set()
     for form in ("NFC", "NFD"):
-        document = find([tmp_path / form]).documents[0].read().document
+        document = find([tmp_path / form]).documents[0].read()
         assert document.source == f"{tmp_path}/{form}/Überblick 概要.md"
         ids.add(document.document_id)
     assert len(ids) == 1
@@ -219,7 +219,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
 def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
     _write(tmp_path, "a.md")
     fields = GivenFields({"year": 2026}, "标题", "my-id")
-    document = find([tmp_path / "a.md"], user_fields=fields).documents[0].read().document
+    document = find([tmp_path / "a.md"], user_fields=fields).documents[0].read()
     assert (document.metadata, document.title, document.document_id) == (
         {"year": 2026},
         "标题",
@@ -230,7 +230,7 @@ def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
 def test_a_root_is_part_of_the_metadata_and_lists_every_file(tmp_path):
     _write(tmp_path, "a.md", "b.bin", "sub/c.md")
     inputs = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
-    assert inputs.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
+    assert inputs.documents[0].read().metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
     assert inputs.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
     assert find([tmp_path / "sub"], root="mine").present == {"mine": {"c.md"}}
     assert find([tmp_path]).present == {}
@@ -243,7 +243,7 @@ def test_sources_are_paths_inside_the_folder_if_the_root_has_a_name(tmp_path):
         _write(checkout, "sub/Überblick.md")
         (checkout / "sub" / "lines.jsonl").write_text('{"text": "x"}')
         sources = find([checkout], root="mine").documents
-        documents.append([source.read().document for source in sources])
+        documents.append([source.read() for source in sources])
         names = ["sub/lines.jsonl:1", "sub/Überblick.md"]
         assert [source.label for source in sources] == [f"{checkout}/{name}" for name in names]
     assert documents[0] == documents[1]
@@ -279,7 +279,7 @@ def test_of_overlapping_folders_each_lists_all_its_files(tmp_path, folders):
 def test_a_file_of_two_folders_belongs_to_the_first(tmp_path):
     _write(tmp_path, "docs/sub/x.md")
     inputs = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
-    (stored,) = [source.read().document for source in inputs.documents]
+    (stored,) = [source.read() for source in inputs.documents]
     assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
     assert [skipped.reason for skipped in inputs.skipped] == ["found under another name"]
 

@@ -38,7 +38,7 @@ def test_a_line_is_a_document_and_its_other_fields_are_metadata(tmp_path):
     path = _file(tmp_path, *LINES)
     sources = find(path)
     assert [source.label for source in sources] == [f"{path}:1", f"{path}:3", f"{path}:4"]
-    assert [source.read().document for source in sources] == [
+    assert [source.read() for source in sources] == [
         Document("Bees dance.", "b-1", "Bees", str(path), metadata={"year": 2026, "tags": ["a"]}),
         Document("Honey ripens.", "notes.jsonl:3", "", "https://example.org", "text/markdown"),
         Document("Wax melts.", "7", "", str(path)),
@@ -48,16 +48,16 @@ def test_a_line_is_a_document_and_its_other_fields_are_metadata(tmp_path):
 def test_the_user_may_name_the_field_of_the_text(tmp_path):
     path = _file(tmp_path, '{"text": "no", "answer": "Honey."}')
     (source,) = find(path, "answer")
-    document = source.read().document
+    document = source.read()
     assert (document.body, document.metadata) == ("Honey.", {"text": "no"})
 
 
 def test_an_invalid_id_is_replaced_by_a_valid_one(tmp_path):
     path = _file(tmp_path, '{"id": "a/b c", "text": "x"}', '{"id": "a_b_c", "text": "x"}')
-    first, second = (check_document_id(source.read().document.document_id) for source in find(path))
+    first, second = (check_document_id(source.read().document_id) for source in find(path))
     assert first != second == "a_b_c"
     (source,) = find(_file(tmp_path, '{"id": "a\\ud800", "text": "x"}'))
-    check_document_id(source.read().document.document_id)
+    check_document_id(source.read().document_id)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_invalid_line_does_not_affect_other_lines(tmp_path, line, says):
     bad, good = find(path)
     with pytest.raises(Unreadable, match=says):
         bad.read()
-    assert good.read().document.body == "good"
+    assert good.read().body == "good"
 
 
 def test_a_line_of_bytes_that_are_no_text_does_not_affect_other_lines(tmp_path):
@@ -89,7 +89,7 @@ def test_a_line_of_bytes_that_are_no_text_does_not_affect_other_lines(tmp_path):
     bad, good = find(path)
     with pytest.raises(Unreadable, match="neither text"):
         bad.read()
-    assert good.read().document.document_id == "a.ndjson:2"
+    assert good.read().document_id == "a.ndjson:2"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_lines_are_read_in_the_encoding_that_the_user_names(tmp_path, encoding):
     path = tmp_path / "a.jsonl"
     path.write_bytes('{"text": "Tür"}\n{"text": "Straße"}\n'.encode(encoding))
     sources = ingest_files.find([path], user_fields=GivenFields(encoding=encoding)).documents
-    assert [source.read().document.body for source in sources] == ["Tür", "Straße"]
+    assert [source.read().body for source in sources] == ["Tür", "Straße"]
 
 
 def test_a_missing_file_fails_when_it_is_read(tmp_path):
@@ -142,7 +142,7 @@ def test_a_long_line_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     long, good = find(path)
     with pytest.raises(Unreadable, match="43 bytes; at most 30"):
         long.read()
-    document = good.read().document
+    document = good.read()
     assert (document.body, document.document_id) == ("good", "notes.jsonl:2")
 
 
@@ -150,7 +150,7 @@ def test_fields_of_the_user_replace_fields_of_a_line_and_lines_have_no_root(tmp_
     _file(tmp_path, '{"text": "a", "title": "own", "year": 1, "team": "x"}')
     fields = GivenFields({"year": 2026}, "Given")
     (source,) = ingest_files.find([tmp_path], user_fields=fields, root="mine").documents
-    document = source.read().document
+    document = source.read()
     assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})
 
 
