@@ -8,8 +8,10 @@ same result on every machine. This module knows nothing about tokens, storage or
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
@@ -30,6 +32,7 @@ from hrag.values.formats import (
     ODS,
     ODT,
     PDF,
+    PICTURES,
     PNG,
     PPTX,
     PYTHON,
@@ -51,6 +54,7 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -111,14 +115,17 @@ They are the tenant's id and the deadline of the call.
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text, pages, sections and title of a document's body.
+    """The text, pages, sections and title of a document's body, its metadata and the report.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and on how it is read. `report` says what was read.
+    or empty. `metadata` are the fields of the body that become metadata of the document where the
+    client has sent none of that name. All depend only on the body and on how it is read. `report`
+    says what was read.
     """
 
     parsed: ParsedText
     title: str = ""
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     report: ReadReport = NO_REPORT
 
 
@@ -134,11 +141,35 @@ def no_parser(
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
-def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A parser that also recognises text in pictures of pages, for one call.
+
+    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
+    can be done about it.
+    """
+
+    parse: Parse | None
+    advice: str
+
+
+def recognition_of(text_recognition: TextRecognition, *caller: Any) -> Recognition:
+    """Returns the recognition for one call. `caller` are the first two arguments of TenantParse."""
+    parse = text_recognition.parse
+    return Recognition(None if parse is None else partial(parse, *caller), text_recognition.advice)
+
+
+def extract(
+    document: Document,
+    max_bytes: int,
+    parse: Parse,
+    recognition: Recognition = recognition_of(NO_RECOGNITION),  # noqa: B008
+) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
+    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts. `recognition`
+    parses pictures, and PDFs that have pages without readable text.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -158,9 +189,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
             the client names, or is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown, does not fit the body, or needs libraries that are
-            not installed. Or an encoding is unknown or given for text. Or the text has a lone surrogate, a run of more than MAX_RUN_CHARS
-            characters without white space, or a run of more than MAX_WHITE_SPACE_CHARS
-            characters of white space.
+            not installed. Or an encoding is unknown or given for text. Or the text has a lone
+            surrogate, a run of more than MAX_RUN_CHARS characters without white space, or a run
+            of more than MAX_WHITE_SPACE_CHARS characters of white space.
 
     Also raises the errors of `parse`.
     """
@@ -172,7 +203,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     decoded = _decode(document, mime_type)
     body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
-        read = parse(_bytes_of(body), mime_type, max_bytes, document.keep_boilerplate)
+        content = _bytes_of(body)
+        how = (mime_type, max_bytes, document.keep_boilerplate)
+        read = _read_file(content, how, parse, recognition)
         return _with_report(_from_file(read, mime_type, field), mime_type, decoded, read.report)
     text, pages = _text_of(body)
     _check_text(text, field)
@@ -185,7 +218,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     _check_text(read.text, field)
     # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
-    extracted = Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
+    if pages:
+        parsed = replace(parsed, pages=pages)
+    extracted = Extracted(parsed, read.title, read.metadata)
     return _with_report(extracted, mime_type, decoded, read.report)
 
 
@@ -313,11 +348,48 @@ def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
 
 
+def _read_file(
+    content: bytes, how: tuple[str, int, bool], parse: Parse, recognition: Recognition
+) -> ParsedFile:
+    """Parses a file, and parses it again with text recognition if pages of it are unread.
+
+    `how` are the further arguments of the parsers. Most files need no recognition, and the process
+    that recognises needs seconds to start. So a file is parsed without it first.
+    """
+    mime_type = how[0]
+    if mime_type in PICTURES:
+        if recognition.parse is None:
+            raise InvalidArgument(
+                f"the document is of type {mime_type}, whose text must be recognised; "
+                f"{recognition.advice}",
+                field="mime_type",
+            )
+        read = recognition.parse(content, *how)
+    else:
+        read = parse(content, *how)
+        if mime_type == PDF and read.report.unread_pages and recognition.parse is not None:
+            try:
+                read = recognition.parse(content, *how)
+            except (UnreadableDocument, TooLarge) as error:
+                if _VISIBLE.search(read.text) is None:
+                    raise
+                # The text of the other pages is better than no document.
+                return _with_advice(read, f"text recognition failed: {error.message}")
+    return _with_advice(read, recognition.advice)
+
+
+def _with_advice(read: ParsedFile, advice: str) -> ParsedFile:
+    """Returns the file with the advice in its report if pages are unread."""
+    if not read.report.unread_pages:
+        return read
+    return replace(read, report=replace(read.report, advice=advice))
+
+
 def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    return Extracted(_parsed_text(read), read.title)
+    return Extracted(_parsed_text(read), read.title, read.metadata, read.report)
 
 
 def _parsed_text(read: ParsedFile) -> ParsedText:
@@ -326,12 +398,16 @@ def _parsed_text(read: ParsedFile) -> ParsedText:
 
 
 def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
-    if mime_type != PDF:
+    if mime_type != PDF and mime_type not in PICTURES:
         return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
-    return (
-        f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
-        "which needs text recognition first"
-    )
+    problem = f"{field} is {_FOREIGN_FORMATS[mime_type]} without readable text"
+    if len(read.pages) > 1:
+        problem += f" on any of its {len(read.pages)} pages"
+    unread = len(read.report.unread_pages)
+    if not unread:
+        return problem
+    pages = "page is a picture" if unread == 1 else "pages are pictures"
+    return f"{problem}; {unread} {pages} or cannot be mapped to characters: {read.report.advice}"
 
 
 def _check_text(text: str, field: str) -> None:

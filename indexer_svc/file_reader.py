@@ -13,6 +13,7 @@ import json
 import os
 import struct
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO
@@ -22,8 +23,9 @@ from hrag.v1 import types_pb2
 from hrag.values.deadline import NEVER
 from hrag.values.errors import HragError
 from hrag.wire.common import document_from
-from indexer_svc.extract import Parse, extract
+from indexer_svc.extract import Parse, Recognition, extract, recognition_of
 from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.text_recognition import open_text_recognition
 
 _LENGTH = struct.Struct(">I")
 _TENANT = "local"  # The parsers are divided among tenants; here is only one.
@@ -40,14 +42,13 @@ def main() -> None:
         print(f"reader: {error}", file=sys.stderr)  # noqa: T201 - there are no logs
         sys.exit(2)
     parsers = ParserPool(2, settings.parser_memory_bytes, settings.parser_timeout_s)
-    try:
+    with closing(parsers), open_text_recognition(settings) as text_recognition:
         parse = partial(parsers.parse, _TENANT, NEVER)
+        recognition = recognition_of(text_recognition, _TENANT, NEVER)
         while (message := _received(sys.stdin.buffer)) is not None:
-            answer = json.dumps(_read(message, settings.max_document_bytes, parse))
+            answer = json.dumps(_read(message, settings.max_document_bytes, parse, recognition))
             answers.write(answer.encode() + b"\n")
             answers.flush()
-    finally:
-        parsers.close()
 
 
 def _received(file: BinaryIO) -> bytes | None:
@@ -58,11 +59,11 @@ def _received(file: BinaryIO) -> bytes | None:
     return file.read(_LENGTH.unpack(length)[0])
 
 
-def _read(message: bytes, max_bytes: int, parse: Parse) -> dict[str, Any]:
+def _read(message: bytes, max_bytes: int, parse: Parse, recognition: Recognition) -> dict[str, Any]:
     """Returns what was read of a document, as values of JSON, or the error."""
     try:
         document = document_from(types_pb2.Document.FromString(message))
-        extracted = extract(document, max_bytes, parse)
+        extracted = extract(document, max_bytes, parse, recognition)
     except HragError as error:
         described = {"type": type(error).__name__, "message": error.message, "field": error.field}
         return {"error": described}
@@ -72,6 +73,7 @@ def _read(message: bytes, max_bytes: int, parse: Parse) -> dict[str, Any]:
         "report": asdict(extracted.report),
         "sections": [asdict(section) for section in parsed.sections],
         "pages": [asdict(page) for page in parsed.pages],
+        "metadata": dict(extracted.metadata),
         "text": parsed.text,
     }
 

@@ -7,7 +7,7 @@ extracted or embedded. No part of a document is visible to searches before the c
 """
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,13 +41,16 @@ from hrag.values.errors import (
     HragError,
     InvalidArgument,
 )
+from hrag.values.formats import PDF
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.reading import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import Extracted, TenantParse, extract, no_parser
+from indexer_svc.extract import Extracted, TenantParse, extract, no_parser, recognition_of
 from indexer_svc.mime_types import resolve_mime_type
+from indexer_svc.read_metadata import complete_metadata
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
 # way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
@@ -128,13 +131,21 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class IngestDraft:
-    """A document that has been cut into its chunk tree, and has not been embedded yet."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet.
+
+    `metadata` is the metadata that the client has sent, with the fields that were read in the body.
+    `metadata_json` is its canonical JSON. `report` says what was read of the body. `content_hash`
+    is the hash to store.
+    """
 
     pending: Pending
     title: str
     parsed: ParsedText
     tree: Tree
-    report: ReadReport = NO_REPORT
+    metadata: Mapping[str, Any]
+    metadata_json: bytes
+    report: ReadReport
+    content_hash: str
 
     @property
     def leaf_count(self) -> int:
@@ -180,12 +191,12 @@ class IngestDraft:
             title=self.title,
             source=document.source,
             mime_type=document.mime_type,
-            metadata=document.metadata,
-            content_hash=self.pending.content_hash,
+            metadata=self.metadata,
+            content_hash=self.content_hash,
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
-            metadata_json=self.pending.metadata_json,
+            metadata_json=self.metadata_json,
         )
         return Ready(self.pending.collection, prepared, self.report)
 
@@ -203,16 +214,18 @@ class Pipeline:
         embedder: Embedder,
         defaults: Defaults,
         parse: TenantParse = no_parser,
+        recognition: TextRecognition = NO_RECOGNITION,
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
         `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts.
+        formats, and long texts. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
         self._parse = parse
+        self._recognition = recognition
 
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
@@ -321,6 +334,8 @@ class Pipeline:
         StorageQuotaExceeded or EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
+        if admission.unchanged is None and self._may_have_unread_pages(checked.document):
+            admission = self._admit(checked, _with_unread_pages(checked.content_hash))
         pending = Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash
         )
@@ -333,6 +348,14 @@ class Pipeline:
             # dimensions later.
             check_embedder(settings, self._embedder.name)
         return pending
+
+    def _may_have_unread_pages(self, document: Document) -> bool:
+        """Returns True if the document may be stored with pages that recognition would read.
+
+        The hash of such a document is marked. So once there is text recognition, the document is
+        read again when it is ingested again.
+        """
+        return self._recognition.parse is None and document.mime_type == PDF
 
     def _admit(self, checked: Checked, content_hash: str) -> IngestDecision:
         """Calls `Writer.admit`. Creates the default collection first if it does not exist."""
@@ -360,7 +383,7 @@ class Pipeline:
             pending.collection.tenant_id,
             pending.collection.name,
             pending.document.document_id,
-            "" if superseded else pending.content_hash,
+            "" if superseded else draft.content_hash,
             draft.size_bytes,
         ).unchanged
 
@@ -377,7 +400,13 @@ class Pipeline:
             deadline,
         )
         title = pending.document.title or extracted.title
-        draft = IngestDraft(pending, title, extracted.parsed, tree, extracted.report)
+        completed = complete_metadata(
+            pending.document.metadata, pending.metadata_json, extracted.metadata, extracted.report
+        )
+        content_hash = pending.content_hash
+        if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
+            content_hash = _with_unread_pages(content_hash)
+        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed, content_hash)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 
@@ -386,8 +415,12 @@ class Pipeline:
     ) -> tuple[Extracted, Tree]:
         """Returns the text of a document and its chunk tree. Raises the errors of `cut`."""
         with metrics.ingest_stage("extract"):
-            parse = partial(self._parse, tenant_id, deadline)
-            extracted = extract(document, self._defaults.max_document_bytes, parse)
+            extracted = extract(
+                document,
+                self._defaults.max_document_bytes,
+                partial(self._parse, tenant_id, deadline),
+                recognition_of(self._recognition, tenant_id, deadline),
+            )
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
             tree = build_tree(extracted.parsed, settings)
@@ -457,6 +490,9 @@ class Pipeline:
         settings, outcome = self._defaults.tree, IngestOutcome.CREATED
         with suppress(CollectionNotFound, DocumentNotFound):
             decision = self._writer.admit(*checked.key, checked.content_hash)
+            if decision.unchanged is None and self._may_have_unread_pages(checked.document):
+                content_hash = _with_unread_pages(checked.content_hash)
+                decision = self._writer.admit(*checked.key, content_hash)
             if decision.unchanged is not None:
                 return decision.unchanged
             settings = decision.collection.settings.tree
@@ -473,9 +509,10 @@ class Pipeline:
         extracted, tree = self._read(plan.checked.tenant_id, document, plan.settings, deadline)
         last = tree.record(tree.top_level, tree.counts[-1] - 1)
         token_count = last.token_start + last.token_count
-        return IngestResult(
-            document.document_id, plan.outcome, 0, tree.counts, token_count, extracted.report
-        )
+        report = complete_metadata(
+            document.metadata, plan.checked.metadata_json, extracted.metadata, extracted.report
+        ).report
+        return IngestResult(document.document_id, plan.outcome, 0, tree.counts, token_count, report)
 
 
 def _no_vectors(draft: IngestDraft) -> Vectors:
@@ -503,6 +540,11 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
     if document.keep_boilerplate:
         _feed(digest, b"keep_boilerplate")
     return digest.hexdigest()
+
+
+def _with_unread_pages(content_hash: str) -> str:
+    """Returns the hash of a document that is stored with pages that recognition would read."""
+    return f"{content_hash}+unread"
 
 
 def derived_id(document: Document) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hrag.cli.ingest_files import EXTENSIONS, ROOT_KEY, FoundDocuments, find, is_folder
+from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
     DocumentOutcome,
     IngestProgress,
@@ -44,11 +44,11 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
-from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.cli.read_report import report_text
 from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
+from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
-from hrag.values.documents import IngestOutcome
+from hrag.values.documents import ROOT_KEY, IngestOutcome
 from hrag.values.errors import (
     CollectionExists,
     CollectionNotFound,

@@ -17,6 +17,7 @@ _LEFT_OUT_NAMES = {
     LeftOutKind.BOILERPLATE: ("part around the content", "parts around the content"),
     LeftOutKind.OUTPUT: ("output", "outputs"),
     LeftOutKind.ATTACHMENT: ("attachment", "attachments"),
+    LeftOutKind.METADATA: ("field of metadata", "fields of metadata"),
 }
 
 
@@ -32,6 +33,7 @@ def report_fields(report: ReadReport) -> dict[str, Any]:
         "table_count": report.table_count,
         "recognised_pages": report.recognised_pages,
         "unread_pages": report.unread_pages,
+        "advice": report.advice,
         "left_out": [
             {"kind": part.kind, "part_count": part.part_count, "example": part.example}
             for part in report.left_out
@@ -79,6 +81,8 @@ def _notes(report: ReadReport) -> Iterator[str]:
         count = len(report.unread_pages)
         of_all = f" of {report.page_count:,}" if report.page_count else ""
         yield f"no readable text on {count:,}{of_all} pages: {ranges_text(report.unread_pages)}"
+    if report.advice:
+        yield report.advice
     if report.left_out:
         left_out = (
             f"{part.part_count:,} {_LEFT_OUT_NAMES[part.kind][part.part_count != 1]}"

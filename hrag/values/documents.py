@@ -8,6 +8,12 @@ from typing import Any
 from hrag.values.errors import InvalidArgument
 from hrag.values.reading import PageUnit, ReadReport
 
+ROOT_KEY = "ingest_root"
+"""The metadata key that names the folder of a document which was ingested with --prune.
+
+Only a client sets it; a field of this name in a file is ignored.
+"""
+
 
 class IngestOutcome(StrEnum):
     """The outcome of ingesting a document."""

@@ -16,8 +16,8 @@ from hrag.values.documents import (
 )
 from hrag.values.errors import HragError
 from hrag.values.limits import MAX_METADATA_VALUES
-from hrag.values.reading import LeftOut, LeftOutKind, ReadReport
 from hrag.values.quotas import Quota, TenantUsage
+from hrag.values.reading import LeftOut, LeftOutKind, ReadReport
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
 from hrag.wire.common import (
     bounded,
@@ -47,6 +47,7 @@ _LEFT_OUT_NUMBER = {
     LeftOutKind.BOILERPLATE: pb.LEFT_OUT_KIND_BOILERPLATE,
     LeftOutKind.OUTPUT: pb.LEFT_OUT_KIND_OUTPUT,
     LeftOutKind.ATTACHMENT: pb.LEFT_OUT_KIND_ATTACHMENT,
+    LeftOutKind.METADATA: pb.LEFT_OUT_KIND_METADATA,
 }
 _LEFT_OUT_KIND: Mapping[int, LeftOutKind] = {
     number: kind for kind, number in _LEFT_OUT_NUMBER.items()
@@ -86,6 +87,7 @@ def report_message(report: ReadReport) -> pb.ReadReport:
         table_count=report.table_count,
         recognised_pages=report.recognised_pages,
         unread_pages=report.unread_pages,
+        advice=report.advice,
         left_out=[
             pb.LeftOut(
                 kind=_LEFT_OUT_NUMBER[part.kind], part_count=part.part_count, example=part.example
@@ -102,6 +104,7 @@ def _report_from(message: pb.ReadReport) -> ReadReport:
         table_count=message.table_count,
         recognised_pages=tuple(message.recognised_pages),
         unread_pages=tuple(message.unread_pages),
+        advice=message.advice,
         left_out=tuple(
             LeftOut(_LEFT_OUT_KIND[part.kind], part.part_count, part.example)
             for part in message.left_out

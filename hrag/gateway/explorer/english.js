@@ -303,6 +303,10 @@ export default {
   },
   "left_out.OUTPUT": { one: "{n} output shortened", other: "{n} outputs shortened" },
   "left_out.ATTACHMENT": { one: "{n} attachment left out", other: "{n} attachments left out" },
+  "left_out.METADATA": {
+    one: "{n} field of metadata left out",
+    other: "{n} fields of metadata left out",
+  },
   "upload.too_large": "the file has {bytes}; the server accepts at most {most}",
   "outcome.CREATED": "created",
   "outcome.UPDATED": "replaced",

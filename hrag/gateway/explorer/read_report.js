@@ -1,6 +1,6 @@
 // Shows what was read of an uploaded file, and what was not.
 
-import { h, tr } from "./dom.js";
+import { data, h, tr } from "./dom.js";
 
 const UTF_8 = "utf-8";
 const RANGES_SHOWN = 10;
@@ -19,6 +19,7 @@ export function reportNodes(report) {
     encodingGuessed && tr("report.guessed"),
     recognisedPages.length && tr("report.recognised", { pages: ranges(recognisedPages) }),
     unreadPages.length && tr("report.unread", { pages: ranges(unreadPages) }),
+    report.advice && data(report.advice),
     ...leftOut.map(({ kind, partCount }) => tr(leftOutKey(kind), { n: partCount })),
   ].filter(Boolean);
 }

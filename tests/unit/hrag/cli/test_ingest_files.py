@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from hrag.cli import input_documents
 from hrag.cli.archives import ESCAPES
-from hrag.cli.ingest_files import EMPTY, ROOT_KEY, UNKNOWN_FORMAT, document_id, find
+from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, document_id, find
 from hrag.cli.input_documents import GivenFields, Unreadable
+from hrag.values.documents import ROOT_KEY
 from hrag.values.ids import check_document_id
 from tests.support.documents.format_files import archive, docx_file
 
