@@ -17,7 +17,14 @@ from indexer_svc.parsers.html_boilerplate import boilerplate_of
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.html_inline import InlineText
 from indexer_svc.parsers.html_lists import ListNumbers, numbers_of
-from indexer_svc.parsers.html_nodes import BLOCKS, LISTS, PREFORMATTED, children, heading_depth, walk
+from indexer_svc.parsers.html_nodes import (
+    BLOCKS,
+    LISTS,
+    PREFORMATTED,
+    children,
+    heading_depth,
+    walk,
+)
 from indexer_svc.parsers.html_tables import layout_tables, table_of
 from indexer_svc.parsers.html_visibility import Visibility
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -91,9 +98,7 @@ def first_heading(writer: TextWriter) -> str:
     return next((heading.title for heading in writer.headings if heading.depth == 1), "")
 
 
-def write_html(
-    page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()
-) -> None:
+def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
     """Writes the visible text of a page's body to `writer`.
 
     Elements whose `mem_id` is in `left_out` are not read. Notes at the foot of the text, which the
@@ -166,8 +171,6 @@ class _BodyReader:
             self._write_table(node)
         elif tag == "aside" and _is_note(node):
             self._notes.append(node)
-        elif self._visibility.is_tab(node.attributes):
-            pass  # The label is written before the panel of the tab.
         else:
             self._paragraph(self._visibility.label(node.attributes))
             self._begin_item(node, tag)

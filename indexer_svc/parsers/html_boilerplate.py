@@ -26,7 +26,15 @@ from dataclasses import dataclass
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from indexer_svc.parsers.html_nodes import BLOCKS, Attributes, heading_depth, walk, words_of
+from indexer_svc.parsers.html_nodes import (
+    BLOCKS,
+    HEADINGS,
+    PREFORMATTED,
+    Attributes,
+    heading_depth,
+    walk,
+    words_of,
+)
 from indexer_svc.parsers.html_visibility import Visibility
 
 # Text outside of links with fewer letters than this is too little for an article.
@@ -38,6 +46,10 @@ _MIN_CONTENT_SHARE = 0.3
 _MIN_MARKED_LETTERS = 40
 # A part with a larger share of the text outside of links is not left out because of its name.
 _MAX_NAMED_SHARE = 0.25
+_MIN_NAMED_LINK_SHARE = 0.5
+_MAX_PROMOTION_LETTERS = 600
+# A part this short, for example a copyright notice, need not consist of links.
+_MAX_NAVIGATION_LETTERS = 80
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
 # A list with this share of letters in at least so many short links is a menu.
@@ -50,6 +62,8 @@ _NAVIGATION_ROLES = frozenset((
     *("navigation", "search", "menu", "menubar", "toolbar", "contentinfo", "alertdialog", "dialog"),
     "doc-toc",
 ))  # fmt: skip
+_NEVER_NAMED = frozenset(("a", *HEADINGS, *PREFORMATTED))
+_INNER = ("li", "td", "th", "tr", "p", "tbody", "dt", "dd")
 _CONTENT_TAGS = ("main", "article")
 _SECTIONS = frozenset(("main", "article", "section", "blockquote", "figure", "li", "td"))
 _NOTICE = frozenset((
@@ -58,19 +72,27 @@ _NOTICE = frozenset((
 ))  # fmt: skip
 _COOKIE = frozenset(("cookie", "cookies"))
 _NOTICE_FORM = frozenset((
-    *("banner", "notice", "bar", "popup", "modal", "policy", "message", "law", "warning", "alert"),
-    *("overlay", "dialog", "info", "disclaimer", "wrapper", "container", "settings", "preferences"),
+    *("banner", "notice", "bar", "popup", "modal", "message", "warning", "alert", "overlay"),
+    *("dialog", "disclaimer", "hint", "box"),
 ))  # fmt: skip
-_NAMES = frozenset((
+# Parts with these names are boilerplate if they consist of links. In some manuals a `sidebar` is a
+# text that explains something.
+_NAVIGATION_NAMES = frozenset((
     *("breadcrumb", "breadcrumbs", "pagination", "pager", "paginator", "sidebar", "sidenav"),
-    *("sphinxsidebar", "share", "sharing", "social", "newsletter", "subscribe", "subscription"),
-    *("signup", "related", "recommended", "recommendations", "advert", "advertisement", "ads"),
-    *("ad", "sponsor", "sponsored", "promo", "promotion", "navbar", "nav", "navigation", "menu"),
-    *("topbar", "footer", "colophon", "copyright", "skip", "toolbar", "login", "popup", "modal"),
-    *("masthead", "prevnext", "paywall", "flyout", "drawer", "widget", "widgets", "searchbox"),
+    *("sphinxsidebar", "related", "recommended", "recommendations", "navbar", "nav", "navigation"),
+    *("menu", "topbar", "footer", "colophon", "copyright", "toolbar", "masthead"),
+    *("prevnext", "flyout", "drawer", "widget", "widgets", "searchbox", "navheader", "navfooter"),
+))  # fmt: skip
+# Parts with these names are boilerplate if they are short.
+_PROMOTION_NAMES = frozenset((
+    *("share", "sharing", "social", "newsletter", "subscribe", "subscription", "signup", "advert"),
+    *("advertisement", "ads", "ad", "sponsor", "sponsored", "promo", "promotion", "login", "popup"),
+    *("modal", "paywall"),
 ))  # fmt: skip
 _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
-_SKIP = re.compile(r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE)
+_SKIP = re.compile(
+    r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
+)
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # A Chinese or Japanese character says as much as this many letters.
 _LETTERS_OF_WIDE = 3
@@ -113,7 +135,7 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
     parts = _Reader(visibility).read(page.body)
     marked = _marked(parts)
     content = _content(parts, marked)
-    unmarked = marked | _outside(parts, content, marked) | _unmarked(parts, content)
+    unmarked = marked | _outside(parts, content) | _unmarked(parts, content)
     for left_out, min_letters, min_share in (
         (unmarked, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
         (marked, _MIN_LETTERS, _MIN_CONTENT_SHARE),
@@ -228,17 +250,17 @@ def _marked(parts: list[_Part]) -> set[int]:
         if not part.letters or _holds_content(part):
             continue
         attributes = part.node.attributes
+        limit = -1.0  # The largest number of letters outside of links that may be left out.
         if part.tag == "a":
-            if _is_skip_link(part, attributes):
-                marked.add(at)
+            limit = part.prose if _is_skip_link(part, attributes) else -1.0
         elif _is_notice(part, attributes):
-            marked.add(at)
+            limit = part.prose
         elif _is_navigation(part, attributes):
-            if part.prose <= max(_MAX_NAVIGATION_SHARE * prose, _MIN_LETTERS) and not part.has_title:
-                marked.add(at)
+            limit = max(_MAX_NAVIGATION_SHARE * prose, _MIN_LETTERS)
         elif part.tag == "header" and not part.is_in_section:
-            if not part.has_title and part.prose <= _MAX_NAMED_SHARE * prose:
-                marked.add(at)
+            limit = _MAX_NAMED_SHARE * prose
+        if part.prose <= limit and not part.has_title:
+            marked.add(at)
     return marked
 
 
@@ -250,12 +272,13 @@ def _is_navigation(part: _Part, attributes: Attributes) -> bool:
 
 def _is_notice(part: _Part, attributes: Attributes) -> bool:
     """Returns True for a notice that asks for consent to cookies, by its names."""
-    if part.letters > _MAX_NOTICE_LETTERS or part.has_title or not attributes:
+    if part.letters > _MAX_NOTICE_LETTERS or part.has_title or part.is_in_section:
         return False
-    words = words_of(attributes, "id", "class", "aria-label", "aria-describedby")
-    if not words.isdisjoint(_NOTICE):
-        return True
-    return not words.isdisjoint(_COOKIE) and not words.isdisjoint(_NOTICE_FORM)
+    words = words_of(attributes, "id", "class", "aria-label")
+    is_named = not words.isdisjoint(_NOTICE) or (
+        not words.isdisjoint(_COOKIE) and not words.isdisjoint(_NOTICE_FORM)
+    )
+    return is_named and part.node.css_first("button, a, input") is not None
 
 
 def _is_skip_link(part: _Part, attributes: Attributes) -> bool:
@@ -284,7 +307,7 @@ def _content(parts: list[_Part], marked: set[int]) -> int | None:
     return None
 
 
-def _outside(parts: list[_Part], content: int | None, marked: set[int]) -> set[int]:
+def _outside(parts: list[_Part], content: int | None) -> set[int]:
     """Returns the parts outside of the content, without headings that the content lacks."""
     if content is None:
         return set()
@@ -310,22 +333,32 @@ def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
     prose = parts[0].prose
     unmarked = set()
     for at, part in enumerate(parts):
-        if not part.letters or part.tag == "a" or part.has_title or _holds_content(part):
+        if not part.letters or part.tag in _NEVER_NAMED or part.has_title or _holds_content(part):
             continue
         is_in_content = content is not None or part.is_in_section
-        words = words_of(part.node.attributes, "id", "class")
+        # The id of an element is often the name of the section that it contains, for example
+        # `method.skip`. So only the class counts.
+        words = words_of(part.node.attributes, "class")
         share = part.link_letters / part.letters
-        if _is_contents(part, words, share):
+        if _is_contents(part, words | words_of(part.node.attributes, "id"), share):
             unmarked.add(at)
-        elif part.tag in ("li", "td", "th", "tr", "p", "tbody") and is_in_content:
             continue
-        elif not words.isdisjoint(_NAMES) and (
-            part.prose <= _MAX_NAMED_SHARE * prose or share >= _MENU_LINK_SHARE
+        is_inner = part.tag in _INNER and is_in_content
+        is_named = not is_inner and part.prose <= _MAX_NAMED_SHARE * prose
+        if (is_named and _is_named(part, words, share)) or (
+            not is_in_content and _is_menu(part, share)
         ):
             unmarked.add(at)
-        elif not is_in_content and _is_menu(part, share):
-            unmarked.add(at)
     return unmarked
+
+
+def _is_named(part: _Part, words: set[str], share: float) -> bool:
+    """Returns True if the names of a part and its text show that it is boilerplate."""
+    if not words.isdisjoint(_PROMOTION_NAMES) and part.prose <= _MAX_PROMOTION_LETTERS:
+        return True
+    return not words.isdisjoint(_NAVIGATION_NAMES) and (
+        share >= _MIN_NAMED_LINK_SHARE or part.prose <= _MAX_NAVIGATION_LETTERS
+    )
 
 
 def _is_menu(part: _Part, share: float) -> bool:
@@ -356,9 +389,7 @@ def _outermost(parts: list[_Part], left_out: set[int]) -> list[int]:
 
 
 def _examples(parts: list[_Part], outermost: list[int], visibility: Visibility) -> dict[int, str]:
-    return {
-        parts[at].node.mem_id: _start_of_text(parts[at].node, visibility) for at in outermost
-    }
+    return {parts[at].node.mem_id: _start_of_text(parts[at].node, visibility) for at in outermost}
 
 
 def _start_of_text(root: LexborNode, visibility: Visibility) -> str:

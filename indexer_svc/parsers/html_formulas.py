@@ -15,7 +15,12 @@ from indexer_svc.parsers.html_nodes import Attributes
 _TEX = ("application/x-tex", "latex", "tex", "text/x-tex", "application/x-latex")
 _SCRIPT = re.compile(r"math/(tex|latex|asciimath|mml)\b", re.IGNORECASE)
 _STYLE = re.compile(r"\{?\\(?:displaystyle|textstyle)\b\s*(?P<tex>.*?)\}?", re.DOTALL)
-_TEX_PICTURES = ("tex", "latex", "mwe-math-fallback-image-inline", "mwe-math-fallback-image-display")
+_TEX_PICTURES = (
+    "tex",
+    "latex",
+    "mwe-math-fallback-image-inline",
+    "mwe-math-fallback-image-display",
+)
 # MathJax 2 puts these elements before the script that contains the formula.
 _RENDERED = frozenset((
     *("MathJax_Preview", "MathJax", "MathJax_Display", "MathJax_SVG", "MathJax_SVG_Display"),
@@ -174,7 +179,9 @@ def _row(parts: Sequence[str]) -> str:
         if not text.strip():
             continue
         words = before[-1:].isalnum() and text[0].isalnum()
-        texts += [" ", text] if words and (_ends_with_word(before) or text[:2].isalpha()) else [text]
+        texts += (
+            [" ", text] if words and (_ends_with_word(before) or text[:2].isalpha()) else [text]
+        )
         before = text
     return "".join(texts)
 

@@ -16,7 +16,9 @@ from indexer_svc.parsers.html_nodes import Attributes, words_of
 _WHITE_SPACE = re.compile(r"\s+")
 # Signs that change the direction of text, and signs without width. A search would not find a word
 # that contains one.
-_UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]|(?<=[!-~])\u200b(?=[!-~])")
+_UNSEEN = re.compile(
+    "[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]|(?<=[!-~])\u200b(?=[!-~])"
+)
 _REGIONS = frozenset(
     ("sup", "sub", "ruby", "rt", "rtc", "del", "s", "strike", "q", "abbr", "dfn", "a", "span")
 )
@@ -163,7 +165,9 @@ class InlineText:
             self._expand(region.title, text)
 
     def _end_script(self, region: _Region, text: str) -> None:
-        if any(outer.kind in ("sup", "numerator") for outer in self._regions if outer is not region):
+        if any(
+            outer.kind in ("sup", "numerator") for outer in self._regions if outer is not region
+        ):
             return  # The link inside a superscript is written by the superscript.
         before = self._before(region.start)
         if region.kind == "sub":
@@ -178,7 +182,7 @@ class InlineText:
         self._script = (before, script)
 
     def _end_ruby(self, region: _Region, text: str) -> None:
-        """Moves the readings of a ruby after its whole base, so that words of the base stay whole."""
+        """Moves the readings of a ruby after its base, so that the words of the base stay whole."""
         if region.kind != "ruby":
             if text.strip():
                 self._readings.append(text.strip())
@@ -268,7 +272,9 @@ def _precedes_denominator(node: LexborNode) -> bool:
         return False
     below = slash.next
     return (
-        (slash.text_content or "").strip() in ("/", "⁄") and below is not None and below.tag == "sub"
+        (slash.text_content or "").strip() in ("/", "⁄")
+        and below is not None
+        and below.tag == "sub"
     )
 
 
@@ -290,4 +296,3 @@ def _repeats_caption(picture: LexborNode, text: str) -> bool:
             return bool(words) and (text in words or words in text)
         ancestor = ancestor.parent
     return False
-

@@ -25,7 +25,8 @@ _HIDING_STYLE = re.compile(
 # Names of classes of elements that programs add to a text: numbers of lines, links that edit a
 # section or lead to its source, copies of slides.
 _ADDED = frozenset((
-    *("linenos", "linenodiv", "lineno", "line-number", "line-numbers", "line-numbers-rows"),
+    *("linenos", "linenodiv", "lineno", "line-number", "line-numbers"),
+    *("source-line-no", "line-numbers-rows"),
     *("gutter", "gl", "rouge-gutter", "hljs-ln-numbers", "blob-num", "copybtn", "headerlink"),
     *("viewcode-link", "mw-editsection", "skip-link", "skiplink", "skip-to-content", "skip-nav"),
     *("slick-cloned", "swiper-slide-duplicate", "material-icons", "material-symbols-outlined"),
@@ -48,7 +49,7 @@ class Visibility:
     """The elements of one page that are read."""
 
     def __init__(self, page: LexborHTMLParser, left_out: Collection[int] = ()) -> None:
-        """Finds what can be revealed on a page. `left_out` are `mem_id`s of elements not to read."""
+        """Finds what a page can reveal. `left_out` are `mem_id`s of elements that are not read."""
         self._left_out = left_out
         self._reads_noscript = False
         self._revealed, self._labels = _revealed(page)
@@ -61,22 +62,23 @@ class Visibility:
         """Returns True for text, and for elements whose text is read."""
         if node.is_text_node:
             return True
-        tag = node.tag
-        if not node.is_element_node or tag in _NOT_TEXT or node.mem_id in self._left_out:
+        if not node.is_element_node or node.mem_id in self._left_out:
+            return False
+        return self._shows_element(node, node.tag or "", node.attributes)
+
+    def _shows_element(self, node: LexborNode, tag: str, attributes: Attributes) -> bool:
+        if tag in _NOT_TEXT or (tag == "dialog" and "open" not in attributes):
             return False
         if tag == "noscript":
             return self._reads_noscript
-        attributes = node.attributes
         if tag == "script":
             return is_script_of_formula(attributes)
-        if tag == "dialog" and "open" not in attributes:
+        if tag == "button" and not _is_disclosure(attributes) and not _is_label(node):
             return False
-        if not attributes:
-            return tag != "button" or _is_label(node)
-        return (
-            (tag != "button" or _is_disclosure(attributes) or _is_label(node))
-            and not self._is_hidden(attributes)
-            and not _is_added(node, attributes)
+        return not attributes or not (
+            self._is_hidden(attributes)
+            or self._is_label_of_panel(attributes)
+            or _is_added(node, attributes)
         )
 
     def label(self, attributes: Attributes) -> str:
@@ -85,7 +87,7 @@ class Visibility:
             return ""
         return self._labels.get(attributes.get("aria-labelledby") or "", "")
 
-    def is_tab(self, attributes: Attributes) -> bool:
+    def _is_label_of_panel(self, attributes: Attributes) -> bool:
         """Returns True for a tab whose label is read with its panel."""
         return attributes.get("role") == "tab" and (attributes.get("id") or "") in self._labels
 
@@ -107,7 +109,7 @@ def _is_added(node: LexborNode, attributes: Attributes) -> bool:
         return True
     if attributes.get("role") == "doc-pagebreak" or attributes.get("epub:type") == "pagebreak":
         return True
-    if names and is_rendered_again(node, attributes):
+    if (names or node.tag == "mjx-math") and is_rendered_again(node, attributes):
         return True
     if attributes.get("aria-hidden") == "true" and _is_decoration(node, names or ""):
         return True
@@ -199,4 +201,3 @@ def _revealed(page: LexborHTMLParser) -> tuple[set[str], dict[str, str]]:
             if name in labelling:
                 labels[name] = " ".join(tab.text().split())
     return revealed, labels
-

@@ -20,9 +20,8 @@ import re
 _MAX_UNIT_LETTERS = 3
 # Longer units and functions that have exponents.
 _LONG_UNITS = frozenset((
-    *("feet", "foot", "inch", "inches", "mile", "miles", "yard", "yards", "acre", "meter", "meters"),
-    *("metre", "metres", "metern", "second", "seconds", "sinh", "cosh", "tanh", "coth", "sech"),
-    "csch",
+    *("feet", "foot", "inch", "inches", "mile", "miles", "yard", "yards", "acre", "meter"),
+    *("meters", "metre", "metres", "second", "seconds", "sinh", "cosh", "tanh", "coth", "sech"),
 ))  # fmt: skip
 # Raised text with more characters is not an exponent but text in small print.
 _MAX_EXPONENT_CHARS = 40
@@ -30,10 +29,9 @@ _LOOKED_AT_CHARS = 40
 _NOTE = re.compile(r"(?:\d{1,3}|[a-z])(?:\s?[,;–-]\s?(?:\d{1,3}|[a-z]))*")
 _BRACKETED = re.compile(r"\[[^\[\]]*\]|\(\d{1,3}\)")
 _ORDINALS = frozenset((
-    *("st", "nd", "rd", "th", "er", "re", "ère", "ème", "eme", "ième", "nde", "de", "ste", "º", "ª"),
+    *("st", "nd", "rd", "th", "er", "re", "ère", "ème", "eme", "ième", "nde", "de", "ste", "º"),
 ))  # fmt: skip
-_SIGNS = {"TM": "™", "SM": "℠", "R": "®", "(R)": "®", "C": "©", "(C)": "©"}
-_LETTER_SIGNS = ("TM", "SM", "(R)", "(C)")
+_LETTER_SIGNS = {"TM": "™", "SM": "℠", "(R)": "®", "(C)": "©"}
 _SIMPLE = re.compile(r"[-+−±]?\w+(?:[.,]\w+)*[-+−]?|[-+−±]")
 _WORDS = re.compile(r"[^\W\d_]{4,}\s+[^\W\d_]|[^\W\d_]\s+[^\W\d_]{4,}")
 _LAST_WORD = re.compile(r"[^\W\d_]+\Z")
@@ -52,21 +50,25 @@ def superscript(before: str, raised: str, *, is_note: bool = False) -> str:
     before = before[-_LOOKED_AT_CHARS:]
     text = " ".join(raised.split())
     if text in _LETTER_SIGNS and before[-1:].isalnum():
-        return _SIGNS[text]
+        return _LETTER_SIGNS[text]
     if not any(map(str.isalnum, text)):
         return text
     gap = " " if before and not before[-1].isspace() else ""
-    if _BRACKETED.fullmatch(text) and (text[0] == "[" or is_note or _has_note(before, "1")):
-        return gap + text
-    if is_note or (_NOTE.fullmatch(text) and _has_note(before, text)):
-        return f"{gap}[{text}]"
-    if before[-1:].isdigit() and text.casefold() in _ORDINALS:
-        return text
+    if mark := _note_mark(before, text, is_note=is_note):
+        return gap + mark
     if len(text) > _MAX_EXPONENT_CHARS or _WORDS.search(text):
         return gap + text
-    if not gap and not text[0].isdigit():
+    is_ordinal = before[-1:].isdigit() and text.casefold() in _ORDINALS
+    if is_ordinal or (not gap and not text[0].isdigit()):
         return text
     return "^" + _operand(text)
+
+
+def _note_mark(before: str, text: str, *, is_note: bool) -> str:
+    """Returns raised text as the mark of a note, in brackets; empty if it is no such mark."""
+    if _BRACKETED.fullmatch(text):
+        return text if text[0] == "[" or is_note or _has_note(before, "1") else ""
+    return f"[{text}]" if is_note or (_NOTE.fullmatch(text) and _has_note(before, text)) else ""
 
 
 def subscript(before: str, lowered: str) -> str:
