@@ -44,6 +44,8 @@ _FOREIGN_FORMATS = {
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# docutils takes ten times as long, so a parser process parses all reStructuredText.
+_NEVER_PARSED_HERE = (RST,)
 # Zero-width characters count as blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
@@ -123,10 +125,12 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     if mime_type not in _TEXT_FORMATS:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
-    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE and mime_type not in _NEVER_PARSED_HERE:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
+    # A client's pages are pages of Markdown, whose parser removes only front matter.
+    pages = _without_start(pages, len(text) - len(read.text))
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
@@ -216,6 +220,16 @@ def _page_spans(ranges: Sequence[PageRange]) -> tuple[PageSpan, ...]:
     return tuple(
         PageSpan(page.number or position, page.char_start, page.char_end)
         for position, page in enumerate(ranges, start=1)
+    )
+
+
+def _without_start(pages: Sequence[PageSpan], char_count: int) -> tuple[PageSpan, ...]:
+    """Returns the pages of a text after its first `char_count` characters have been removed."""
+    return tuple(
+        PageSpan(
+            page.number, max(0, page.char_start - char_count), max(0, page.char_end - char_count)
+        )
+        for page in pages
     )
 
 

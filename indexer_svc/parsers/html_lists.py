@@ -7,6 +7,7 @@ from itertools import islice
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers.html_nodes import Attributes
+from indexer_svc.parsers.numerals import numeral
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}")
 _BULLET = "-"
@@ -21,12 +22,6 @@ _KINDS = {
     "upper-roman": "I",
     "none": "none",
 }
-_ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
-    *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
-_MAX_ROMAN = 3999
-_MAX_LETTERS = 1_000_000
 # A list that counts down and has more items than this counts down from this number.
 _MAX_COUNTED_ITEMS = 100_000
 
@@ -47,7 +42,7 @@ class ListNumbers:
         kind = item.get("type") or self.kind
         if not self.kind or kind == "none":
             return _BULLET
-        return f"{_numeral(number, kind)}."
+        return f"{numeral(number, kind)}."
 
 
 def numbers_of(node: LexborNode) -> ListNumbers:
@@ -70,30 +65,3 @@ def _integer(value: str | None) -> int | None:
 def _count_items(node: LexborNode) -> int:
     items = (child for child in node.iter() if child.tag == "li")
     return sum(1 for _ in islice(items, _MAX_COUNTED_ITEMS))
-
-
-def _numeral(number: int, kind: str) -> str:
-    if kind in ("a", "A") and 1 <= number <= _MAX_LETTERS:
-        letters = _letters(number)
-        return letters.upper() if kind == "A" else letters
-    if kind in ("i", "I") and 1 <= number <= _MAX_ROMAN:
-        roman = _roman(number)
-        return roman.upper() if kind == "I" else roman
-    return str(number)
-
-
-def _letters(number: int) -> str:
-    """Returns `a` for 1, `z` for 26, `aa` for 27 and so on."""
-    letters = ""
-    while number:
-        number, letter = divmod(number - 1, 26)
-        letters = chr(ord("a") + letter) + letters
-    return letters
-
-
-def _roman(number: int) -> str:
-    numeral = ""
-    for value, letters in _ROMAN:
-        count, number = divmod(number, value)
-        numeral += letters * count
-    return numeral

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS
-from indexer_svc.parsers.rst import parse_rst
+from indexer_svc.parsers.rst_outline import rst_outline
 
 DOCUMENT = """\
 =========
@@ -41,7 +41,7 @@ Second
 
 def outline(text: str) -> list[tuple[int, str]]:
     """Returns the depth and the title of each section."""
-    return [(heading.depth, heading.title) for heading in parse_rst(text.encode(), 0).headings]
+    return [(heading.depth, heading.title) for heading in rst_outline(text.encode()).headings]
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
@@ -54,7 +54,7 @@ def test_title_styles_nest_in_the_order_of_their_first_use(line_end):
         (2, "猫と犬"),
         (4, "Second"),
     ]
-    parsed = parse_rst(text.encode(), 0)
+    parsed = rst_outline(text.encode())
     assert (parsed.text, parsed.title) == (text, "The Book")
     assert [text[heading.char_start :].split(line_end)[0] for heading in parsed.headings] == [
         "=========",
@@ -67,7 +67,7 @@ def test_title_styles_nest_in_the_order_of_their_first_use(line_end):
 
 @pytest.mark.parametrize("text", ["\ufeffTitle\n=====\n", "\ufeff=====\nTitle\n=====\n"])
 def test_a_byte_order_mark_is_no_part_of_a_title(text):
-    parsed = parse_rst(text.encode(), 0)
+    parsed = rst_outline(text.encode())
     assert (parsed.text, parsed.title, parsed.headings[0].char_start) == (text, "Title", 0)
 
 
@@ -108,12 +108,12 @@ def test_titles_have_no_markup(line, title):
 
 def test_titles_beyond_the_limit_are_left_out():
     text = "a\n=\n" * (MAX_HEADINGS + 5)
-    assert len(parse_rst(text.encode(), 0).headings) == MAX_HEADINGS
+    assert len(rst_outline(text.encode()).headings) == MAX_HEADINGS
 
 
 @pytest.mark.parametrize("line", ["x" + ":" * 799, "`" + " " * 400 + "<" + " " * 397 + ">"])
 def test_hostile_titles_take_little_time(line):
     text = f"{line}\n====\n\n" * 4_000
     started = time.perf_counter()
-    assert len(parse_rst(text.encode(), 0).headings) == 4_000
+    assert len(rst_outline(text.encode()).headings) == 4_000
     assert time.perf_counter() - started < 3
