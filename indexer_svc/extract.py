@@ -94,6 +94,8 @@ _FOREIGN_FORMATS = {
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# docutils takes ten times as long, so a parser process parses all reStructuredText.
+_NEVER_PARSED_HERE = (RST,)
 # Zero-width characters count as blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
@@ -212,14 +214,14 @@ def extract(
     if mime_type not in _TEXT_FORMATS:
         return _with_report(Extracted(ParsedText(text, (), pages)), mime_type, decoded)
     content = text.encode()
-    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE and mime_type not in _NEVER_PARSED_HERE:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes, document.keep_boilerplate)
     _check_text(read.text, field)
-    # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
     if pages:
-        parsed = replace(parsed, pages=pages)
+        # A client's pages are pages of Markdown, whose parser removes only front matter.
+        parsed = replace(parsed, pages=_without_start(pages, len(text) - len(read.text)))
     extracted = Extracted(parsed, read.title, read.metadata)
     return _with_report(extracted, mime_type, decoded, read.report)
 
@@ -341,6 +343,16 @@ def _page_spans(
             page.is_recognised,
         )
         for position, page in enumerate(ranges, start=1)
+    )
+
+
+def _without_start(pages: Sequence[PageSpan], char_count: int) -> tuple[PageSpan, ...]:
+    """Returns the pages of a text after its first `char_count` characters have been removed."""
+    return tuple(
+        PageSpan(
+            page.number, max(0, page.char_start - char_count), max(0, page.char_end - char_count)
+        )
+        for page in pages
     )
 
 
