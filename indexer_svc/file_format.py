@@ -159,10 +159,14 @@ _HTML = re.compile(
     rb"(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_XML = re.compile(rb"<\?xml\s+version\s*=")
-_LATEX = re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]")
-_WEBVTT = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
-_SUBRIP = re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->")
+# How texts of these formats begin.
+_TEXT_STARTS = (
+    (_HTML, HTML),
+    (re.compile(rb"<\?xml\s+version\s*="), XML),
+    (re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)"), VTT),
+    (re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->"), SRT),
+    (re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]"), LATEX),
+)
 _NOTEBOOK = re.compile(rb'"(?:nbformat|cells)"\s*:')
 _JSON_START = re.compile(rb'[{\[]\s*(?:["{\[}\]\d-]|true|false|null)')
 # JSON without a name is recognised by parsing it, up to this size. 256 KB take a few milliseconds.
@@ -315,19 +319,10 @@ def _is_table(content: bytes) -> bool:
 def _by_text(content: bytes) -> str:
     """Returns the format that the beginning of a text shows; empty for ordinary text."""
     start = _start_of(content)
-    if _HTML.match(start):
-        return HTML
-    if _XML.match(start):
-        return XML
-    if _WEBVTT.match(start):
-        return VTT
-    if _SUBRIP.match(start):
-        return SRT
-    if _LATEX.match(start):
-        return LATEX
-    if _is_mail(start):
-        return EML
-    return _detect_json(content, start)
+    for pattern, mime_type in _TEXT_STARTS:
+        if pattern.match(start):
+            return mime_type
+    return EML if _is_mail(start) else _detect_json(content, start)
 
 
 def _is_mail(start: bytes) -> bool:

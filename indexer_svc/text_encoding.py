@@ -149,9 +149,16 @@ def decode(
     try:
         return DecodedText(content.decode(), _UTF_8)
     except UnicodeDecodeError as error:
-        if declared := _declared_codec(content, declaration):
-            return DecodedText(content.decode(declared, "replace"), _shown(declared))
-        _check_repairable(content, error)
+        return _decode_legacy(content, error, declaration)
+
+
+def _decode_legacy(
+    content: bytes, error: UnicodeDecodeError, declaration: re.Pattern[bytes] | None
+) -> DecodedText:
+    """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
+    if declared := _declared_codec(content, declaration):
+        return DecodedText(content.decode(declared, "replace"), _shown(declared))
+    _check_repairable(content, error)
     return _decode_guessed(content)
 
 

@@ -192,7 +192,8 @@ def ingest_all(
 ) -> None:
     """Sends every document in order, and counts the outcomes in `progress`.
 
-    With `validate_only`, the documents are read and not stored. Never raises HragError: errors of documents and of the stream are recorded in `progress`.
+    With `validate_only`, the documents are read and not stored. Never raises HragError: errors of
+    documents and of the stream are recorded in `progress`.
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):

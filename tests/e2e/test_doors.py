@@ -171,7 +171,8 @@ def test_archives_are_opened_by_the_command_line_and_refused_by_the_services(
         assert line["input"].startswith(str(folder))
         assert line["report"]["section_count"] == line["input"].endswith(".md")
     texts = {
-        services.client.get_text(tenant, name) for name in ("a.zip:a.md", "a.zip:b.txt", "b.md.gz:b.md")
+        services.client.get_text(tenant, name)
+        for name in ("a.zip:a.md", "a.zip:b.txt", "b.md.gz:b.md")
     }
     assert texts == {GERMAN}
     for name, (content, message) in ARCHIVES.items():

@@ -155,7 +155,9 @@ def test_a_wrong_encoding_is_refused(run, folder):
 
 
 def test_the_files_in_an_archive_are_stored_and_pruned_with_it(run, folder, ids):
-    (folder / "a.zip").write_bytes(archive({"b.md": "# B\n\nText", "c/d.txt": "Text", "e.bin": "x"}))
+    (folder / "a.zip").write_bytes(
+        archive({"b.md": "# B\n\nText", "c/d.txt": "Text", "e.bin": "x"})
+    )
     shown = run(folder, "--prune").stdout
     assert f"{folder}/a.zip/b.md: text/markdown, 1 section\n" in shown
     assert f"2 .bin: {folder}/image.bin, {folder}/a.zip/e.bin" in shown

@@ -82,7 +82,9 @@ def test_utf_8_and_byte_order_marks_prove_the_encoding(codec, text):
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-@pytest.mark.parametrize("text", ["Hello, world.\n", "Größe 12\r\n", "中文的文档 2026\n" * 9, "a", "Мир\n"])
+@pytest.mark.parametrize(
+    "text", ["Hello, world.\n", "Größe 12\r\n", "中文的文档 2026\n" * 9, "a", "Мир\n"]
+)
 def test_wide_encodings_without_a_mark_are_recognised(codec, text):
     decoded = decode(text.encode(codec))
     assert (decoded.text, decoded.encoding, decoded.is_guessed) == (text, codec, False)
@@ -128,7 +130,9 @@ def test_a_declaration_that_cannot_be_right_is_ignored(label):
     ],
 )
 def test_damaged_utf_8_is_refused_with_the_offset(body, byte):
-    with pytest.raises(UnreadableDocument, match=f"not utf-8: byte {byte}; encoding must") as caught:
+    with pytest.raises(
+        UnreadableDocument, match=f"not utf-8: byte {byte}; encoding must"
+    ) as caught:
         decode(body)
     assert caught.value.field == "encoding"
     assert is_text(body)
@@ -152,7 +156,9 @@ def test_a_letter_at_the_end_of_a_text_is_not_damage():
     ],
 )
 def test_binary_noise_is_refused(body):
-    with pytest.raises(UnreadableDocument, match="neither text nor a file of a known format") as caught:
+    with pytest.raises(
+        UnreadableDocument, match="neither text nor a file of a known format"
+    ) as caught:
         decode(body)
     assert caught.value.field == "mime_type"
     assert not is_text(body)

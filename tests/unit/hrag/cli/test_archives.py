@@ -1,4 +1,4 @@
-"""The files in archives are listed and read, and no archive can use up memory or leave its folder."""
+"""Files in archives are listed and read. No archive can use up memory or leave its folder."""
 
 import gzip
 import io
@@ -133,9 +133,10 @@ def test_only_regular_files_of_a_tar_are_listed(listed):
 
 def test_the_last_of_several_files_with_one_name_counts(listed):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", "old")
-        archive.writestr("a.txt", "new")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a.txt", "new")
     assert contents(listed("a.zip", file.getvalue())) == {"a.txt": b"new"}
 
 

@@ -123,7 +123,9 @@ def _archive(path: Path, *names: str) -> None:
 
 
 def test_files_in_archives_are_documents_below_the_archive(tmp_path):
-    _archive(tmp_path / "sub" / "b.zip", "docs/c.md", "d.txt", "e.bin", "f.txt", ".g.txt", "../h.txt")
+    _archive(
+        tmp_path / "sub" / "b.zip", "docs/c.md", "d.txt", "e.bin", "f.txt", ".g.txt", "../h.txt"
+    )
     _write(tmp_path, "a.md", "z.md")
     found = find([tmp_path], root="")
     documents = [source.read() for source in found.documents]

@@ -37,9 +37,7 @@ class FakeClient:
     def __init__(self, breaks_after: int | None = None) -> None:
         self.breaks_after = breaks_after
 
-    def ingest_many(
-        self, tenant_id, documents, *, collection, validate_only
-    ) -> Iterator[object]:
+    def ingest_many(self, tenant_id, documents, *, collection, validate_only) -> Iterator[object]:
         for number, document in enumerate(documents):
             if number == self.breaks_after:
                 raise ServiceUnavailable("gone")
@@ -100,8 +98,8 @@ def test_the_answers_before_a_broken_stream_are_kept():
 def test_a_collection_that_does_not_exist_ends_the_stream():
     class Missing(FakeClient):
         def ingest_many(
-        self, tenant_id, documents, *, collection, validate_only
-    ) -> Iterator[object]:
+            self, tenant_id, documents, *, collection, validate_only
+        ) -> Iterator[object]:
             for _ in documents:
                 yield CollectionNotFound("no such one")
 
@@ -114,8 +112,8 @@ def test_a_document_larger_than_a_grpc_message_does_not_affect_other_documents()
 
     class Refusing(FakeClient):
         def ingest_many(
-        self, tenant_id, documents, *, collection, validate_only
-    ) -> Iterator[object]:
+            self, tenant_id, documents, *, collection, validate_only
+        ) -> Iterator[object]:
             for document in documents:
                 if len(document.body) > 4:
                     raise TooLarge("SERVER: Received message larger than max")
