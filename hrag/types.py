@@ -71,7 +71,7 @@ from hrag.values.limits import (
     MIN_CHUNK_TOKENS,
     check_batch,
 )
-from hrag.values.reading import PageUnit
+from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from hrag.values.search import (
     Aggregation,
     ChosenSection,
@@ -162,6 +162,8 @@ __all__ = [
     "IngestOutcome",
     "IngestResult",
     "Item",
+    "LeftOut",
+    "LeftOutKind",
     "Limits",
     "Listing",
     "MatchedChild",
@@ -172,6 +174,7 @@ __all__ = [
     "PageStart",
     "PageUnit",
     "Passage",
+    "ReadReport",
     "ReaderStatus",
     "Retrieval",
     "SearchMode",

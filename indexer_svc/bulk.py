@@ -36,7 +36,7 @@ from hrag.values.errors import (
     StorageFull,
     StoreUnavailable,
 )
-from indexer_svc.ingest_pipeline import IngestDraft, Key, Pipeline, Ready
+from indexer_svc.ingest_pipeline import Checked, IngestDraft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
 # A group has at most this many documents, which share one sync to disk. For 64 documents, the sync
@@ -76,13 +76,14 @@ class IngestRequest:
     """A document of the stream, not decoded yet.
 
     The ids are as the client sent them, so any of them may be empty or invalid. `read` decodes the
-    document and may raise an error.
+    document and may raise an error. If `validate_only` is True, the document is not stored.
     """
 
     tenant_id: str
     collection: str
     document_id: str
     read: Callable[[], Document]
+    validate_only: bool = False
 
     @property
     def sent_as(self) -> Key:
@@ -92,10 +93,14 @@ class IngestRequest:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """The outcome of a document. `sent_as` is the document's key as the client sent it."""
+    """The outcome of a document. `sent_as` is the document's key as the client sent it.
+
+    If `validate_only` is True, the document was not stored.
+    """
 
     sent_as: Key
     outcome: Outcome
+    validate_only: bool = False
 
     @property
     def document_id(self) -> str:
@@ -115,6 +120,7 @@ class _InFlight(Generic[Work]):
     content: Work | Outcome
     key: Key | None = None
     weight: float = _FULL / GROUP_DOCUMENTS
+    validate_only: bool = False
 
 
 class BulkLoad:
@@ -196,6 +202,8 @@ class BulkLoad:
 
     def _cut(self, request: IngestRequest) -> _InFlight[IngestDraft]:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
+        if request.validate_only:
+            return self._validate(request, checked)
         with self._admitting:
             self._check_running()
             # A document must not be compared with the stored version if this stream has sent a
@@ -214,6 +222,14 @@ class BulkLoad:
             return _InFlight(request.sent_as, stored)
         self._in_flight.add(admitted.key)
         return _InFlight(request.sent_as, draft, admitted.key, _weight_of_draft(draft))
+
+    def _validate(self, request: IngestRequest, checked: Checked) -> _InFlight[IngestDraft]:
+        with self._admitting:
+            self._check_running()
+            planned = self._pipeline.plan(checked)
+        if not isinstance(planned, IngestResult):
+            planned = self._pipeline.read(planned, self._deadline)
+        return _InFlight(request.sent_as, planned, validate_only=True)
 
     # These methods embed documents.
 
@@ -324,7 +340,7 @@ class BulkLoad:
             outcome = next(outcomes) if isinstance(content, Ready) else content
             if document.key is not None:
                 self._in_flight.remove(document.key)
-            answers.append(DocumentReply(document.sent_as, outcome))
+            answers.append(DocumentReply(document.sent_as, outcome, document.validate_only))
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
@@ -399,7 +415,9 @@ def _to_next_stage(
     """
     content = document.content
     outcome = next(embedded) if isinstance(content, IngestDraft) else content
-    return _InFlight(document.sent_as, outcome, document.key, document.weight)
+    return _InFlight(
+        document.sent_as, outcome, document.key, document.weight, document.validate_only
+    )
 
 
 def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:

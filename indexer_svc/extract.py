@@ -7,21 +7,54 @@ and UTF-8 can always encode it. Pages and sections are in order of position. A d
 same result on every machine. This module knows nothing about tokens, storage or gRPC.
 """
 
-import codecs
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JPEG,
+    JSON,
+    LATEX,
+    MARKDOWN,
+    MSG,
+    NOTEBOOK,
+    ODP,
+    ODS,
+    ODT,
+    PDF,
+    PICTURES,
+    PNG,
+    PPTX,
+    PYTHON,
+    RST,
+    RTF,
+    SRT,
+    TIFF,
+    TSV,
+    VTT,
+    XLS,
+    XLSX,
+    XML,
+    format_of,
+)
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import PageUnit
+from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -39,24 +72,43 @@ _FOREIGN_FORMATS = {
     PPTX: "a presentation",
     XLSX: "a workbook",
     EPUB: "an EPUB",
+    EML: "a mail",
+    MSG: "an Outlook message",
+    RTF: "an RTF document",
+    ODT: "an OpenDocument text",
+    ODP: "an OpenDocument presentation",
+    ODS: "an OpenDocument spreadsheet",
+    XLS: "a workbook",
+    NOTEBOOK: "a notebook",
+    LATEX: "a LaTeX text",
+    JSON: "a JSON text",
+    XML: "an XML text",
+    SRT: "a file of subtitles",
+    VTT: "a file of subtitles",
+    PNG: "a picture",
+    JPEG: "a picture",
+    TIFF: "a picture",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,
 # because no other thread of this process can run while it parses: Markdown of
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# docutils takes ten times as long, so a parser process parses all reStructuredText.
+_NEVER_PARSED_HERE = (RST,)
 # Zero-width characters count as blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
 # Python counts these characters as white space, but the tokenizer does not.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
-Parse = Callable[[bytes, str, int], ParsedFile]
+Parse = Callable[[bytes, str, int, bool], ParsedFile]
 """Parses a file in another process.
 
-The arguments are the bytes, their MIME type, and the largest size of the text in bytes of UTF-8.
+The arguments are the bytes, their MIME type, the largest size of the text in bytes of UTF-8, and
+whether the parts of a web page around its content are read too.
 """
-TenantParse = Callable[[str, Deadline, bytes, str, int], ParsedFile]
+TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
 """Parses a file for a tenant, like Parse, with two more arguments before the others.
 
 They are the tenant's id and the deadline of the call.
@@ -65,28 +117,61 @@ They are the tenant's id and the deadline of the call.
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text, pages, sections and title of a document's body.
+    """The text, pages, sections and title of a document's body, its metadata and the report.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and its MIME type.
+    or empty. `metadata` are the fields of the body that become metadata of the document where the
+    client has sent none of that name. All depend only on the body and on how it is read. `report`
+    says what was read.
     """
 
     parsed: ParsedText
     title: str = ""
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
+    report: ReadReport = NO_REPORT
 
 
 def no_parser(
-    _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
+    _tenant_id: str,
+    _deadline: Deadline,
+    _content: bytes,
+    mime_type: str,
+    _max_text_bytes: int,
+    _keep_boilerplate: bool,
 ) -> ParsedFile:
     """Raises UnreadableDocument. A pipeline that reads only plain text uses this function."""
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
-def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A parser that also recognises text in pictures of pages, for one call.
+
+    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
+    can be done about it.
+    """
+
+    parse: Parse | None
+    advice: str
+
+
+def recognition_of(text_recognition: TextRecognition, *caller: Any) -> Recognition:
+    """Returns the recognition for one call. `caller` are the first two arguments of TenantParse."""
+    parse = text_recognition.parse
+    return Recognition(None if parse is None else partial(parse, *caller), text_recognition.advice)
+
+
+def extract(
+    document: Document,
+    max_bytes: int,
+    parse: Parse,
+    recognition: Recognition = recognition_of(NO_RECOGNITION),  # noqa: B008
+) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
+    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts. `recognition`
+    parses pictures, and PDFs that have pages without readable text.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -97,40 +182,89 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     level 1. Plain text, tables and source code have no title. A workbook has only the title in
     its metadata.
 
-    NUL characters are allowed in `text` and `pages`. If `content` should be text, NUL characters
-    are refused, because they show that the bytes are of another format.
+    Bytes that are text are decoded by `text_encoding`.
 
     Raises:
         TooLarge: the body or the text extracted from it exceeds `max_bytes`, or there are more
             than MAX_PAGES pages.
-        UnreadableDocument: `content` is not UTF-8, has a NUL byte although it should be text,
-            or is a damaged or encrypted file.
+        UnreadableDocument: `content` is of no format that is read, is not in the encoding that
+            the client names, or is a damaged or encrypted file.
         BlankDocument: the text has no visible character.
         InvalidArgument: the type is unknown, does not fit the body, or needs libraries that are
-            not installed. Or the text has a lone surrogate, a run of more than MAX_RUN_CHARS
-            characters without white space, or a run of more than MAX_WHITE_SPACE_CHARS
-            characters of white space.
+            not installed. Or an encoding is unknown or given for text. Or the text has a lone
+            surrogate, a run of more than MAX_RUN_CHARS characters without white space, or a run
+            of more than MAX_WHITE_SPACE_CHARS characters of white space.
 
     Also raises the errors of `parse`.
     """
     mime_type = resolve_mime_type(document)
     field = field_of(document.body)
-    require_readable(mime_type)
+    require_readable(mime_type, _FOREIGN_FORMATS.get(mime_type, ""))
+    _check_encoding(document)
     _check_size(document.body, field, max_bytes)
+    decoded = _decode(document, mime_type)
+    body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
-        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
-    text, pages = _text_of(document.body)
+        content = _bytes_of(body)
+        how = (mime_type, max_bytes, document.keep_boilerplate)
+        read = _read_file(content, how, parse, recognition)
+        return _with_report(_from_file(read, mime_type, field), mime_type, decoded, read.report)
+    text, pages = _text_of(body)
     _check_text(text, field)
     if mime_type not in _TEXT_FORMATS:
-        return Extracted(ParsedText(text, (), pages))
+        return _with_report(Extracted(ParsedText(text, (), pages)), mime_type, decoded)
     content = text.encode()
-    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE and mime_type not in _NEVER_PARSED_HERE:
         parse = parser_functions.parse
-    read = parse(content, mime_type, max_bytes)
+    read = parse(content, mime_type, max_bytes, document.keep_boilerplate)
     _check_text(read.text, field)
-    # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
-    return Extracted(replace(parsed, pages=pages) if pages else parsed, read.title)
+    if pages:
+        # A client's pages are pages of Markdown, whose parser removes only front matter.
+        parsed = replace(parsed, pages=_without_start(pages, len(text) - len(read.text)))
+    extracted = Extracted(parsed, read.title, read.metadata)
+    return _with_report(extracted, mime_type, decoded, read.report)
+
+
+def _check_encoding(document: Document) -> None:
+    """Raises InvalidArgument if the document names an unknown encoding, or one for its text."""
+    check_encoding(document.encoding)
+    if document.encoding and not isinstance(document.body, bytes):
+        raise InvalidArgument(
+            f"encoding is {document.encoding}; it is allowed only with content, because "
+            f"{field_of(document.body)} is Unicode already",
+            field="encoding",
+        )
+
+
+def _decode(document: Document, mime_type: str) -> DecodedText | None:
+    """Returns the text of bytes in a format that is text; None for other bodies.
+
+    Raises UnreadableDocument.
+    """
+    known = format_of(mime_type)
+    if not isinstance(document.body, bytes) or known is None or not known.is_text:
+        return None
+    return decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+
+
+def _with_report(
+    extracted: Extracted,
+    mime_type: str,
+    decoded: DecodedText | None,
+    report: ReadReport = NO_REPORT,
+) -> Extracted:
+    """Returns `extracted` with the parser's report, to which the counts and encoding are added."""
+    complete = replace(
+        report,
+        mime_type=mime_type,
+        encoding="" if decoded is None else decoded.encoding,
+        is_encoding_guessed=decoded is not None and decoded.is_guessed,
+        page_count=len(extracted.parsed.pages),
+        section_count=len(extracted.parsed.sections),
+        page_unit=extracted.parsed.page_unit,
+    )
+    return replace(extracted, report=complete)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -182,37 +316,15 @@ def _bytes_of(body: Body) -> bytes:
 
 
 def _text_of(body: Body) -> tuple[str, tuple[PageSpan, ...]]:
+    """Returns the text of a body and the pages that the client has sent. Bytes must be UTF-8."""
     if isinstance(body, str):
         return body, ()
     if isinstance(body, bytes):
-        return _decode(body), ()
+        return body.decode(), ()
     text, ranges = joined([page.text for page in body])
     return text, _page_spans(
         [page._replace(number=sent.number) for page, sent in zip(ranges, body, strict=True)]
     )
-
-
-def _decode(content: bytes) -> str:
-    """Returns the text of UTF-8 bytes, without a byte order mark.
-
-    Raises UnreadableDocument if the bytes are not UTF-8 or contain NUL.
-    """
-    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
-    if b"\0" in content:
-        raise UnreadableDocument(
-            f"content is not text: it has a NUL byte at offset {content.index(0)}; mime_type must "
-            "name the format of the file",
-            field="content",
-        )
-    try:
-        return content[start:].decode()
-    except UnicodeDecodeError as error:
-        offset = start + error.start
-        raise UnreadableDocument(
-            f"content is not UTF-8: byte 0x{content[offset]:02X} at offset {offset}; "
-            "text must be UTF-8",
-            field="content",
-        ) from None
 
 
 def _page_spans(
@@ -234,15 +346,62 @@ def _page_spans(
     )
 
 
+def _without_start(pages: Sequence[PageSpan], char_count: int) -> tuple[PageSpan, ...]:
+    """Returns the pages of a text after its first `char_count` characters have been removed."""
+    return tuple(
+        PageSpan(
+            page.number, max(0, page.char_start - char_count), max(0, page.char_end - char_count)
+        )
+        for page in pages
+    )
+
+
 def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
+
+
+def _read_file(
+    content: bytes, how: tuple[str, int, bool], parse: Parse, recognition: Recognition
+) -> ParsedFile:
+    """Parses a file, and parses it again with text recognition if pages of it are unread.
+
+    `how` are the further arguments of the parsers. Most files need no recognition, and the process
+    that recognises needs seconds to start. So a file is parsed without it first.
+    """
+    mime_type = how[0]
+    if mime_type in PICTURES:
+        if recognition.parse is None:
+            raise InvalidArgument(
+                f"the document is of type {mime_type}, whose text must be recognised; "
+                f"{recognition.advice}",
+                field="mime_type",
+            )
+        read = recognition.parse(content, *how)
+    else:
+        read = parse(content, *how)
+        if mime_type == PDF and read.report.unread_pages and recognition.parse is not None:
+            try:
+                read = recognition.parse(content, *how)
+            except (UnreadableDocument, TooLarge) as error:
+                if _VISIBLE.search(read.text) is None:
+                    raise
+                # The text of the other pages is better than no document.
+                return _with_advice(read, f"text recognition failed: {error.message}")
+    return _with_advice(read, recognition.advice)
+
+
+def _with_advice(read: ParsedFile, advice: str) -> ParsedFile:
+    """Returns the file with the advice in its report if pages are unread."""
+    if not read.report.unread_pages:
+        return read
+    return replace(read, report=replace(read.report, advice=advice))
 
 
 def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    return Extracted(_parsed_text(read), read.title)
+    return Extracted(_parsed_text(read), read.title, read.metadata, read.report)
 
 
 def _parsed_text(read: ParsedFile) -> ParsedText:
@@ -251,12 +410,16 @@ def _parsed_text(read: ParsedFile) -> ParsedText:
 
 
 def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
-    if mime_type != PDF:
+    if mime_type != PDF and mime_type not in PICTURES:
         return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
-    return (
-        f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
-        "which needs text recognition first"
-    )
+    problem = f"{field} is {_FOREIGN_FORMATS[mime_type]} without readable text"
+    if len(read.pages) > 1:
+        problem += f" on any of its {len(read.pages)} pages"
+    unread = len(read.report.unread_pages)
+    if not unread:
+        return problem
+    pages = "page is a picture" if unread == 1 else "pages are pictures"
+    return f"{problem}; {unread} {pages} or cannot be mapped to characters: {read.report.advice}"
 
 
 def _check_text(text: str, field: str) -> None:

@@ -159,10 +159,14 @@ _HTML = re.compile(
     rb"(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_XML = re.compile(rb"<\?xml\s+version\s*=")
-_LATEX = re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]")
-_WEBVTT = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
-_SUBRIP = re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->")
+# How texts of these formats begin.
+_TEXT_STARTS = (
+    (_HTML, HTML),
+    (re.compile(rb"<\?xml\s+version\s*="), XML),
+    (re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)"), VTT),
+    (re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->"), SRT),
+    (re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]"), LATEX),
+)
 _NOTEBOOK = re.compile(rb'"(?:nbformat|cells)"\s*:')
 _JSON_START = re.compile(rb'[{\[]\s*(?:["{\[}\]\d-]|true|false|null)')
 # JSON without a name is recognised by parsing it, up to this size. 256 KB take a few milliseconds.
@@ -252,6 +256,7 @@ def _detect_archive(content: bytes) -> str:
         if part in content:
             _refuse(meaning)
     _refuse(f"a ZIP archive; {_ARCHIVE}")
+    return None
 
 
 def _detect_ole(content: bytes) -> str:
@@ -263,6 +268,7 @@ def _detect_ole(content: bytes) -> str:
         if name in names:
             _refuse(meaning)
     _refuse("a file of an old Office program; save it in a current format")
+    return None
 
 
 def _refuse_known(content: bytes) -> str:
@@ -294,8 +300,10 @@ def _of_binary_name(content: bytes, named: str) -> str:
         return by_text
     if named in _TABLE_TYPES and _is_table(content):
         return CSV
-    _refuse(
-        f"a text, although its name is the name of {named}; mime_type text/plain reads it as text"
+    raise UnreadableDocument(
+        f"content is a text, although its name is the name of {named}; mime_type text/plain reads "
+        "it as text",
+        field="mime_type",
     )
 
 
@@ -311,19 +319,10 @@ def _is_table(content: bytes) -> bool:
 def _by_text(content: bytes) -> str:
     """Returns the format that the beginning of a text shows; empty for ordinary text."""
     start = _start_of(content)
-    if _HTML.match(start):
-        return HTML
-    if _XML.match(start):
-        return XML
-    if _WEBVTT.match(start):
-        return VTT
-    if _SUBRIP.match(start):
-        return SRT
-    if _LATEX.match(start):
-        return LATEX
-    if _is_mail(start):
-        return EML
-    return _detect_json(content, start)
+    for pattern, mime_type in _TEXT_STARTS:
+        if pattern.match(start):
+            return mime_type
+    return EML if _is_mail(start) else _detect_json(content, start)
 
 
 def _is_mail(start: bytes) -> bool:
@@ -352,5 +351,3 @@ def _detect_json(content: bytes, start: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return JSON
-
-

@@ -7,7 +7,7 @@ extracted or embedded. No part of a document is visible to searches before the c
 """
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,19 +33,24 @@ from hrag.values.collections import (
     TreeSettings,
 )
 from hrag.values.deadline import Deadline
-from hrag.values.documents import Document, IngestResult
+from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import (
     CollectionExists,
     CollectionNotFound,
+    DocumentNotFound,
     HragError,
     InvalidArgument,
 )
+from hrag.values.formats import PDF
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.reading import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import TenantParse, extract, no_parser
+from indexer_svc.extract import Extracted, TenantParse, extract, no_parser, recognition_of
 from indexer_svc.mime_types import resolve_mime_type
+from indexer_svc.read_metadata import complete_metadata
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
 # way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
@@ -75,7 +80,8 @@ Key = tuple[str, str, str]
 class Checked:
     """A document that has passed the check: it has an id, and its fields are within their limits.
 
-    The body has not been checked. `metadata_json` is the canonical JSON of the metadata.
+    The document's MIME type is the one by which it is read. The body has not been checked further.
+    `metadata_json` is the canonical JSON of the metadata.
     """
 
     tenant_id: str
@@ -106,21 +112,40 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What an ingest of a document would do. `settings` are those of the collection's trees."""
+
+    checked: Checked
+    settings: TreeSettings
+    outcome: IngestOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
-    """A document with its vectors, ready to be committed."""
+    """A document with its vectors, ready to be committed, and what was read of its body."""
 
     collection: CollectionHandle
     document: PreparedDocument
+    report: ReadReport = NO_REPORT
 
 
 @dataclass(frozen=True, slots=True)
 class IngestDraft:
-    """A document that has been cut into its chunk tree, and has not been embedded yet."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet.
+
+    `metadata` is the metadata that the client has sent, with the fields that were read in the body.
+    `metadata_json` is its canonical JSON. `report` says what was read of the body. `content_hash`
+    is the hash to store.
+    """
 
     pending: Pending
     title: str
     parsed: ParsedText
     tree: Tree
+    metadata: Mapping[str, Any]
+    metadata_json: bytes
+    report: ReadReport
+    content_hash: str
 
     @property
     def leaf_count(self) -> int:
@@ -165,15 +190,15 @@ class IngestDraft:
             document_id=document.document_id,
             title=self.title,
             source=document.source,
-            mime_type=resolve_mime_type(document),
-            metadata=document.metadata,
-            content_hash=self.pending.content_hash,
+            mime_type=document.mime_type,
+            metadata=self.metadata,
+            content_hash=self.content_hash,
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
-            metadata_json=self.pending.metadata_json,
+            metadata_json=self.metadata_json,
         )
-        return Ready(self.pending.collection, prepared)
+        return Ready(self.pending.collection, prepared, self.report)
 
     @property
     def _settings(self) -> CollectionSettings:
@@ -189,16 +214,18 @@ class Pipeline:
         embedder: Embedder,
         defaults: Defaults,
         parse: TenantParse = no_parser,
+        recognition: TextRecognition = NO_RECOGNITION,
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
         `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts.
+        formats, and long texts. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
         self._parse = parse
+        self._recognition = recognition
 
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
@@ -286,8 +313,8 @@ class Pipeline:
     def check(self, tenant_id: str, collection: str, document: Document) -> Checked:
         """Checks all fields of a document except its body, and computes its content hash.
 
-        A document without an id gets an id that is derived from its body. Raises InvalidArgument
-        or TooLarge.
+        A document without an id gets an id that is derived from its body. A document without a
+        type gets the type that is detected. Raises InvalidArgument or TooLarge.
         """
         ids.check_tenant_id(tenant_id)
         ids.check_collection_name(collection)
@@ -295,6 +322,7 @@ class Pipeline:
         check_limits(document, metadata_json)
         if not document.document_id:
             document = replace(document, document_id=derived_id(document))
+        document = replace(document, mime_type=resolve_mime_type(document))
         content_hash = hash_document(document, metadata_json)
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
@@ -306,6 +334,8 @@ class Pipeline:
         StorageQuotaExceeded or EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
+        if admission.unchanged is None and self._may_have_unread_pages(checked.document):
+            admission = self._admit(checked, _with_unread_pages(checked.content_hash))
         pending = Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash
         )
@@ -318,6 +348,14 @@ class Pipeline:
             # dimensions later.
             check_embedder(settings, self._embedder.name)
         return pending
+
+    def _may_have_unread_pages(self, document: Document) -> bool:
+        """Returns True if the document may be stored with pages that recognition would read.
+
+        The hash of such a document is marked. So once there is text recognition, the document is
+        read again when it is ingested again.
+        """
+        return self._recognition.parse is None and document.mime_type == PDF
 
     def _admit(self, checked: Checked, content_hash: str) -> IngestDecision:
         """Calls `Writer.admit`. Creates the default collection first if it does not exist."""
@@ -345,7 +383,7 @@ class Pipeline:
             pending.collection.tenant_id,
             pending.collection.name,
             pending.document.document_id,
-            "" if superseded else pending.content_hash,
+            "" if superseded else draft.content_hash,
             draft.size_bytes,
         ).unchanged
 
@@ -355,17 +393,39 @@ class Pipeline:
         Raises InvalidArgument, TooLarge, BlankDocument, UnreadableDocument or DeadlineExceeded.
         Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
         """
-        with metrics.ingest_stage("extract"):
-            parse = partial(self._parse, pending.collection.tenant_id, deadline)
-            extracted = extract(pending.document, self._defaults.max_document_bytes, parse)
-        deadline.check("extracting")
-        with metrics.ingest_stage("cut"):
-            tree = build_tree(extracted.parsed, pending.collection.settings.tree)
-        deadline.check("chunking")
+        extracted, tree = self._read(
+            pending.collection.tenant_id,
+            pending.document,
+            pending.collection.settings.tree,
+            deadline,
+        )
         title = pending.document.title or extracted.title
-        draft = IngestDraft(pending, title, extracted.parsed, tree)
+        completed = complete_metadata(
+            pending.document.metadata, pending.metadata_json, extracted.metadata, extracted.report
+        )
+        content_hash = pending.content_hash
+        if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
+            content_hash = _with_unread_pages(content_hash)
+        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed, content_hash)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
+
+    def _read(
+        self, tenant_id: str, document: Document, settings: TreeSettings, deadline: Deadline
+    ) -> tuple[Extracted, Tree]:
+        """Returns the text of a document and its chunk tree. Raises the errors of `cut`."""
+        with metrics.ingest_stage("extract"):
+            extracted = extract(
+                document,
+                self._defaults.max_document_bytes,
+                partial(self._parse, tenant_id, deadline),
+                recognition_of(self._recognition, tenant_id, deadline),
+            )
+        deadline.check("extracting")
+        with metrics.ingest_stage("cut"):
+            tree = build_tree(extracted.parsed, settings)
+        deadline.check("chunking")
+        return extracted, tree
 
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents to commit.
@@ -405,7 +465,54 @@ class Pipeline:
         documents is stored.
         """
         with metrics.ingest_stage("commit"):
-            return self._writer.put_many([(item.collection, item.document) for item in ready])
+            results = self._writer.put_many([(item.collection, item.document) for item in ready])
+        return [
+            replace(result, report=item.report) if isinstance(result, IngestResult) else result
+            for item, result in zip(ready, results, strict=True)
+        ]
+
+    def validate(
+        self, tenant_id: str, collection: str, document: Document, deadline: Deadline
+    ) -> IngestResult:
+        """Returns the result that `ingest` would have, with the sequence number 0; stores nothing.
+
+        The document is read and cut, but not embedded. Raises the errors of these steps.
+        """
+        planned = self.plan(self.check(tenant_id, collection, document))
+        return planned if isinstance(planned, IngestResult) else self.read(planned, deadline)
+
+    def plan(self, checked: Checked) -> IngestResult | Plan:
+        """Returns what an ingest of a document would do; the result if it is stored already.
+
+        If the collection does not exist, its settings are the defaults. Raises
+        StorageQuotaExceeded.
+        """
+        settings, outcome = self._defaults.tree, IngestOutcome.CREATED
+        with suppress(CollectionNotFound, DocumentNotFound):
+            decision = self._writer.admit(*checked.key, checked.content_hash)
+            if decision.unchanged is None and self._may_have_unread_pages(checked.document):
+                content_hash = _with_unread_pages(checked.content_hash)
+                decision = self._writer.admit(*checked.key, content_hash)
+            if decision.unchanged is not None:
+                return decision.unchanged
+            settings = decision.collection.settings.tree
+            self._writer.document(decision.collection, checked.document.document_id)
+            outcome = IngestOutcome.UPDATED
+        return Plan(checked, settings, outcome)
+
+    def read(self, plan: Plan, deadline: Deadline) -> IngestResult:
+        """Reads and cuts a document, and returns the result that an ingest would have.
+
+        Raises the errors of `cut`.
+        """
+        document = plan.checked.document
+        extracted, tree = self._read(plan.checked.tenant_id, document, plan.settings, deadline)
+        last = tree.record(tree.top_level, tree.counts[-1] - 1)
+        token_count = last.token_start + last.token_count
+        report = complete_metadata(
+            document.metadata, plan.checked.metadata_json, extracted.metadata, extracted.report
+        ).report
+        return IngestResult(document.document_id, plan.outcome, 0, tree.counts, token_count, report)
 
 
 def _no_vectors(draft: IngestDraft) -> Vectors:
@@ -426,7 +533,18 @@ def hash_document(document: Document, metadata_json: bytes | None = None) -> str
         _feed(digest, part.encode())
     _feed(digest, metadata_json)
     _feed_body(digest, document)
+    # Options that are not set are left out, so that they do not change the hashes of documents that
+    # were stored before the options existed.
+    if document.encoding:
+        _feed(digest, f"encoding {document.encoding}".encode())
+    if document.keep_boilerplate:
+        _feed(digest, b"keep_boilerplate")
     return digest.hexdigest()
+
+
+def _with_unread_pages(content_hash: str) -> str:
+    """Returns the hash of a document that is stored with pages that recognition would read."""
+    return f"{content_hash}+unread"
 
 
 def derived_id(document: Document) -> str:

@@ -50,7 +50,9 @@ def resolve_mime_type(document: Document) -> str:
     if known is not None and _fits(known, document.body):
         return known.mime_type
     if meaning := REFUSED_TYPES.get(mime_type):
-        raise InvalidArgument(f"mime_type {mime_type} says that the file is {meaning}", _FIELD)
+        raise InvalidArgument(
+            f"mime_type {mime_type} says that the file is {meaning}", field=_FIELD
+        )
     raise InvalidArgument(
         f"mime_type is {quoted(document.mime_type)}; with {field_of(document.body)} it must be "
         f"{_allowed(document.body)} or empty{_hint(document.body)}",
@@ -58,8 +60,11 @@ def resolve_mime_type(document: Document) -> str:
     )
 
 
-def require_readable(mime_type: str) -> None:
-    """Raises InvalidArgument for a format whose libraries are not installed."""
+def require_readable(mime_type: str, foreign_format: str = "") -> None:
+    """Raises InvalidArgument for a format whose parser or libraries are not installed.
+
+    `foreign_format` is the name of a format that needs a parser, with its article.
+    """
     known = format_of(mime_type)
     if known is not None and known.needs_extra and not has_formats_extra():
         raise InvalidArgument(
@@ -67,10 +72,9 @@ def require_readable(mime_type: str) -> None:
             f"its operator can install them: {FORMATS_EXTRA}",
             field=_FIELD,
         )
-    if mime_type.startswith(_PICTURES) and mime_type not in READ_FORMATS:
+    if foreign_format and mime_type not in READ_FORMATS:
         raise InvalidArgument(
-            f"the document is a picture ({mime_type}); reading it needs text recognition, which "
-            "this indexer does not have",
+            f"the document is {foreign_format} ({mime_type}), which this indexer does not read",
             field=_FIELD,
         )
 

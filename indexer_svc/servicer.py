@@ -118,12 +118,15 @@ class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
         self, request: pb.IngestDocumentRequest, context: grpc.ServicerContext
     ) -> pb.IngestDocumentResponse:
         collection = _collection_of(request)
+        ingest = self._pipeline.validate if request.validate_only else self._pipeline.ingest
         with metrics.count_failed_document():
-            result = self._pipeline.ingest(
+            result = ingest(
                 *collection,
                 common.document_from(request.document),
                 deadline_of(context),
             )
+        if request.validate_only:
+            return indexer.ingest_response(result)
         _record_ingest("IngestDocument", context, *collection, result)
         return indexer.ingest_response(result)
 
@@ -228,6 +231,7 @@ def _ingest_request(request: pb.IngestDocumentsRequest) -> IngestRequest:
         *_collection_of(request),
         request.document.document_id,
         partial(common.document_from, request.document),
+        validate_only=request.validate_only,
     )
 
 
@@ -243,7 +247,8 @@ def _outcome(context: grpc.ServicerContext, answer: DocumentReply) -> pb.Documen
         error = to_hrag_error("IngestDocuments", answer.outcome)
         call_audit.document_refused(context, *answer.sent_as, error)
         return indexer.error_outcome(answer.document_id, error)
-    _record_ingest("IngestDocuments", context, *answer.sent_as[:2], answer.outcome)
+    if not answer.validate_only:
+        _record_ingest("IngestDocuments", context, *answer.sent_as[:2], answer.outcome)
     return indexer.result_outcome(answer.outcome)
 
 

@@ -20,7 +20,9 @@ characters, which are no text at all. All functions are pure.
 """
 
 import codecs
+import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from encodings import normalize_encoding
 from encodings.aliases import aliases
@@ -29,9 +31,9 @@ from unicodedata import category
 from chardetng_py.detector import EncodingDetector
 
 from hrag.values.errors import InvalidArgument, UnreadableDocument
+from hrag.values.formats import HTML, LATEX, PYTHON, XML
 from hrag.values.ids import quoted
 
-_FIELD = "content"
 _ENCODING_FIELD = "encoding"
 _UTF_8 = "utf-8"
 _MARKS = (
@@ -56,6 +58,7 @@ _CODEC_NAMES = {
     "windows_874": "cp874",
     "x_sjis": "shift_jis",
     "x_mac_cyrillic": "mac_cyrillic",
+    "ansinew": "cp1252",  # LaTeX's name.
 }
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
@@ -74,6 +77,16 @@ _SUPERSETS = {
 _WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": _UTF_8}
 # ISO-2022-JP changes to Japanese characters by these sequences, which no other text has.
 _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
+# By MIME type, where a file names its encoding: an HTML page, XML, Python (PEP 263), LaTeX.
+DECLARATIONS: Mapping[str, re.Pattern[bytes]] = {
+    HTML: re.compile(
+        rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
+        re.IGNORECASE,
+    ),
+    XML: re.compile(rb"<\?xml[^>]{0,500}?encoding\s*+=\s*+[\"']([\w.:-]{1,40})"),
+    PYTHON: re.compile(rb"^[ \t\f]*#[^\n]{0,200}?coding[:=][ \t]*([\w.-]{1,40})", re.MULTILINE),
+    LATEX: re.compile(rb"\\usepackage\s*\[([\w-]{1,40})\]\s*\{inputenc\}"),
+}
 _MAX_NAME_CHARS = 40
 _DECLARATION_BYTES = 4096
 
@@ -112,7 +125,9 @@ def check_encoding(name: str) -> None:
         _codec_of(name)
 
 
-def decode(content: bytes, given: str = "", declaration: re.Pattern[bytes] | None = None) -> DecodedText:
+def decode(
+    content: bytes, given: str = "", declaration: re.Pattern[bytes] | None = None
+) -> DecodedText:
     """Returns the text of `content`, without a byte order mark.
 
     `given` is the encoding that the client names, or empty. The first group of `declaration`
@@ -134,9 +149,16 @@ def decode(content: bytes, given: str = "", declaration: re.Pattern[bytes] | Non
     try:
         return DecodedText(content.decode(), _UTF_8)
     except UnicodeDecodeError as error:
-        if declared := _declared_codec(content, declaration):
-            return DecodedText(content.decode(declared, "replace"), _shown(declared))
-        _check_repairable(content, error)
+        return _decode_legacy(content, error, declaration)
+
+
+def _decode_legacy(
+    content: bytes, error: UnicodeDecodeError, declaration: re.Pattern[bytes] | None
+) -> DecodedText:
+    """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
+    if declared := _declared_codec(content, declaration):
+        return DecodedText(content.decode(declared, "replace"), _shown(declared))
+    _check_repairable(content, error)
     return _decode_guessed(content)
 
 
@@ -205,7 +227,7 @@ def _no_text(content: bytes, problem: str) -> UnreadableDocument:
     return UnreadableDocument(
         f"content is neither text nor a file of a known format: {problem}, and it begins with the "
         f"bytes {start}; mime_type must name its format",
-        field=_FIELD,
+        field="mime_type",
     )
 
 
@@ -278,7 +300,10 @@ def _sample(content: bytes) -> bytes:
 
 def _decode_wide(content: bytes) -> DecodedText:
     """Returns the text of bytes in UTF-16 or UTF-32 without a mark. Raises UnreadableDocument."""
-    even, odd = content[: 2 * _JUDGED_CHARS : 2].count(0), content[1 : 2 * _JUDGED_CHARS : 2].count(0)
+    even, odd = (
+        content[: 2 * _JUDGED_CHARS : 2].count(0),
+        content[1 : 2 * _JUDGED_CHARS : 2].count(0),
+    )
     # A character of Latin has its NUL byte at an odd offset in little-endian order.
     order = "le" if odd > even else "be"
     widths = ("32", "16") if min(even, odd) * 4 > max(even, odd) else ("16", "32")
@@ -300,8 +325,6 @@ def _reads_like_text(text: str) -> bool:
     )
     changes = sum(
         before.isalpha() and after.isalpha() and before.isascii() != after.isascii()
-        for before, after in zip(text, text[1:], strict=False)
+        for before, after in itertools.pairwise(text)
     )
     return strange <= _MAX_STRANGE_SHARE * len(text) and changes <= _MAX_SCRIPT_CHANGES * len(text)
-
-

@@ -33,6 +33,7 @@ from hrag.cli.ingest import ingest
 from hrag.cli.keys import create_key, list_keys, revoke_key
 from hrag.cli.mcp import mcp
 from hrag.cli.migrate import migrate
+from hrag.cli.read import read
 from hrag.cli.search import answer, search
 from hrag.cli.serve import gateway, serve
 from hrag.cli.status import health, status
@@ -186,12 +187,12 @@ def _hrag(
 
 app.callback(help=_help(_hrag))(_hrag)
 _COMMANDS = (
-    *(serve, gateway, ingest, search, answer),
+    *(serve, gateway, ingest, read, search, answer),
     *(documents, count, get, tree, delete, export),
     *(status, health, mcp),
     *(check, backup, restore, vacuum, reindex, migrate, demo),
 )
-_SERVER_COMMANDS = (serve, check, backup, restore, vacuum, reindex, migrate, demo)
+_SERVER_COMMANDS = (serve, read, check, backup, restore, vacuum, reindex, migrate, demo)
 for _command in _COMMANDS:
     _checked = _command
     if _command in _SERVER_COMMANDS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
 
-from hrag.cli.input_documents import InputDocument, ReadDocument
+from hrag.cli.input_documents import InputDocument
 from hrag.cli.terminal import Failure
 from hrag.values.documents import Document
 
@@ -69,9 +69,9 @@ def topics() -> list[InputDocument]:
     return [InputDocument(key, partial(_topic, key, texts[key])) for key in sorted(texts)]
 
 
-def _topic(key: str, text: str) -> ReadDocument:
+def _topic(key: str, text: str) -> Document:
     title = next(filter(None, map(str.strip, text.splitlines())), key)
-    return ReadDocument(Document(text, key, title=title, source=f"pydoc:{key}"))
+    return Document(text, key, title=title, source=f"pydoc:{key}")
 
 
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:

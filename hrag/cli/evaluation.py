@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hrag.cli.ingest_progress import ingest_with_progress, show_outcomes
-from hrag.cli.input_documents import InputDocument, ReadDocument
+from hrag.cli.input_documents import InputDocument
 from hrag.cli.options import (
     DEFAULT_INDEXER,
     DEFAULT_RETRIEVER,
@@ -456,7 +456,7 @@ class _Run:
 
 
 def _input_document(document: Document) -> InputDocument:
-    return InputDocument(document.document_id, lambda: ReadDocument(document))
+    return InputDocument(document.document_id, lambda: document)
 
 
 def _publish(report: "Report", options: EvaluationOptions, console: Console) -> None:

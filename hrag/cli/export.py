@@ -30,7 +30,6 @@ from hrag.cli.input_documents import (
     STANDARD_INPUT,
     InputDocument,
     Line,
-    ReadDocument,
     check_size,
     lines_of,
     sendable,
@@ -54,7 +53,7 @@ from hrag.cli.options import (
 from hrag.cli.render import counted
 from hrag.cli.terminal import Failure, output, show_note
 from hrag.host.private_files import opener
-from hrag.values.documents import DocumentInfo
+from hrag.values.documents import Document, DocumentInfo
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
@@ -307,6 +306,6 @@ def documents_of_lines(lines: Iterable[Line]) -> Iterator[InputDocument]:
             yield InputDocument(f"line {line.number}", partial(_read_line, line), line.size)
 
 
-def _read_line(line: Line) -> ReadDocument:
+def _read_line(line: Line) -> Document:
     check_size(line.size, MAX_LINE_BYTES)
-    return ReadDocument(sendable(parse_document(line.content)))
+    return sendable(parse_document(line.content))

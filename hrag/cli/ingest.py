@@ -8,22 +8,26 @@ files of the root too. So documents of other folders, machines and programs are 
 a folder could not be listed completely, nothing is deleted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hrag.cli.ingest_files import EXTENSIONS, ROOT_KEY, FoundDocuments, find, is_folder
+from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
+    DocumentOutcome,
     IngestProgress,
     ingest_all,
     ingest_with_progress,
     print_outcome,
+    print_planned_outcome,
     print_skipped,
     print_summary,
     show_outcomes,
+    show_reports,
+    show_skipped,
     skipped_summary,
 )
 from hrag.cli.input_documents import STANDARD_INPUT, TEXT_FIELDS, GivenFields, standard_input
@@ -40,26 +44,22 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
+from hrag.cli.read_report import report_text
+from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
-from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNotFound
+from hrag.values.documents import ROOT_KEY, IngestOutcome
+from hrag.values.errors import (
+    CollectionExists,
+    CollectionNotFound,
+    DocumentNotFound,
+    ServiceUnavailable,
+)
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
-
-
-def _check_encoding(name: str) -> str:
-    """Returns the name of an encoding unchanged. Raises BadParameter if Python does not know it."""
-    try:
-        b"a".decode(name or "utf-8", "replace")
-    except (LookupError, UnicodeError):
-        # Python raises UnicodeError for encodings that are for host names only.
-        raise typer.BadParameter(
-            f"{name!r} is not a text encoding; cp1252 is an example of one"
-        ) from None
-    return name
 
 
 @connection_options
@@ -136,14 +136,9 @@ def ingest(
             show_default=False,
         ),
     ] = "",
-    encoding: Annotated[
-        str,
-        typer.Option(
-            callback=_check_encoding,
-            help="The encoding of the texts. Default: UTF-8, or the encoding that is detected.",
-            show_default=False,
-        ),
-    ] = "",
+    mime_type: AsFormat = "",
+    encoding: Encoding = "",
+    keep_boilerplate: KeepBoilerplate = False,
     text_field: Annotated[
         str,
         typer.Option(
@@ -169,7 +164,14 @@ def ingest(
         ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Read the files, show what would be done, and store nothing."
+        ),
+    ] = False,
+    is_verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Show what was read of each file, and each skipped file."),
     ] = False,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJsonLines = False,
@@ -177,17 +179,19 @@ def ingest(
     """Store files and folders. They can be searched as soon as the command ends.
 
     From a folder, the command stores the files whose extension is known, or with --glob the files
-    that match, in sorted order. Known are text, Markdown, reStructuredText, PDF, HTML, DOCX,
-    PPTX, XLSX, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
-    links are followed once. A file that is named is stored with any extension. The document id of
-    a file is its path inside the folder, with ":" in place of "/".
+    that match, in sorted order. Known are text, Markdown, PDF, HTML, Office documents, mail, CSV,
+    source code and others; docs/guide/formats.md lists all. Hidden files and folders are left out,
+    and links are followed once. A file that is named is stored with any extension. The document id
+    of a file is its path inside the folder, with ":" in place of "/". Archives (ZIP, TAR, GZ, TGZ)
+    are opened like folders.
 
     Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id is
     _id or id, and all fields except title, source and mime_type are metadata.
 
     Citations show a document's title (from front matter, the first heading of level 1 or
-    metadata), otherwise its file, with its sections, and its pages or slides. Texts that are not
-    UTF-8 are decoded, and the encoding is shown; binary files are refused.
+    metadata), otherwise its file, with its sections, and its pages or slides. The format and the
+    encoding of a file are detected from its content. The command shows what was read, and what was
+    not; files of unknown format are refused.
 
     Running the command again is cheap: unchanged documents are neither embedded nor written.
     With --prune, documents whose files no longer exist are deleted too, but only those that an
@@ -214,12 +218,22 @@ def ingest(
             "it is not allowed with --prune, which identifies documents by their files",
             param_hint="--id",
         )
-    user_fields = GivenFields(parse_metadata(meta), title, document_id, encoding)
+    user_fields = GivenFields(
+        parse_metadata(meta), title, document_id, encoding, mime_type, keep_boilerplate
+    )
     inputs = _find_inputs(paths, glob or [], user_fields, root if prune else None, text_field)
     with connect(credentials, indexer=indexer) as client:
-        run = _Ingest(client, tenant, collection, inputs, as_json)
+        run = _Ingest(client, tenant, collection, inputs, as_json, is_verbose)
         if dry_run:
-            run.show_plan()
+            progress = run.validate()
+            if isinstance(progress.error, ServiceUnavailable) and not progress.completed:
+                run.show_plan_without_indexer(progress.error)
+                return
+            run.show_plan(progress)
+            if progress.error is not None:
+                raise progress.error
+            if progress.failures:
+                raise typer.Exit(1)
             return
         if create:
             create_collection(client, tenant, collection, settings)
@@ -278,16 +292,25 @@ class _Ingest:
     collection: str
     inputs: FoundDocuments
     as_json: bool
+    is_verbose: bool
 
     def store(self) -> IngestProgress:
         """Stores the documents and returns their outcomes."""
+        return self._send(print_outcome)
+
+    def validate(self) -> IngestProgress:
+        """Lets the indexer read the documents, and returns the outcomes that they would have."""
+        return self._send(print_planned_outcome, validate_only=True)
+
+    def _send(
+        self, on_outcome: Callable[[DocumentOutcome], None], *, validate_only: bool = False
+    ) -> IngestProgress:
         documents = self.inputs.documents
+        target = self.client, self.tenant, self.collection, documents
         if not self.as_json:
-            return ingest_with_progress(
-                self.client, self.tenant, self.collection, documents, output()
-            )
-        progress = IngestProgress(len(documents), on_outcome=print_outcome)
-        ingest_all(self.client, self.tenant, self.collection, documents, progress)
+            return ingest_with_progress(*target, output(), validate_only=validate_only)
+        progress = IngestProgress(len(documents), on_outcome=on_outcome)
+        ingest_all(*target, progress, validate_only=validate_only)
         return progress
 
     def prune(self) -> list[str]:
@@ -334,30 +357,55 @@ class _Ingest:
             return
         for document_id in deleted:
             print_line(f"deleted {document_id}: its file is gone")
+        show_reports(progress, is_verbose=self.is_verbose)
         show_outcomes(progress)
-        if summary := skipped_summary(skipped):
-            print_line(summary)
+        show_skipped(skipped, is_verbose=self.is_verbose)
 
-    def show_plan(self) -> None:
-        """Prints what would be done."""
+    def show_plan_without_indexer(self, error: ServiceUnavailable) -> None:
+        """Prints which files would be sent. Without the indexer, they cannot be read.
+
+        Raises `error` if --prune needs the indexer.
+        """
+        if self.inputs.present:
+            raise error
+        show_note(f"the files were not read, because the indexer cannot be reached: {error}")
         for document in self.inputs.documents:
-            self._plan("store", input=document.label, size_bytes=document.size_bytes)
+            if self.as_json:
+                fields = {"input": document.label, "size_bytes": document.size_bytes}
+                print_json_line({**fields, "outcome": "would store"})
+            else:
+                print_line(f"would store {document.label}")
+        if self.as_json:
+            print_skipped(self.inputs.skipped)
+        else:
+            show_skipped(self.inputs.skipped, is_verbose=self.is_verbose)
+
+    def show_plan(self, progress: IngestProgress) -> None:
+        """Prints what would be done. `progress` has the outcomes that documents would have."""
         try:
             gone = self._gone()
         except CollectionNotFound:
             gone = []
-        for document_id in gone:
-            self._plan("delete", document_id=document_id)
         if self.as_json:
+            for document_id in gone:
+                print_json_line({"document_id": document_id, "outcome": "would delete"})
             print_skipped(self.inputs.skipped)
-        elif summary := skipped_summary(self.inputs.skipped):
-            print_line(summary)
-
-    def _plan(self, action: str, **fields: str | int) -> None:
-        if self.as_json:
-            print_json_line({**fields, "outcome": f"would {action}"})
-        else:
-            print_line(f"would {action} {next(iter(fields.values()))}")
+            return
+        for label, result in progress.results:
+            if result.report is not None:
+                print_line(f"would store {label}: {report_text(result.report)}")
+            elif self.is_verbose:
+                print_line(f"unchanged: {label}")
+        for label, reason in progress.failures:
+            print_line(f"{label}: {reason}", style="red")
+        for document_id in gone:
+            print_line(f"would delete {document_id}")
+        unchanged = progress.outcomes[IngestOutcome.UNCHANGED]
+        print_line(
+            f"would store {progress.stored - unchanged:,}, delete {len(gone):,}; "
+            f"{unchanged:,} unchanged, {len(progress.failures):,} failed"
+        )
+        show_skipped(self.inputs.skipped, is_verbose=self.is_verbose)
 
 
 def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:

@@ -4,9 +4,10 @@ Links are followed, but the listing of a folder visits no folder twice: if the t
 itself below the folder, its files are listed under their real path. No file is used twice, even
 if several folders contain it. Hidden files and folders are left out.
 
-Files are only listed here; they are read when they are sent. For a file of JSON Lines, the
-positions of all lines are listed, which takes about 0.5 KB of memory a line. The indexer finds the
-titles in the documents, so that all clients get the same titles.
+Files are only listed here; they are read when they are sent. An archive is listed like a folder:
+each file in it is a document, whose path begins with the path of the archive. For a file of JSON
+Lines, the positions of all lines are listed, which takes about 0.5 KB of memory a line. The indexer
+detects formats and finds the titles in the documents, so that all clients get the same documents.
 """
 
 import errno
@@ -22,23 +23,23 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from hrag.cli.archives import ESCAPES, Member, begins_like_archive, is_archive_name, list_archive
 from hrag.cli.input_documents import (
     JSON_LINES_EXTENSIONS,
     GivenFields,
     InputDocument,
-    ReadDocument,
     Unreadable,
+    document_of,
     documents_of_lines,
     is_json_lines,
     read_document,
     readable_path,
 )
 from hrag.values import formats
+from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
-ROOT_KEY = "ingest_root"
-"""The metadata key that names the folder of a document which was ingested with --prune."""
 
 # The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
@@ -62,12 +63,14 @@ class _FoundFile:
     """A file that was found.
 
     `relative` is the file's path inside the folder or, if the user named the file, only its name.
-    `relative` is in Unicode form NFC.
+    `relative` is in Unicode form NFC. `is_archive` is True if its name, or if the user named the
+    file also its content, is that of an archive.
     """
 
     path: Path
     relative: str
     size_bytes: int
+    is_archive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,11 @@ def find(
     at each run, so sources are paths inside the folder. Lines of JSON Lines belong to no root,
     because a line can have an id that is not derived from its file.
 
-    Three kinds of problems become documents whose reading raises Unreadable: a path that does
-    not exist, a folder that cannot be listed, and a file whose document id belongs to an earlier
-    file.
+    The files in an archive are chosen like the files in a folder.
+
+    Four kinds of problems become documents whose reading raises Unreadable: a path that does not
+    exist, a folder or an archive that cannot be listed, and a file whose document id belongs to an
+    earlier file.
     """
     result = FoundDocuments()
     user_fields = user_fields or GivenFields()
@@ -125,19 +130,25 @@ def find(
             result.skipped += listing.skipped
             result.documents += [_unreadable(bad, reason) for bad, reason in listing.problems]
             result.is_complete = result.is_complete and not listing.problems
-            fields = user_fields
+            fields, present = user_fields, None
             if root is not None:
                 name = root or _root_of(path)
                 fields = replace(user_fields, metadata={**user_fields.metadata, ROOT_KEY: name})
-                result.present.setdefault(name, set()).update(map(document_id, listing.present))
+                present = result.present.setdefault(name, set())
+                present.update(map(document_id, listing.present))
             files = listing.files
         else:
-            files, fields = _find_file(path, known_files), user_fields
+            files, fields, present = _find_file(path, known_files), user_fields, None
         for file in files:
             source = readable_path(Path(file.relative) if root else file.path)
-            if is_json_lines(file.path):
-                result.documents += _line_documents(file, source, user_fields, text_field)
+            if file.is_archive:
+                archive = _FoundArchive(file, source, fields, partial(_skip_reason, globs))
+                is_document = not archive.add_to(result, present, first_with_id)
             else:
+                is_document = True
+            if is_document and is_json_lines(file.path):
+                result.documents += _line_documents(file, source, user_fields, text_field)
+            elif is_document:
                 result.documents.append(_input_document(file, source, fields, first_with_id))
     return result
 
@@ -151,7 +162,11 @@ def _skip_reason(globs: Sequence[str], relative: str) -> str:
     """Returns why a file is skipped, an empty text if it is not."""
     if globs:
         return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
-    return "" if relative.lower().endswith(EXTENSIONS) else UNKNOWN_FORMAT
+    return "" if _has_known_extension(relative) else UNKNOWN_FORMAT
+
+
+def _has_known_extension(relative: str) -> bool:
+    return relative.lower().endswith(EXTENSIONS)
 
 
 def _matches(relative: str, pattern: str) -> bool:
@@ -192,7 +207,10 @@ def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
     if status is not None and not _is_new(status, known_files):
         return []
     size = 0 if status is None else status.st_size
-    return [_FoundFile(path, unicodedata.normalize("NFC", path.name), size)]
+    is_archive = is_archive_name(path.name)
+    if not is_archive and not path.name.lower().endswith(EXTENSIONS):
+        is_archive = begins_like_archive(path)
+    return [_FoundFile(path, unicodedata.normalize("NFC", path.name), size, is_archive)]
 
 
 def _input_document(
@@ -205,6 +223,76 @@ def _input_document(
         return _unreadable(file.path, reason, file.size_bytes)
     read = partial(read_document, file.path, source, replace(user_fields, document_id=name))
     return InputDocument(readable_path(file.path), read, file.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundArchive:
+    """An archive that was found, and how its members become documents.
+
+    `skip_reason` takes a relative path and returns why a member is skipped, or an empty text.
+    """
+
+    file: _FoundFile
+    source: str
+    user_fields: GivenFields
+    skip_reason: Callable[[str], str]
+
+    def add_to(
+        self, result: FoundDocuments, present: set[str] | None, first_with_id: dict[str, Path]
+    ) -> bool:
+        """Adds the members to `result`; returns False if the file is a document.
+
+        The document ids of all members are added to `present`, unless it is None. If the archive
+        or an archive in it cannot be listed, `result` is not complete.
+        """
+        try:
+            listing = list_archive(self.file.path)
+        except Unreadable as error:
+            result.documents.append(_unreadable(self.file.path, str(error), self.file.size_bytes))
+            result.is_complete = result.is_complete and present is None
+            return True
+        if listing is None:
+            return False
+        for path, reason in listing.problems:
+            result.documents.append(_unreadable(self.file.path / path, reason))
+            result.is_complete = result.is_complete and present is None
+        result.skipped += [SkippedFile(self.file.path / path, ESCAPES) for path in listing.escaping]
+        for member in listing.members:
+            relative = f"{self.file.relative}/{member.path}"
+            if present is not None:
+                present.add(document_id(relative))
+            self._add_member(member, relative, result, first_with_id)
+        return True
+
+    def _add_member(
+        self, member: Member, relative: str, result: FoundDocuments, first_with_id: dict[str, Path]
+    ) -> None:
+        path = self.file.path / member.path
+        reason = self.skip_reason(relative)
+        if reason == NOT_SELECTED and not self.skip_reason(self.file.relative):
+            # The pattern selects the archive, so it selects its members of known formats.
+            reason = "" if _has_known_extension(relative) else UNKNOWN_FORMAT
+        if reason == NOT_SELECTED:
+            return
+        if not reason and member.size_bytes == 0:
+            reason = EMPTY
+        if reason:
+            result.skipped.append(SkippedFile(path, reason))
+            return
+        size = member.size_bytes or 0
+        name = self.user_fields.document_id or document_id(relative)
+        first = first_with_id.setdefault(name, path)
+        if first != path:
+            problem = f"its document id {name} belongs to {readable_path(first)} already"
+            result.documents.append(_unreadable(path, problem, size))
+            return
+        fields = replace(self.user_fields, document_id=name)
+        read = partial(_read_member, member, f"{self.source}/{member.path}", fields)
+        result.documents.append(InputDocument(readable_path(path), read, size))
+
+
+def _read_member(member: Member, source: str, user_fields: GivenFields) -> Document:
+    return document_of(member.read(), source, user_fields)
 
 
 def _line_documents(
@@ -223,7 +311,7 @@ def _unreadable(path: Path, reason: str, size_bytes: int = 0) -> InputDocument:
     return InputDocument(readable_path(path), partial(_refuse, reason), size_bytes)
 
 
-def _refuse(reason: str) -> ReadDocument:
+def _refuse(reason: str) -> Document:
     raise Unreadable(reason)
 
 
@@ -335,7 +423,9 @@ def _add_file(
         else:
             listing.problems.append((path, error.strerror or str(error)))
         return
-    reason = skip_reason(relative)
+    is_archive = is_archive_name(relative)
+    # A pattern may select members of an archive, whatever the archive's own name is.
+    reason = "" if is_archive else skip_reason(relative)
     if not stat.S_ISREG(status.st_mode):
         reason = SPECIAL
     elif not reason and not _is_new(status, known_files):
@@ -347,7 +437,7 @@ def _add_file(
     if reason:
         listing.skipped.append(SkippedFile(path, reason))
     else:
-        listing.files.append(_FoundFile(path, relative, status.st_size))
+        listing.files.append(_FoundFile(path, relative, status.st_size, is_archive))
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from hrag.cli.ingest_files import UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.input_documents import InputDocument, Unreadable, readable_path
+from hrag.cli.read_report import UTF_8, is_notable, report_fields, report_text
 from hrag.cli.render import counted
 from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
 from hrag.text.plain_text import printable
@@ -37,22 +38,27 @@ if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
 # no other document may be in the stream.
 _ALONE_BYTES = 32 * 1024 * 1024
 
+# The options of `hrag ingest` that set a field of a document. An error names the field.
+_HINTS = {
+    "encoding": " (--encoding names it)",
+    "mime_type": " (--as names the format)",
+}
 _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
 _EXTENSIONS_SHOWN = 5
+# Kinds of skipped files, and examples of each kind, that are shown without --verbose.
+_KINDS_SHOWN, _EXAMPLES_SHOWN = 10, 3
+# The reports of at most this many documents are shown without --verbose.
+_REPORTS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """The outcome of one document: a result, or the error that refused it.
-
-    `encoding` is the file's encoding if it was not UTF-8.
-    """
+    """The outcome of one document: a result, or the error that refused it."""
 
     label: str
     result: IngestResult | HragError | Unreadable
-    encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,6 @@ class _SentDocument:
     """A document that was sent and whose outcome has not arrived yet."""
 
     label: str
-    encoding: str
     size_bytes: int
 
 
@@ -72,9 +77,9 @@ class IngestProgress:
     """The outcomes of an ingest so far.
 
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
-    reason) for each document that could not be stored, and `encodings` contains (label,
-    encoding) for each that was not UTF-8. `error` is the error that ended the stream early, if
-    any. `on_outcome` is called with each outcome, sometimes in the stream's thread.
+    reason) for each document that could not be stored, and `results` contains (label, result) for
+    each that was. `error` is the error that ended the stream early, if any. `on_outcome` is called
+    with each outcome, sometimes in the stream's thread.
     """
 
     def __init__(
@@ -88,8 +93,7 @@ class IngestProgress:
         self.completed_bytes = 0
         self.outcomes: Counter[IngestOutcome] = Counter()
         self.failures: list[tuple[str, str]] = []
-        self.encodings: list[tuple[str, str]] = []
-        self.document_ids: list[str] = []
+        self.results: list[tuple[str, IngestResult]] = []
         self.chunks_per_level: tuple[int, ...] = ()
         self.tokens = 0
         self.error: HragError | None = None
@@ -103,7 +107,12 @@ class IngestProgress:
     @property
     def stored(self) -> int:
         """The number of documents that are in the store, including unchanged ones."""
-        return len(self.document_ids)
+        return len(self.results)
+
+    @property
+    def document_ids(self) -> list[str]:
+        """The ids of the stored documents, in the order in which they were sent."""
+        return [result.document_id for _, result in self.results]
 
     @property
     def completed(self) -> int:
@@ -127,24 +136,24 @@ class IngestProgress:
         """Returns `amount` divided by `seconds`."""
         return amount / max(self.seconds, 1e-9)
 
-    def send(self, label: str, size_bytes: int, encoding: str) -> None:
+    def send(self, label: str, size_bytes: int) -> None:
         """Records that a document was read and is sent next.
 
         Outcomes arrive in the order in which the documents are sent.
         """
-        self._sent.append(_SentDocument(label, encoding, size_bytes))
+        self._sent.append(_SentDocument(label, size_bytes))
 
     def receive(self, answer: IngestResult | HragError) -> None:
         """Counts the outcome of the oldest document that was sent and has none yet."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
-            self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+            self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
             return
         self.outcomes[answer.outcome] += 1
-        self.document_ids.append(answer.document_id)
+        self.results.append((sent.label, answer))
         self.tokens += answer.token_count
         self.chunks_per_level = _add_per_level(self.chunks_per_level, answer.chunks_per_level)
-        self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
+        self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
 
     def fail(self, label: str, error: Unreadable, size_bytes: int = 0) -> None:
         """Counts a document that could not be read."""
@@ -154,14 +163,18 @@ class IngestProgress:
         with self._lock:
             self.completed_bytes += size_bytes
             if isinstance(outcome.result, Exception):
-                self.failures.append((outcome.label, str(outcome.result)))
-            elif outcome.encoding:
-                self.encodings.append((outcome.label, outcome.encoding))
+                field = getattr(outcome.result, "field", "")
+                self.failures.append((outcome.label, with_hint(str(outcome.result), field)))
             self.on_outcome(outcome)
 
     def end(self) -> None:
         """Records that the ingest has ended, so that `seconds` does not grow any more."""
         self._ended = time.perf_counter()
+
+
+def with_hint(message: str, field: str) -> str:
+    """Returns the message of an error about a field, with the option that sets the field."""
+    return f"{message}{_HINTS.get(field, '')}"
 
 
 def _add_per_level(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
@@ -174,10 +187,13 @@ def ingest_all(
     collection: str,
     documents: Iterable[InputDocument],
     progress: IngestProgress,
+    *,
+    validate_only: bool = False,
 ) -> None:
     """Sends every document in order, and counts the outcomes in `progress`.
 
-    Never raises HragError: errors of documents and of the stream are recorded in `progress`.
+    With `validate_only`, the documents are read and not stored. Never raises HragError: errors of
+    documents and of the stream are recorded in `progress`.
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
@@ -186,9 +202,10 @@ def ingest_all(
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
-                _count_outcomes(
-                    client.ingest_many(tenant_id, stream, collection=collection), progress
+                outcomes = client.ingest_many(
+                    tenant_id, stream, collection=collection, validate_only=validate_only
                 )
+                _count_outcomes(outcomes, progress)
             except TooLarge as error:
                 if not alone:
                     raise
@@ -222,8 +239,8 @@ def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> I
         except Unreadable as error:
             progress.fail(document.label, error, document.size_bytes)
             continue
-        progress.send(document.label, document.size_bytes, read.encoding)
-        yield read.document
+        progress.send(document.label, document.size_bytes)
+        yield read
 
 
 def ingest_with_progress(
@@ -232,12 +249,17 @@ def ingest_with_progress(
     collection: str,
     documents: Sequence[InputDocument],
     console: Console,
+    *,
+    validate_only: bool = False,
 ) -> IngestProgress:
-    """Ingests documents, shows the progress, and returns the final progress with its counts."""
+    """Ingests documents, shows the progress, and returns the final progress with its counts.
+
+    With `validate_only`, the documents are read and not stored.
+    """
     total_bytes = sum(document.size_bytes for document in documents)
     progress = IngestProgress(len(documents), total_bytes)
     with shown_progress(progress, console):
-        ingest_all(client, tenant, collection, documents, progress)
+        ingest_all(client, tenant, collection, documents, progress, validate_only=validate_only)
     return progress
 
 
@@ -305,9 +327,7 @@ def _describe_progress(progress: IngestProgress) -> str:
 
 
 def show_outcomes(progress: IngestProgress) -> None:
-    """Prints a line for each text that was not UTF-8 and each failure, then counts and rates."""
-    for label, encoding in progress.encodings:
-        print_line(f"{label}: read as {encoding}")
+    """Prints a line for each failure, then counts and rates."""
     for label, reason in progress.failures:
         print_line(f"{label}: {reason}", style="red")
     counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
@@ -351,26 +371,85 @@ def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) -> None:
+    """Prints how many files were skipped, with examples of each kind.
+
+    Files of unknown format are of one kind if they have the same extension. If `is_verbose` is
+    True, prints every file.
+    """
+    if not skipped:
+        return
+    print_line(skipped_summary(skipped))
+    if is_verbose:
+        for file in skipped:
+            print_line(f"  {readable_path(file.path)}: {file.reason}")
+        return
+    kinds: dict[str, list[str]] = {}
+    for file in skipped:
+        kinds.setdefault(_kind(file), []).append(readable_path(file.path))
+    for kind in sorted(kinds, key=lambda kind: (-len(kinds[kind]), kind))[:_KINDS_SHOWN]:
+        examples = ", ".join(kinds[kind][:_EXAMPLES_SHOWN])
+        more = ", …" if len(kinds[kind]) > _EXAMPLES_SHOWN else ""
+        print_line(f"  {len(kinds[kind]):,} {kind}: {examples}{more}")
+    if len(kinds) > _KINDS_SHOWN:
+        print_line(f"  and {len(kinds) - _KINDS_SHOWN:,} more kinds; --verbose lists all files")
+
+
+def _kind(file: SkippedFile) -> str:
+    if file.reason != UNKNOWN_FORMAT:
+        return file.reason
+    return Path(readable_path(file.path)).suffix.lower() or "without extension"
+
+
+def show_reports(progress: IngestProgress, *, is_verbose: bool = False) -> None:
+    """Prints what was read of each document.
+
+    If there are many documents and `is_verbose` is False, prints only the documents with something
+    to note: an encoding that was guessed, for example, or pages that could not be read.
+    """
+    shows_all = is_verbose or len(progress.results) <= _REPORTS_SHOWN
+    for label, result in progress.results:
+        if result.report is None:
+            if is_verbose:
+                print_line(f"{label}: {result.outcome}")
+        elif shows_all or is_notable(result.report):
+            print_line(f"{label}: {report_text(result.report)}")
+
+
 def print_outcome(outcome: DocumentOutcome) -> None:
     """Prints one document's outcome as a line of JSON."""
-    line: dict[str, Any] = {"input": outcome.label}
+    print_json_line(_outcome_fields(outcome))
+
+
+def print_planned_outcome(outcome: DocumentOutcome) -> None:
+    """Prints the outcome that a document would have as a line of JSON."""
+    fields = _outcome_fields(outcome)
+    if fields["outcome"] in (IngestOutcome.CREATED, IngestOutcome.UPDATED):
+        fields |= {"outcome": "would store", "is_new": fields["outcome"] is IngestOutcome.CREATED}
+        del fields["sequence"]
+    print_json_line(fields)
+
+
+def _outcome_fields(outcome: DocumentOutcome) -> dict[str, Any]:
+    fields: dict[str, Any] = {"input": outcome.label}
     result = outcome.result
-    if isinstance(result, IngestResult):
-        line |= {
-            "outcome": result.outcome,
-            "document_id": result.document_id,
-            "sequence": result.sequence,
-            "token_count": result.token_count,
-            "chunks_per_level": result.chunks_per_level,
-        }
-    else:
+    if not isinstance(result, IngestResult):
         error = {"type": type(result).__name__, "message": str(result)}
         if isinstance(result, HragError):
             error["field"] = result.field
-        line |= {"outcome": "failed", "error": error}
-    if outcome.encoding:
-        line["encoding"] = outcome.encoding
-    print_json_line(line)
+        return {**fields, "outcome": "failed", "error": error}
+    fields |= {
+        "outcome": result.outcome,
+        "document_id": result.document_id,
+        "sequence": result.sequence,
+        "token_count": result.token_count,
+        "chunks_per_level": result.chunks_per_level,
+    }
+    if result.report is not None:
+        fields["report"] = report_fields(result.report)
+        if result.report.encoding not in ("", UTF_8):
+            fields["encoding"] = result.report.encoding
+    return fields
 
 
 def print_summary(

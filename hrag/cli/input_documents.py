@@ -3,8 +3,8 @@
 A document is read when it is sent, so a folder may be larger than memory. An error in one
 document does not affect the others: reading it raises Unreadable.
 
-Texts in other encodings are converted to UTF-8. Binary files are refused, and so are texts for
-which a guess of the encoding would often be wrong: damaged UTF-8, and very short texts.
+A file is sent as its bytes. The indexer detects the format and the encoding, so that a file gives
+the same document whichever client sends it.
 
 In a file of JSON Lines, each line is a JSON object and a document. One of its fields is the text,
 `_id` or `id` is the document id, and `title`, `source` and `mime_type` are the fields of the
@@ -23,10 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from hrag.values import formats
 from hrag.values.documents import Document
 from hrag.values.errors import InvalidArgument
-from hrag.values.formats import PLAIN_TEXT, mime_type_of
 
 # The highest allowed value of HRAG_MAX_DOCUMENT_BYTES: no service accepts a larger document.
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
@@ -35,16 +33,7 @@ JSON_LINES_EXTENSIONS = (".jsonl", ".ndjson")
 TEXT_FIELDS = ("text", "content", "body")
 """The fields of a line of JSON Lines that may contain its text. The first that exists is used."""
 
-_FILE_MAGIC = (b"%PDF-", b"PK\x03\x04")
-_UTF_8 = "utf-8"
 _ENCODING_HINT = "--encoding says which encoding it has"
-_BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-# Almost any short sequence of bytes is valid in these encodings. So they are not considered for
-# a text without a NUL byte.
-_NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
-# The encoding of a shorter text is not guessed, because half of the guesses would be wrong. This
-# was measured with sentences in 21 encodings.
-_MIN_GUESSED_BYTES = 32
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
 # The first 4 bytes of a file show its encoding: the character "{" contains NUL bytes in UTF-16
@@ -57,14 +46,6 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDocument:
-    """A document that was read; `encoding` is its file's encoding if that was not UTF-8."""
-
-    document: Document
-    encoding: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class InputDocument:
     """A document to ingest: its label in messages, and a function that reads it.
 
@@ -72,7 +53,7 @@ class InputDocument:
     """
 
     label: str
-    read: Callable[[], ReadDocument]
+    read: Callable[[], Document]
     size_bytes: int = 0
 
 
@@ -84,6 +65,8 @@ class GivenFields:
     title: str = ""
     document_id: str = ""
     encoding: str = ""
+    mime_type: str = ""
+    keep_boilerplate: bool = False
 
 
 def sendable(document: Document) -> Document:
@@ -108,7 +91,7 @@ def readable_path(path: Path) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocument:
+def read_document(path: Path, source: str, user_fields: GivenFields) -> Document:
     """Returns the file as a document. Raises Unreadable if it is too large or cannot be read."""
     try:
         check_size(path.stat().st_size, MAX_DOCUMENT_BYTES)
@@ -116,17 +99,33 @@ def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocu
             body = _read_whole(file)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
-    return _as_document(body, source, mime_type_of(path.name), user_fields)
+    return document_of(body, source, user_fields)
+
+
+def document_of(body: bytes, source: str, user_fields: GivenFields) -> Document:
+    """Returns the document with these bytes. The indexer detects its format and encoding."""
+    return Document(
+        body=body,
+        document_id=user_fields.document_id,
+        title=user_fields.title,
+        source=source,
+        mime_type=user_fields.mime_type,
+        metadata=user_fields.metadata,
+        encoding=user_fields.encoding,
+        keep_boilerplate=user_fields.keep_boilerplate,
+    )
 
 
 def standard_input(user_fields: GivenFields) -> InputDocument:
-    """Returns the document on standard input; the ending of its id determines its type."""
+    """Returns the document on standard input.
+
+    If its content does not show its format, the ending of its id does.
+    """
     return InputDocument("standard input", partial(_read_standard_input, user_fields))
 
 
-def _read_standard_input(user_fields: GivenFields) -> ReadDocument:
-    body = _read_whole(sys.stdin.buffer)
-    return _as_document(body, "", mime_type_of(user_fields.document_id), user_fields)
+def _read_standard_input(user_fields: GivenFields) -> Document:
+    return document_of(_read_whole(sys.stdin.buffer), "", user_fields)
 
 
 def _read_whole(file: BinaryIO) -> bytes:
@@ -143,89 +142,6 @@ def check_size(size: int, limit: int) -> None:
     """Raises Unreadable if a document of `size` bytes is larger than `limit`."""
     if size > limit:
         raise Unreadable(f"it has {size:,} bytes; at most {limit:,} are allowed")
-
-
-def _as_document(
-    body: bytes, source: str, mime_type: str, user_fields: GivenFields
-) -> ReadDocument:
-    encoding = ""
-    if not mime_type and not body.startswith(_FILE_MAGIC):
-        mime_type = PLAIN_TEXT
-    known = formats.format_of(mime_type)
-    # An HTML file declares its encoding itself.
-    if known is not None and known.is_text and mime_type != formats.HTML:
-        body, encoding = decoded(body, user_fields.encoding)
-    document = Document(
-        body=body,
-        document_id=user_fields.document_id,
-        title=user_fields.title,
-        source=source,
-        mime_type=mime_type,
-        metadata=user_fields.metadata,
-    )
-    return ReadDocument(document, encoding)
-
-
-def decoded(body: bytes, encoding: str = "") -> tuple[bytes, str]:
-    """Returns the text of `body` in UTF-8, and its original encoding, empty if it was UTF-8.
-
-    A given `encoding` is used instead of detection. Raises Unreadable if `body` is not text, if
-    it is UTF-8 that is cut off or has a few wrong bytes, and if it is too short to detect its
-    encoding.
-    """
-    if encoding:
-        return _decode_as(body, encoding)
-    if b"\0" not in body:
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            if error.end == len(body) or _is_mostly_utf_8(body):
-                raise Unreadable(f"{_encoding_problem(_UTF_8, error)}; {_ENCODING_HINT}") from None
-            return _decode_detected(body, _NEED_NUL)
-        return body, ""
-    return _decode_detected(body, [])
-
-
-def _decode_as(body: bytes, encoding: str) -> tuple[bytes, str]:
-    try:
-        text = body.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise Unreadable(_encoding_problem(encoding, error)) from None
-    name = codecs.lookup(encoding).name
-    return text.encode(errors="replace"), "" if name == _UTF_8 else name
-
-
-def _encoding_problem(encoding: str, error: UnicodeDecodeError) -> str:
-    wrong = error.object[error.start]
-    return f"it is not {encoding}: byte 0x{wrong:02X} at offset {error.start:,}"
-
-
-def _is_mostly_utf_8(body: bytes) -> bool:
-    """Returns True if at least half of the characters beyond ASCII are valid UTF-8.
-
-    In sentences in 21 other encodings, at most 28 % of these characters happen to be valid; the
-    maximum is for EUC-JP.
-    """
-    text = body.decode(errors="replace")
-    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
-    in_text = body.count("\N{REPLACEMENT CHARACTER}".encode())
-    wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
-    return beyond_ascii - wrong >= wrong
-
-
-def _decode_detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
-    # The package is slow to import.
-    from charset_normalizer import from_bytes, is_binary  # noqa: PLC0415
-
-    best = from_bytes(body, cp_exclusion=excluded).best()
-    if best is None or is_binary(body):
-        raise Unreadable("it is neither text in a known encoding nor a file of a known format")
-    if len(body) < _MIN_GUESSED_BYTES and not body.startswith(_BYTE_ORDER_MARKS):
-        raise Unreadable(
-            f"it is not {_UTF_8}, and {len(body)} bytes are too few to detect its encoding; "
-            f"{_ENCODING_HINT}"
-        )
-    return str(best).encode(errors="replace"), best.encoding
 
 
 class Line(NamedTuple):
@@ -311,11 +227,11 @@ class _JsonLines:
     user_fields: GivenFields
     text_field: str
 
-    def read(self, number: int, start: int, size: int) -> ReadDocument:
+    def read(self, number: int, start: int, size: int) -> Document:
         """Returns the document of a line. Raises Unreadable."""
         from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
-        fields, encoding = self._fields(start, size)
+        fields = self._fields(start, size)
         text_fields = (self.text_field,) if self.text_field else TEXT_FIELDS
         text = _pop_first(fields, *text_fields)
         if not text.strip():
@@ -326,31 +242,39 @@ class _JsonLines:
             )
         name = _pop_first(fields, *_ID_FIELDS) or f"{self.name}:{number}"
         title = _pop_first(fields, "title")
+        source, mime_type = _pop_first(fields, "source"), _pop_first(fields, "mime_type")
         document = Document(
             body=text,
             document_id=self.user_fields.document_id or document_id_of(name),
             title=self.user_fields.title or title,
-            source=_pop_first(fields, "source") or self.source,
-            mime_type=_pop_first(fields, "mime_type"),
+            source=source or self.source,
+            mime_type=self.user_fields.mime_type or mime_type,
             metadata={**fields, **self.user_fields.metadata},
+            keep_boilerplate=self.user_fields.keep_boilerplate,
         )
-        return ReadDocument(sendable(document), encoding)
+        return sendable(document)
 
-    def _fields(self, start: int, size: int) -> tuple[dict[str, Any], str]:
-        """Returns the fields of a line, and the encoding of the line if it was not UTF-8."""
+    def _fields(self, start: int, size: int) -> dict[str, Any]:
+        """Returns the fields of a line. Raises Unreadable."""
         check_size(size, MAX_DOCUMENT_BYTES)
+        encoding = self.user_fields.encoding or "utf-8"
         try:
             with self.path.open("rb") as file:
                 file.seek(start)
-                content, encoding = decoded(file.read(size), self.user_fields.encoding)
-            fields = json.loads(content.decode("utf-8-sig"))
+                fields = json.loads(file.read(size).decode(encoding).removeprefix("\ufeff"))
         except OSError as error:
             raise Unreadable(error.strerror or str(error)) from error
+        except UnicodeDecodeError as error:
+            wrong = error.object[error.start]
+            raise Unreadable(
+                f"it is not {encoding}: byte 0x{wrong:02X} at offset {error.start:,}; "
+                f"{_ENCODING_HINT}"
+            ) from None
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"it is not JSON: {error}") from None
         if not isinstance(fields, dict):
             raise Unreadable('it is not a JSON object such as {"text": "..."}')
-        return fields, encoding
+        return fields
 
 
 def _pop_first(fields: dict[str, Any], *names: str) -> str:

@@ -299,6 +299,7 @@ class AsyncClient(AsyncCatalog):
         documents: AsyncDocuments,
         *,
         collection: str = DEFAULT_COLLECTION,
+        validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[Outcome]:
         """Streams documents to the indexer; yields a result or an error for each document.
@@ -311,7 +312,8 @@ class AsyncClient(AsyncCatalog):
 
         Read the outcomes while documents are sent; closing the generator ends the call. A
         document whose result was yielded is on disk. If the stream breaks, send all documents
-        again; the outcome of a document that is already stored is UNCHANGED.
+        again; the outcome of a document that is already stored is UNCHANGED. With
+        `validate_only`, the documents are read and checked, and nothing is stored.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
         never retried. If `documents` raises an error, this generator first yields the outcomes
@@ -321,7 +323,7 @@ class AsyncClient(AsyncCatalog):
             timeout_s = checked_timeout(timeout_s)
         service = self._stubs["indexer"]
         send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
-        request_of = calls.ingest_many_requests(tenant_id, collection)
+        request_of = calls.ingest_many_requests(tenant_id, collection, validate_only)
         return aio_outcomes(send, documents, request_of, self._is_closed)
 
     async def _run(

@@ -122,6 +122,7 @@ class AsyncCatalog(ABC):
         document: Document,
         *,
         collection: str = DEFAULT_COLLECTION,
+        validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> IngestResult:
         """Stores one document completely or not at all; replaces a document with the same id.
@@ -130,13 +131,18 @@ class AsyncCatalog(ABC):
         (created, updated or unchanged), the sequence number of the change, the count of chunks at
         each level, and the length in tokens. A search can wait for the change by the argument
         `min_sequence`. If an identical document is stored already, the outcome is UNCHANGED and
-        the document is not embedded again.
+        the document is not embedded again. The result's report says what was read of the body.
+
+        With `validate_only`, the document is read and checked, and nothing is stored. The result
+        says what would be done.
 
         Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
         UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
         StorageQuotaExceeded, StorageFull.
         """
-        return await self._run(calls.ingest(tenant_id, document, collection), timeout_s)
+        return await self._run(
+            calls.ingest(tenant_id, document, collection, validate_only), timeout_s
+        )
 
     async def update_metadata(
         self,

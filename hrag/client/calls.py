@@ -214,30 +214,35 @@ def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
     return ClientCall("indexer", "ListAliases", request, indexer.aliases_from)
 
 
-def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[IngestResult]:
+def ingest(
+    tenant_id: str, document: Document, collection: str, validate_only: bool = False
+) -> ClientCall[IngestResult]:
     """Returns the call IngestDocument; its result says how the document was stored."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
         collection=collection,
         document=common.document_message(checked_document(document)),
+        validate_only=validate_only,
     )
     return ClientCall("indexer", "IngestDocument", request, indexer.ingest_result_from)
 
 
 def ingest_many_requests(
-    tenant_id: str, collection: str
+    tenant_id: str, collection: str, validate_only: bool = False
 ) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
     """Returns the function that builds the request of each document of a stream.
 
     Raises InvalidArgument for a tenant or a collection name that protobuf cannot represent.
     """
     common.built(indexer_pb2.IngestDocumentsRequest, tenant_id=tenant_id, collection=collection)
-    return partial(ingest_many_request, tenant_id, collection=collection)
+    return partial(
+        ingest_many_request, tenant_id, collection=collection, validate_only=validate_only
+    )
 
 
 def ingest_many_request(
-    tenant_id: str, document: Document, collection: str
+    tenant_id: str, document: Document, collection: str, validate_only: bool = False
 ) -> indexer_pb2.IngestDocumentsRequest:
     """Returns the request of one document in the stream IngestDocuments."""
     return common.built(
@@ -245,6 +250,7 @@ def ingest_many_request(
         tenant_id=tenant_id,
         collection=collection,
         document=common.document_message(checked_document(document)),
+        validate_only=validate_only,
     )
 
 

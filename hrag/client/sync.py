@@ -290,6 +290,7 @@ class Client(Catalog):
         documents: Documents,
         *,
         collection: str = DEFAULT_COLLECTION,
+        validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Generator[Outcome]:
         """Streams documents to the indexer; yields a result or an error for each document.
@@ -302,7 +303,8 @@ class Client(Catalog):
 
         Read the outcomes while documents are sent; closing the generator ends the call. A
         document whose result was yielded is on disk. If the stream breaks, send all documents
-        again; the outcome of a document that is already stored is UNCHANGED.
+        again; the outcome of a document that is already stored is UNCHANGED. With
+        `validate_only`, the documents are read and checked, and nothing is stored.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
         never retried. If `documents` raises an error, this generator first yields the outcomes
@@ -312,7 +314,7 @@ class Client(Catalog):
             timeout_s = checked_timeout(timeout_s)
         service = self._stubs["indexer"]
         send = partial(service.IngestDocuments, timeout=timeout_s, metadata=self._metadata)
-        request_of = calls.ingest_many_requests(tenant_id, collection)
+        request_of = calls.ingest_many_requests(tenant_id, collection, validate_only)
         return outcomes(send, documents, request_of, self._is_closed)
 
     def _run(self, call: calls.ClientCall[calls.Result], timeout_s: float | None) -> calls.Result:

@@ -113,6 +113,7 @@ class Catalog(ABC):
         document: Document,
         *,
         collection: str = DEFAULT_COLLECTION,
+        validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> IngestResult:
         """Stores one document completely or not at all; replaces a document with the same id.
@@ -121,13 +122,16 @@ class Catalog(ABC):
         (created, updated or unchanged), the sequence number of the change, the count of chunks at
         each level, and the length in tokens. A search can wait for the change by the argument
         `min_sequence`. If an identical document is stored already, the outcome is UNCHANGED and
-        the document is not embedded again.
+        the document is not embedded again. The result's report says what was read of the body.
+
+        With `validate_only`, the document is read and checked, and nothing is stored. The result
+        says what would be done.
 
         Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
         UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
         StorageQuotaExceeded, StorageFull.
         """
-        return self._run(calls.ingest(tenant_id, document, collection), timeout_s)
+        return self._run(calls.ingest(tenant_id, document, collection, validate_only), timeout_s)
 
     def update_metadata(
         self,

@@ -6,7 +6,13 @@ from enum import StrEnum
 from typing import Any
 
 from hrag.values.errors import InvalidArgument
-from hrag.values.reading import PageUnit
+from hrag.values.reading import PageUnit, ReadReport
+
+ROOT_KEY = "ingest_root"
+"""The metadata key that names the folder of a document which was ingested with --prune.
+
+Only a client sets it; a field of this name in a file is ignored.
+"""
 
 
 class IngestOutcome(StrEnum):
@@ -33,7 +39,10 @@ class Document:
     """A document as a client sends it: plain text, the bytes of a file, or pages.
 
     Without a title, the indexer uses the title in the document: from front matter, from its first
-    heading of level 1, or from its metadata. Raises InvalidArgument for a body of another type.
+    heading of level 1, or from its metadata. Without a `mime_type`, the indexer detects the format
+    of bytes. Without an `encoding`, it detects the encoding of bytes that are text. With
+    `keep_boilerplate`, the parts of a web page around its content are read too, for example
+    navigation. Raises InvalidArgument for a body of another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -42,6 +51,8 @@ class Document:
     source: str = ""
     mime_type: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    encoding: str = ""
+    keep_boilerplate: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.body, (str, bytes, tuple, list)):
@@ -146,7 +157,9 @@ class ByteRange:
 class IngestResult:
     """The result of ingesting one document.
 
-    `sequence` is the sequence number of the tenant's change that stored the document.
+    `sequence` is the sequence number of the tenant's change that stored the document. It is 0 if
+    the document was only validated. `report` says what was read of the body. It is None for
+    UNCHANGED, because the body was not read again.
     """
 
     document_id: str
@@ -154,3 +167,4 @@ class IngestResult:
     sequence: int
     chunks_per_level: tuple[int, ...]
     token_count: int
+    report: ReadReport | None = None

@@ -37,10 +37,13 @@ PNG = "image/png"
 JPEG = "image/jpeg"
 TIFF = "image/tiff"
 
+PICTURES = (PNG, JPEG, TIFF)
+"""The formats of pictures of pages, which the indexer reads with the extra `ocr`."""
 UNKNOWN_TYPES = ("", "application/octet-stream")
 """MIME types that name no format; the indexer then detects the format."""
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
+OCR_EXTRA = "pip install 'hrag[ocr]'"
 
 
 @dataclass(frozen=True, slots=True)

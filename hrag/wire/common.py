@@ -304,6 +304,8 @@ def document_from(message: pb.Document) -> Document:
         source=message.source,
         mime_type=message.mime_type,
         metadata=metadata_from(message.metadata),
+        encoding=message.encoding,
+        keep_boilerplate=message.keep_boilerplate,
     )
 
 
@@ -345,6 +347,8 @@ def document_message(document: Document) -> pb.Document:
         source=checked_text(document.source, "source"),
         mime_type=checked_text(document.mime_type, "mime_type"),
         metadata=struct_message(document.metadata),
+        encoding=checked_text(document.encoding, "encoding"),
+        keep_boilerplate=document.keep_boilerplate,
     )
     body = document.body
     if isinstance(body, str):

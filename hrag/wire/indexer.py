@@ -1,5 +1,6 @@
 """Converts values to and from the messages of indexer.proto."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from hrag.v1 import indexer_pb2 as pb
@@ -16,6 +17,7 @@ from hrag.values.documents import (
 from hrag.values.errors import HragError
 from hrag.values.limits import MAX_METADATA_VALUES
 from hrag.values.quotas import Quota, TenantUsage
+from hrag.values.reading import LeftOut, LeftOutKind, ReadReport
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
 from hrag.wire.common import (
     bounded,
@@ -27,6 +29,8 @@ from hrag.wire.common import (
     error_from,
     error_message,
     metadata_from,
+    page_unit_from,
+    page_unit_number,
     struct_message,
 )
 
@@ -36,6 +40,18 @@ _OUTCOME_NUMBER = {
     IngestOutcome.UNCHANGED: pb.INGEST_OUTCOME_UNCHANGED,
 }
 _OUTCOME = {number: outcome for outcome, number in _OUTCOME_NUMBER.items()}
+_LEFT_OUT_NUMBER = {
+    LeftOutKind.RUNNING_HEAD: pb.LEFT_OUT_KIND_RUNNING_HEAD,
+    LeftOutKind.PAGE_NUMBER: pb.LEFT_OUT_KIND_PAGE_NUMBER,
+    LeftOutKind.CONTENTS_PAGE: pb.LEFT_OUT_KIND_CONTENTS_PAGE,
+    LeftOutKind.BOILERPLATE: pb.LEFT_OUT_KIND_BOILERPLATE,
+    LeftOutKind.OUTPUT: pb.LEFT_OUT_KIND_OUTPUT,
+    LeftOutKind.ATTACHMENT: pb.LEFT_OUT_KIND_ATTACHMENT,
+    LeftOutKind.METADATA: pb.LEFT_OUT_KIND_METADATA,
+}
+_LEFT_OUT_KIND: Mapping[int, LeftOutKind] = {
+    number: kind for kind, number in _LEFT_OUT_NUMBER.items()
+}
 
 
 def ingest_response(result: IngestResult) -> pb.IngestDocumentResponse:
@@ -45,6 +61,7 @@ def ingest_response(result: IngestResult) -> pb.IngestDocumentResponse:
         sequence=result.sequence,
         chunks_per_level=result.chunks_per_level,
         token_count=result.token_count,
+        report=None if result.report is None else report_message(result.report),
     )
 
 
@@ -55,6 +72,49 @@ def ingest_result_from(message: pb.IngestDocumentResponse) -> IngestResult:
         sequence=message.sequence,
         chunks_per_level=tuple(message.chunks_per_level),
         token_count=message.token_count,
+        report=_report_from(message.report) if message.HasField("report") else None,
+    )
+
+
+def report_message(report: ReadReport) -> pb.ReadReport:
+    return pb.ReadReport(
+        mime_type=report.mime_type,
+        encoding=report.encoding,
+        encoding_guessed=report.is_encoding_guessed,
+        page_count=report.page_count,
+        page_unit=page_unit_number(report.page_unit if report.page_count else None),
+        section_count=report.section_count,
+        table_count=report.table_count,
+        recognised_pages=report.recognised_pages,
+        unread_pages=report.unread_pages,
+        advice=report.advice,
+        left_out=[
+            pb.LeftOut(
+                kind=_LEFT_OUT_NUMBER[part.kind], part_count=part.part_count, example=part.example
+            )
+            for part in report.left_out
+        ],
+    )
+
+
+def _report_from(message: pb.ReadReport) -> ReadReport:
+    """Returns a report; leaves out kinds of parts that only a newer server knows."""
+    return ReadReport(
+        encoding=message.encoding,
+        table_count=message.table_count,
+        recognised_pages=tuple(message.recognised_pages),
+        unread_pages=tuple(message.unread_pages),
+        advice=message.advice,
+        left_out=tuple(
+            LeftOut(_LEFT_OUT_KIND[part.kind], part.part_count, part.example)
+            for part in message.left_out
+            if part.kind in _LEFT_OUT_KIND
+        ),
+        mime_type=message.mime_type,
+        is_encoding_guessed=message.encoding_guessed,
+        page_count=message.page_count,
+        section_count=message.section_count,
+        page_unit=page_unit_from(message.page_unit),
     )
 
 

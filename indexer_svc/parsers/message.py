@@ -19,15 +19,17 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from encodings.aliases import aliases
+from importlib import import_module
 
 from selectolax.lexbor import LexborHTMLParser
 
-from hrag.values.errors import InvalidArgument
+from hrag.values.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import EML, HTML, MSG, PLAIN_TEXT, format_of
 from hrag.values.reading import LeftOutKind
 from indexer_svc.file_format import detect
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html
+from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.text_encoding import DECLARATIONS, decode
@@ -45,7 +47,8 @@ _MAX_METADATA_BYTES = 32_768
 # The plain text is taken if it has at least this share of the words of the HTML. Some programs
 # send "This mail is in HTML" as plain text.
 _MIN_WORD_SHARE = 0.7
-_MESSAGE_FORMATS = (EML, MSG)
+# For each format of messages, the module with the function `read_message` for it.
+_MESSAGE_READERS = {EML: "mail", MSG: "outlook_message"}
 _STRUCTURE = "h1, h2, h3, h4, li, th"
 # Mail programs add these to signed and encrypted mails; people do not see them as attachments.
 _SIGNATURES = frozenset((
@@ -190,7 +193,7 @@ class _MessageWriter:
         """Reads an attached file; notes in the report if it cannot be read, and returns None."""
         try:
             mime_type = _type_of(attachment)
-            if mime_type in _MESSAGE_FORMATS:
+            if mime_type in _MESSAGE_READERS:
                 return _Section(name, message=_nested(attachment.content, mime_type))
             parsed = _parsed(attachment.content, mime_type, self._writer.bytes_left)
         except MemoryError:
@@ -315,6 +318,8 @@ def _parsed(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
         content = decode(content, "", DECLARATIONS.get(mime_type)).text.encode()
         if mime_type not in parser_functions.READ_FORMATS:
             return ParsedFile(content.decode())
+    if parser_functions.format_family(mime_type) is FormatFamily.OCR:
+        raise UnreadableDocument("it is a picture", field="content")
     return parser_functions.parse(content, mime_type, max_text_bytes)
 
 
@@ -324,6 +329,6 @@ def _nested(content: bytes, mime_type: str) -> Message:
 
     The modules that read messages import this module, so they are found by their names.
     """
-    read = parser_functions.module_of(mime_type).read_message
-    message: Message = read(content)
+    module = import_module(f"indexer_svc.parsers.{_MESSAGE_READERS[mime_type]}")
+    message: Message = module.read_message(content)
     return message

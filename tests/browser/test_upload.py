@@ -1,11 +1,16 @@
 """Files that a user chooses or drops are uploaded, with progress, outcomes and errors."""
 
+import gzip
+import io
+import tarfile
+
 import pytest
 
 from hrag.cli.ingest_files import document_id
 from hrag.values.formats import EXTENSIONS, mime_type_of
 from tests.browser.explorer import Explorer, expect
 from tests.browser.site import ATTACK, GUIDE, MANY
+from tests.support.documents.format_files import archive, docx_file
 from tests.support.documents.pdfs import pdf_of
 
 pytestmark = pytest.mark.browser
@@ -49,19 +54,60 @@ def test_files_are_stored_and_found(explorer: Explorer) -> None:
     expect(explorer.search("zebras").first).to_contain_text("Zebras graze at dawn.")
 
 
-def test_ids_and_types_are_the_same_as_in_the_command_line(explorer: Explorer) -> None:
+def test_ids_and_known_formats_are_the_same_as_in_the_command_line(explorer: Explorer) -> None:
     explorer.page.goto(explorer.url)
     names = ["plain.md", "a note.txt", "报告.pdf", "_x", "a:b", "x" * 200, "dots..md", "😀.txt"]
     names += [f"file{extension}" for extension in EXTENSIONS]
-    names += ["UPPER.MD", ".md", "none", "other.xyz"]
+    names += ["UPPER.MD", "none", "other.xyz", "a.zip/b/c.md", "a.md/b", "a.zip/x:y.md"]
     actual = explorer.page.evaluate(
         """async (names) => {
-          const { documentId, mimeType } = await import("./upload_names.js");
-          return Promise.all(names.map(async (name) => [await documentId(name), mimeType(name)]));
+          const { documentId, hasKnownExtension } = await import("./upload_names.js");
+          const rules = async (name) => [await documentId(name), hasKnownExtension(name)];
+          return Promise.all(names.map(rules));
         }""",
         names,
     )
-    assert actual == [[document_id(name), mime_type_of(name)] for name in names]
+    assert actual == [[document_id(name), bool(mime_type_of(name))] for name in names]
+
+
+def test_files_in_archives_become_documents(explorer: Explorer) -> None:
+    explorer.show("upload", collection="", tenant="archivist")
+    inner = archive({"deep.txt": "Lynxes hide."})
+    members = {
+        "docs/b.md": "# B\n\nBears sleep.",
+        "a.txt": "Größe".encode("cp1252") + b" of a wolf",
+        "photo.bin": b"\0\1",
+        ".hidden.txt": "no",
+        "../escape.txt": "no",
+        "inner.zip": inner,
+    }
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w:gz") as file:
+        for name in ("t.txt", "x" * 120 + ".md"):
+            content = f"{name} has text".encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+    choose_files(
+        explorer,
+        ("many.zip", archive(members)),
+        ("more.tgz", tar.getvalue()),
+        ("one.txt.gz", gzip.compress(b"Foxes run.")),
+        ("book.zip", docx_file()),
+        ("broken.zip", archive(members)[:100]),
+    )
+    upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
+    expect(upload.filter(has_text="created")).to_have_count(7)
+    archived = upload.filter(has_text="files in the archive")
+    expect(
+        archived.filter(has_text="1 file of unknown format is skipped: photo.bin")
+    ).to_have_count(1)
+    expect(upload.filter(has_text="many.zip:docs:b.md")).to_contain_text("1 section")
+    expect(upload.filter(has_text="many.zip:a.txt")).to_contain_text("read as windows-1252")
+    expect(upload.filter(has_text="many.zip:inner.zip:deep.txt")).to_contain_text("created")
+    expect(upload.filter(has_text="one.txt.gz:one.txt")).to_contain_text("created")
+    expect(upload.filter(has_text="broken.zip")).to_contain_text("damaged or cut off")
+    expect(upload.filter(has_text="escape")).to_have_count(0)
 
 
 def test_a_refused_file_can_be_sent_again(explorer: Explorer) -> None:

@@ -188,11 +188,12 @@ function rangeText(first, last, unit) {
     if (first === last) return ["time.one", { time: time(first) }];
     return ["time.several", { first: time(first), last: time(last) }];
   }
-  const kind = unit === "PAGE_UNIT_ROW" ? "row" : "page";
-  if (first === last) return [`${kind}.one`, { [kind]: first }];
-  // Rows are counted again in each sheet, so the last row may have the smaller number.
-  if (last < first) return ["row.from", { row: first }];
-  return [`${kind}.several`, { first, last }];
+  if (unit === "PAGE_UNIT_ROW") {
+    // Rows are counted again in each sheet, so the last row may have the smaller number.
+    if (last < first) return ["row.from", { row: first }];
+    return first === last ? ["row.one", { row: first }] : ["row.several", { first, last }];
+  }
+  return first === last ? ["page.one", { page: first }] : ["page.several", { first, last }];
 }
 
 /** Returns a number of seconds as hours, minutes and seconds, for example "00:01:12". */

@@ -1,60 +1,34 @@
-// Determines the document ids and MIME types of files by the rules of `hrag ingest`. So a file gets
-// the same id in the explorer and by that command.
+// Determines the document ids of files, and which files of an archive are documents, by the rules of
+// `hrag ingest`. So a file gets the same id in the explorer and by that command.
 
-// Each MIME type, with its file extensions.
-const TYPES = [
-  ["text/plain", "txt text"],
-  ["text/markdown", "md markdown"],
-  ["application/pdf", "pdf"],
-  ["text/html", "html htm xhtml"],
-  ["application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"],
-  ["application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx"],
-  ["application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"],
-  ["application/epub+zip", "epub"],
-  ["text/csv", "csv"],
-  ["text/tab-separated-values", "tsv"],
-  ["text/x-rst", "rst"],
-  ["text/x-python", "py pyi"],
-  ["text/javascript", "js mjs cjs jsx"],
-  ["text/x-typescript", "ts tsx"],
-  ["text/x-c", "c h"],
-  ["text/x-c++", "cc cpp cxx hh hpp"],
-  ["text/x-csharp", "cs"],
-  ["text/x-go", "go"],
-  ["text/x-java", "java"],
-  ["text/x-kotlin", "kt"],
-  ["text/x-lua", "lua"],
-  ["text/x-perl", "pl pm"],
-  ["text/x-php", "php"],
-  ["text/x-ruby", "rb"],
-  ["text/x-rust", "rs"],
-  ["text/x-scala", "scala"],
-  ["text/x-shellscript", "sh bash"],
-  ["text/x-sql", "sql"],
-  ["text/x-swift", "swift"],
-];
+// The file extensions of all formats that hrag reads.
+const EXTENSIONS = new Set(
+  (
+    "txt text md markdown pdf html htm xhtml docx pptx xlsx epub csv tsv rst eml msg rtf " +
+    "odt odp ods xls ipynb tex latex ltx json jsonl ndjson xml srt vtt png jpg jpeg tif " +
+    "tiff py pyi js mjs cjs jsx ts tsx c h cc cpp cxx hh hpp cs go java kt lua pl pm php " +
+    "rb rs scala sh bash sql swift"
+  ).split(" "),
+);
 const MAX_ID_CHARS = 128;
 const HASH_DIGITS = 8;
 
 /**
- * Returns a readable and valid document id for a file. If the file's name is not a valid id, the id
- * is the name with other characters, followed by a hash of the original name.
+ * Returns a readable and valid document id for a file's path. `:` separates folders. If the path
+ * cannot be used unchanged, the id ends with a hash of it.
  */
-export async function documentId(fileName) {
-  let name = fileName.replace(/[^A-Za-z0-9._:-]/gu, "_");
-  let isChanged = name !== fileName || fileName.includes(":");
+export async function documentId(path) {
+  let name = path.replace(/[^A-Za-z0-9._:/-]/gu, "_");
+  let isChanged = name !== path || path.includes(":");
   if (!/^[A-Za-z0-9]/.test(name)) [name, isChanged] = [`file${name}`, true];
-  if (!isChanged && name.length <= MAX_ID_CHARS) return name;
-  return `${name.slice(0, MAX_ID_CHARS - HASH_DIGITS - 1)}-${(await hash(fileName)).slice(0, HASH_DIGITS)}`;
+  if (isChanged || name.length > MAX_ID_CHARS)
+    name = `${name.slice(0, MAX_ID_CHARS - HASH_DIGITS - 1)}-${(await hash(path)).slice(0, HASH_DIGITS)}`;
+  return name.replaceAll("/", ":");
 }
 
-/**
- * Returns the MIME type of a file. If the extension is unknown, returns an empty text, so that the
- * server detects the type by the content.
- */
-export function mimeType(fileName) {
-  const extension = /.\.([^.]+)$/.exec(fileName)?.[1].toLowerCase();
-  return TYPES.find(([, extensions]) => extensions.split(" ").includes(extension))?.[0] ?? "";
+/** Returns true if the extension of a file is the extension of a format that hrag reads. */
+export function hasKnownExtension(path) {
+  return EXTENSIONS.has(/\.([^./]+)$/.exec(path)?.[1].toLowerCase());
 }
 
 async function hash(text) {

@@ -1,12 +1,16 @@
 // Uploads the files that the user chooses or drops, one after the other. Each file has a row with
-// its progress and its outcome.
+// its progress and its outcome. The files in an archive are uploaded after it, each with a row.
 
+import { archiveMembers, isArchiveName } from "./archive.js";
 import { CallError, call, ingest } from "./connect.js";
 import { button, data, h, tr } from "./dom.js";
 import { size, whole } from "./format.js";
 import { announce, errorBox } from "./notices.js";
+import { reportNodes } from "./read_report.js";
 import { translate } from "./translation.js";
-import { documentId, mimeType } from "./upload_names.js";
+import { documentId, hasKnownExtension } from "./upload_names.js";
+
+const NAMES_SHOWN = 5;
 
 export class UploadView {
   #session;
@@ -56,10 +60,16 @@ export class UploadView {
 
   #add(files) {
     const scope = this.#session.scope;
-    for (const file of files) this.#waiting.push(this.#newRow(file, scope));
+    for (const file of files) {
+      this.#waiting.push(this.#newRow({ name: file.name, size: file.size, blob: file }, scope));
+    }
     this.#work();
   }
 
+  /**
+   * Returns a new row for a file: `name` is its name, with the path in its archive, and `size` its
+   * size in bytes. Its content is `blob`, or what `bytes` returns for a file in an archive.
+   */
   #newRow(file, scope) {
     const progress = h("progress", { max: "1", value: "0", tLabel: "upload.progress" });
     const outcome = h("div", { class: "upload-outcome" }, tr("upload.waiting"));
@@ -92,12 +102,12 @@ export class UploadView {
     const { file, scope, progress, outcome } = upload;
     outcome.replaceChildren(tr("upload.sending"));
     try {
+      if (file.blob && isArchiveName(file.name) && (await this.#open(upload))) return;
       await this.#checkSize(file);
       const document = {
         documentId: await documentId(file.name),
         source: file.name,
-        mimeType: mimeType(file.name),
-        content: await base64(file),
+        content: await base64(file.blob ?? (await memberBlob(file))),
       };
       const stored = await ingest({ ...scope, document }, (share) =>
         this.#showProgress(upload, share),
@@ -107,6 +117,34 @@ export class UploadView {
       progress.hidden = true;
       outcome.replaceChildren(errorBox(error, () => this.#again(upload)));
     }
+  }
+
+  /**
+   * Adds a row for each file in an archive; returns false if the file is a document. Raises
+   * CallError if the archive cannot be read.
+   */
+  async #open({ file, scope, progress, outcome }) {
+    outcome.replaceChildren(tr("upload.opening"));
+    let members;
+    try {
+      members = await archiveMembers(file.blob);
+    } catch (error) {
+      throw new CallError({ code: "unreadable", message: error.message });
+    }
+    if (members === null) return false;
+    const isKnown = ({ path, isBroken }) => isBroken || hasKnownExtension(path);
+    const known = members.filter((member) => member.size && isKnown(member));
+    const skipped = members.filter((member) => !isKnown(member));
+    const rows = known.map(({ path, size: bytes, bytes: read }) =>
+      this.#newRow({ name: `${file.name}/${path}`, size: bytes, bytes: read }, scope),
+    );
+    this.#waiting.unshift(...rows);
+    progress.hidden = true;
+    outcome.replaceChildren(
+      tr("upload.files", { n: known.length }),
+      ...(skipped.length ? [tr("upload.skipped", skippedNames(skipped))] : []),
+    );
+    return true;
   }
 
   #again(upload) {
@@ -134,7 +172,7 @@ export class UploadView {
 
   #showStored(
     { progress, outcome },
-    { documentId: id, outcome: done, chunksPerLevel = [], tokenCount = 0 },
+    { documentId: id, outcome: done, chunksPerLevel = [], tokenCount = 0, report },
   ) {
     const kind = (done ?? "INGEST_OUTCOME_UNSPECIFIED").slice("INGEST_OUTCOME_".length);
     progress.hidden = true;
@@ -143,9 +181,24 @@ export class UploadView {
       h("code", {}, data(id)),
       tr("passage.tokens", { n: tokenCount }),
       tr("upload.chunks", { n: chunksPerLevel.reduce((sum, count) => sum + count, 0) }),
+      ...reportNodes(report),
     );
     announce(`outcome.${kind}`);
   }
+}
+
+/** Returns the content of a file in an archive. Raises CallError if it cannot be unpacked. */
+async function memberBlob(file) {
+  try {
+    return new Blob([await file.bytes()]);
+  } catch (error) {
+    throw new CallError({ code: "unreadable", message: error.message });
+  }
+}
+
+function skippedNames(members) {
+  const names = members.slice(0, NAMES_SHOWN).map(({ path }) => path);
+  return { n: members.length, names: [...names, ...(members.length > NAMES_SHOWN ? ["…"] : [])].join(", ") };
 }
 
 /**

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.text import tokens
-from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, Document, Page
+from hrag.types import MARKDOWN, MAX_PAGES, MAX_TITLE_BYTES, PLAIN_TEXT, Document, Page
 from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc import extract as module
@@ -57,28 +57,46 @@ def test_bytes_are_utf8_without_byte_order_mark():
 def test_a_format_that_needs_a_parser_process_is_parsed_there_at_any_size():
     calls = []
 
-    def parse_in_process(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+    def parse_in_process(
+        content: bytes, mime_type: str, max_text_bytes: int, keep_boilerplate: bool
+    ) -> ParsedFile:
         calls.append((mime_type, max_text_bytes))
+        assert not keep_boilerplate
         return parse(content, mime_type, max_text_bytes)
 
     for make_file in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
         assert DANCE in extract(Document(make_file()), AMPLE_BYTES, parse_in_process).parsed.text
     extract(Document("<p>text", mime_type=HTML), AMPLE_BYTES, parse_in_process)
-    assert calls == [(mime_type, AMPLE_BYTES) for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
+    extract(Document("a\n=", mime_type=RST), AMPLE_BYTES, parse_in_process)
+    mime_types = (HTML, DOCX, PPTX, XLSX, EPUB, HTML, RST)
+    assert calls == [(mime_type, AMPLE_BYTES) for mime_type in mime_types]
+
+
+def test_pages_that_a_client_sends_keep_their_text_without_front_matter():
+    pages = (Page("---\ntitle: Bees\n---\n\n# Dance"), Page("Round."), Page(""))
+    read = extract(Document(pages, mime_type=MARKDOWN), AMPLE_BYTES, parse).parsed
+    assert [read.text[page.char_start : page.char_end] for page in read.pages] == [
+        "# Dance",
+        "Round.",
+        "",
+    ]
+    assert [section.char_start for section in read.sections] == [0]
 
 
 @pytest.mark.parametrize(
     ("mime_type", "text"),
-    [(MARKDOWN, "# a\n"), (RST, "a\n=\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
+    [(MARKDOWN, "# a\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
 )
 def test_a_short_text_is_parsed_directly_and_a_long_one_in_a_process_with_equal_results(
     mime_type, text
 ):
     calls = []
 
-    def parse_in_process(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
+    def parse_in_process(
+        content: bytes, mime_type: str, max_text_bytes: int, keep_boilerplate: bool
+    ) -> ParsedFile:
         calls.append(mime_type)
-        return parse(content, mime_type, max_text_bytes)
+        return parse(content, mime_type, max_text_bytes, keep_boilerplate)
 
     for times, expected_calls in ((2, []), (20_000, [mime_type])):
         document = Document(text * times, mime_type=mime_type)
@@ -95,9 +113,72 @@ def test_slides_are_pages_and_sections():
 
 @pytest.mark.parametrize("mime_type", ["", "text/plain", "text/markdown", "text/csv", "text/x-c"])
 def test_bytes_with_a_nul_are_not_text(mime_type):
-    error = refusal(UnreadableDocument, Document(b"GIF89a\x01\0\x02", mime_type=mime_type))
-    assert error.field == "content"
-    assert "NUL byte at offset 7; mime_type must name the format" in error.message
+    error = refusal(UnreadableDocument, Document(b"NOISE!a\x01\0\x02", mime_type=mime_type))
+    assert error.field == "mime_type"
+    assert "NUL byte at offset 8" in error.message
+    assert "mime_type must name its format" in error.message
+
+
+@pytest.mark.parametrize("mime_type", ["", "text/plain", "text/html", "text/csv", "text/x-c"])
+@pytest.mark.parametrize(
+    ("encoding", "name", "is_guessed"),
+    [
+        ("utf-8", "utf-8", False),
+        ("utf-8-sig", "utf-8", False),
+        ("utf-16", "utf-16-le", False),
+        ("cp1252", "windows-1252", True),
+    ],
+)
+def test_a_text_is_the_same_in_any_encoding_and_its_encoding_is_reported(
+    mime_type, encoding, name, is_guessed
+):
+    line = "Größe: der Käse reift früh in der Höhle\n"
+    document = Document(line.encode(encoding), mime_type=mime_type)
+    in_utf_8 = Document(line.encode(), mime_type=mime_type)
+    extracted = extract(document, AMPLE_BYTES, parse)
+    assert extracted.parsed == extract(in_utf_8, AMPLE_BYTES, parse).parsed
+    assert extracted.report.encoding == name
+    assert extracted.report.is_encoding_guessed == is_guessed
+    assert extracted.report.mime_type == (mime_type or PLAIN_TEXT)
+
+
+def test_an_encoding_that_the_client_names_is_used():
+    document = Document("č".encode("cp1250"), encoding="windows-1250")
+    assert parsed(document) == ParsedText("č")
+    assert refusal(InvalidArgument, Document("č", encoding="utf-8")).field == "encoding"
+    assert refusal(InvalidArgument, Document(b"a", encoding="base64")).field == "encoding"
+    error = refusal(UnreadableDocument, Document(b"caf\xe9", encoding="utf-8"))
+    assert (error.field, "0xE9 at offset 3" in error.message) == ("encoding", True)
+    # A file that is not a text has no encoding.
+    assert DANCE in parsed(Document(docx_file(), encoding="windows-1250")).text
+
+
+@pytest.mark.parametrize(
+    ("text", "mime_type", "codec"),
+    [
+        ('<meta charset="koi8-r"><p>Привет', HTML, "koi8_r"),
+        ("# coding: latin-1\nclass Ré:\n    pass\n", PYTHON, "cp1252"),
+    ],
+)
+def test_an_encoding_that_the_file_declares_is_used(text, mime_type, codec):
+    document = Document(text.encode(codec), mime_type=mime_type)
+    in_utf_8 = Document(text.encode(), mime_type=mime_type)
+    assert parsed(document) == parsed(in_utf_8)
+    assert not extract(document, AMPLE_BYTES, parse).report.is_encoding_guessed
+
+
+def test_the_report_counts_what_was_read():
+    report = extract(Document(pptx_file()), AMPLE_BYTES, parse).report
+    assert (report.mime_type, report.page_count, report.section_count) == (PPTX, 3, 2)
+    assert report.encoding == ""
+    report = extract(Document((Page("a"), Page("b"))), AMPLE_BYTES, parse).report
+    assert (report.mime_type, report.page_count) == (PLAIN_TEXT, 2)
+
+
+def test_a_format_without_parser_is_refused():
+    error = refusal(InvalidArgument, Document(b"\x89PNG\r\n\x1a\n"))
+    assert error.field == "mime_type"
+    assert "a picture (image/png), which this indexer does not read" in error.message
 
 
 @pytest.mark.parametrize(
@@ -188,10 +269,10 @@ def test_too_many_pages_are_refused():
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_bytes_that_are_not_utf8_are_unreadable_from_an_offset(mark):
-    error = refusal(UnreadableDocument, Document(mark + b"caf\xe9 x"))
-    assert f"byte 0xE9 at offset {3 + len(mark)}" in error.message
-    assert error.field == "content"
+def test_damaged_utf8_is_unreadable_from_an_offset(mark):
+    error = refusal(UnreadableDocument, Document(mark + "Größe ".encode() * 2 + b"caf\xe9 x"))
+    assert f"byte 0xE9 at offset {19 + len(mark)}" in error.message
+    assert error.field == "encoding"
 
 
 @pytest.mark.parametrize(
@@ -388,9 +469,9 @@ def test_bookmarks_of_a_last_page_without_text_are_left_out():
     assert parsed(Document(content), AMPLE_BYTES).sections == (Section("A", 1, 0),)
 
 
-def test_pdf_without_text_is_refused_as_a_possible_scan():
+def test_a_pdf_without_text_is_refused():
     error = refusal(BlankDocument, Document(pdfs.pdf_without_text(2)))
-    assert "without text on any of its 2 pages; it may be a scan" in error.message
+    assert error.message == "content is a PDF without readable text on any of its 2 pages"
     assert error.field == "content"
 
 

@@ -9,20 +9,26 @@ import pytest
 from hrag import errors
 from hrag.engine import IngestDecision
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.filters import Match
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
+    PDF,
     Document,
     IngestOutcome,
     IngestResult,
     Page,
+    ReadReport,
     SettingsRequest,
     TreeSettings,
 )
 from hrag.values.deadline import NEVER, Deadline
+from hrag.values.filters import METADATA
 from hrag.values.quotas import Quota
 from indexer_svc import ingest_pipeline as pipeline_module
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.text_recognition import TextRecognition
 from tests.conftest import Engine
 from tests.support.documents.fakes import search_leaves
 
@@ -87,10 +93,77 @@ def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -
     assert created.outcome is IngestOutcome.CREATED
     assert len(created.chunks_per_level) == len(TREE.level_sizes)
     unchanged = _ingest(pipeline, Document(TEXT, "d"))
-    assert unchanged == dataclasses.replace(created, outcome=IngestOutcome.UNCHANGED)
+    assert created.report == ReadReport(mime_type="text/plain")
+    assert unchanged == dataclasses.replace(created, outcome=IngestOutcome.UNCHANGED, report=None)
     updated = _ingest(pipeline, Document(TEXT + "More.", "d"))
     assert updated.outcome is IngestOutcome.UPDATED
     assert updated.sequence > created.sequence
+
+
+def test_fields_of_a_file_become_metadata_that_filters_find(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    def parse(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT, metadata={"from": "ann@x.org", "to": ["bob", "eve"]})
+
+    pipeline = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse)
+    mail = Document(b"%PDF-", "d", mime_type=PDF, metadata={"from": "the client"})
+    _ingest(pipeline, mail)
+    collection = engine.open(name="default")
+    assert engine.writer.document(collection, "d").metadata == {
+        "from": "the client",
+        "to": ["bob", "eve"],
+    }
+    eve = Match(f"{METADATA}to", ("eve",))
+    assert engine.writer.count(collection, eve).documents == 1
+    assert _ingest(pipeline, mail).outcome is IngestOutcome.UNCHANGED
+
+
+def test_a_pdf_with_unread_pages_is_read_again_once_there_is_text_recognition(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    unread = ReadReport(unread_pages=(2,))
+
+    def parse(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT, report=unread)
+
+    def recognise(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT + "Page 2.", report=ReadReport(recognised_pages=(2,)))
+
+    without = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse)
+    recognition = TextRecognition(recognise, 10)
+    recognising = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse, recognition)
+    scan = Document(b"%PDF-", "d", mime_type=PDF)
+    outcomes = [
+        _ingest(pipeline, scan).outcome
+        for pipeline in (without, without, recognising, recognising, without)
+    ]
+    assert outcomes == [
+        IngestOutcome.CREATED,
+        IngestOutcome.UNCHANGED,
+        IngestOutcome.UPDATED,
+        IngestOutcome.UNCHANGED,
+        IngestOutcome.UNCHANGED,
+    ]
+
+
+def test_a_document_that_is_only_validated_is_read_and_not_stored(
+    pipeline: Pipeline, engine: Engine, embedder: CountingEmbedder
+) -> None:
+    document = Document(TEXT.encode("utf-16"), "d")
+    planned = pipeline.validate("t", "default", document, NEVER)
+    assert (planned.outcome, planned.sequence) == (IngestOutcome.CREATED, 0)
+    assert planned.report == ReadReport("utf-16-le", mime_type="text/plain")
+    assert embedder.embedded_texts == []
+    with pytest.raises(errors.CollectionNotFound):
+        engine.writer.open("t", "default")
+    created = _ingest(pipeline, document)
+    assert created == dataclasses.replace(planned, sequence=created.sequence)
+    assert pipeline.validate("t", "default", document, NEVER).outcome is IngestOutcome.UNCHANGED
+    longer = Document(TEXT + "More.", "d")
+    assert pipeline.validate("t", "default", longer, NEVER).outcome is IngestOutcome.UPDATED
+    with pytest.raises(errors.BlankDocument):
+        pipeline.validate("t", "default", Document(b" "), NEVER)
 
 
 def test_exactly_the_leaves_are_embedded(
@@ -279,9 +352,9 @@ def test_the_bytes_that_the_admission_requires_are_at_most_the_bytes_stored(
             "1,025 values; at most 1,024",
         ),
         (Document(" \n\t"), errors.BlankDocument, "text", "blank"),
-        (Document(b"\xff"), errors.UnreadableDocument, "content", "0xFF at offset 0"),
+        (Document(b"\xff\0"), errors.UnreadableDocument, "mime_type", "NUL byte at offset 1"),
         (Document("x " * MAX_BYTES), errors.TooLarge, "text", "200000 bytes"),
-        (Document(TEXT, mime_type="image/png"), errors.InvalidArgument, "mime_type", "image/png"),
+        (Document(TEXT, mime_type="image/gif"), errors.InvalidArgument, "mime_type", "image/gif"),
     ],
 )
 def test_the_error_for_an_invalid_document_names_field_and_value(

@@ -56,7 +56,7 @@ def test_demo_stops_waiting_at_its_time_limit():
 
 
 def test_topics_can_be_stored():
-    documents = [source.read().document for source in topics()]
+    documents = [source.read() for source in topics()]
     assert len(documents) > 50
     for document in documents:
         assert check_document_id(document.document_id)

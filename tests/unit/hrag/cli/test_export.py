@@ -46,7 +46,7 @@ def test_each_line_is_a_document_and_only_a_line_that_is_too_long_fails(monkeypa
     monkeypatch.setattr(export, "MAX_LINE_BYTES", 30)
     file = BytesIO(b'{"id": "a", "text": "x"}\n\n{"id": "b", "text": "too long, it is"}\n{}')
     good, long, bad = documents_of_lines(lines_of(file, 30))
-    assert (good.label, good.read().document.document_id) == ("line 1", "a")
+    assert (good.label, good.read().document_id) == ("line 1", "a")
     assert (long.label, bad.label) == ("line 3", "line 4")
     with pytest.raises(Unreadable, match="39 bytes; at most 30"):
         long.read()

@@ -11,10 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hrag.cli import input_documents
-from hrag.cli.ingest_files import ROOT_KEY, document_id, find
+from hrag.cli.archives import ESCAPES
+from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, document_id, find
 from hrag.cli.input_documents import GivenFields, Unreadable
-from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
+from hrag.values.documents import ROOT_KEY
 from hrag.values.ids import check_document_id
+from tests.support.documents.format_files import archive, docx_file
 
 PATHS = st.text(min_size=1, max_size=200)
 
@@ -67,8 +69,8 @@ def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
 def test_file_given_by_name_may_have_any_extension(tmp_path):
     _write(tmp_path, "notes.org")
     (source,) = find([tmp_path / "notes.org"]).documents
-    document = source.read().document
-    assert (document.document_id, document.mime_type) == ("notes.org", PLAIN_TEXT)
+    document = source.read()
+    assert (document.document_id, document.mime_type) == ("notes.org", "")
     assert document.body == b"text of notes.org"
 
 
@@ -80,7 +82,7 @@ def test_file_found_twice_is_returned_once(tmp_path):
 def test_second_file_with_the_same_id_is_refused(tmp_path):
     _write(tmp_path, "one/a.md", "two/a.md")
     first, second = find([tmp_path / "one", tmp_path / "two"]).documents
-    assert first.read().document.document_id == "a.md"
+    assert first.read().document_id == "a.md"
     with pytest.raises(Unreadable, match=r"a\.md belongs to .*one"):
         second.read()
 
@@ -108,21 +110,87 @@ def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
     os.close(reader)
 
 
-@pytest.mark.parametrize(
-    ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", RST)]
-)
-def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
-    (tmp_path / name).write_text("# The guide\n")
-    document = find([tmp_path]).documents[0].read().document
-    assert (document.mime_type, document.title) == (mime_type, "")
-    assert document.source == str(tmp_path / name)
+def test_the_indexer_finds_type_and_title(tmp_path):
+    (tmp_path / "a.md").write_text("# The guide\n")
+    document = find([tmp_path]).documents[0].read()
+    assert (document.mime_type, document.title) == ("", "")
+    assert document.source == str(tmp_path / "a.md")
+
+
+def _archive(path: Path, *names: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(archive({name: f"text of {name}" for name in names}))
+
+
+def test_files_in_archives_are_documents_below_the_archive(tmp_path):
+    _archive(
+        tmp_path / "sub" / "b.zip", "docs/c.md", "d.txt", "e.bin", "f.txt", ".g.txt", "../h.txt"
+    )
+    _write(tmp_path, "a.md", "z.md")
+    found = find([tmp_path], root="")
+    documents = [source.read() for source in found.documents]
+    assert [document.document_id for document in documents] == [
+        *("a.md", "sub:b.zip:docs:c.md", "sub:b.zip:d.txt", "sub:b.zip:f.txt", "z.md")
+    ]
+    assert documents[1].body == b"text of docs/c.md"
+    assert documents[1].source == f"{tmp_path}/sub/b.zip/docs/c.md"
+    assert found.documents[1].label == documents[1].source
+    skipped = [(file.path.relative_to(tmp_path).as_posix(), file.reason) for file in found.skipped]
+    assert sorted(skipped) == [
+        ("sub/b.zip/../h.txt", ESCAPES),
+        ("sub/b.zip/e.bin", UNKNOWN_FORMAT),
+    ]
+    assert found.present[str(tmp_path)] == {
+        *("a.md", "z.md", "sub:b.zip", "sub:b.zip:docs:c.md", "sub:b.zip:d.txt"),
+        *("sub:b.zip:e.bin", "sub:b.zip:f.txt"),
+    }
+
+
+def test_patterns_select_files_in_archives(tmp_path):
+    _archive(tmp_path / "b.zip", "docs/c.md", "d.log", "e.bin")
+    _write(tmp_path, "a.md")
+    assert _names(tmp_path, "*.md") == ["a.md", "b.zip/docs/c.md"]
+    assert _names(tmp_path, "*.log") == ["b.zip/d.log"]
+    assert _names(tmp_path, "b.zip/**/*.md") == ["b.zip/docs/c.md"]
+    # A pattern for the archive selects its files of known formats.
+    assert _names(tmp_path, "*.zip") == ["b.zip/docs/c.md"]
+
+
+def test_a_named_archive_is_opened_with_any_extension(tmp_path):
+    _archive(tmp_path / "bundle.dat", "a.md")
+    (source,) = find([tmp_path / "bundle.dat"]).documents
+    assert source.read().document_id == "bundle.dat:a.md"
+    # An Office document is a document, even with the name of an archive.
+    (tmp_path / "b.zip").write_bytes(docx_file())
+    (source,) = find([tmp_path / "b.zip"]).documents
+    assert source.read().document_id == "b.zip"
+
+
+def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4damaged")
+    (tmp_path / "b.md").write_text("x")
+    found = find([tmp_path], root="")
+    assert not found.is_complete
+    bad, good = found.documents
+    with pytest.raises(Unreadable, match="the archive cannot be read"):
+        bad.read()
+    assert good.read().document_id == "b.md"
+    _archive(tmp_path / "a.zip", "c.zip", "d.md")
+    assert not find([tmp_path], root="").is_complete
+
+
+def test_empty_files_in_archives_are_skipped(tmp_path):
+    (tmp_path / "a.zip").write_bytes(archive({"a.md": "", "b.md": "b"}))
+    found = find([tmp_path])
+    assert [file.reason for file in found.skipped] == [EMPTY]
+    assert len(found.documents) == 1
 
 
 def test_name_that_is_not_utf8_can_be_sent(tmp_path):
     path = tmp_path / "caf\udce9.txt"
     path.write_text("x")
     (source,) = find([tmp_path]).documents
-    document = source.read().document
+    document = source.read()
     check_document_id(document.document_id)
     assert document.source.encode().endswith("caf\N{REPLACEMENT CHARACTER}.txt".encode())
     assert source.label == document.source
@@ -209,7 +277,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
         _write(tmp_path / form, unicodedata.normalize(form, "Überblick 概要.md"))
     ids = set()
     for form in ("NFC", "NFD"):
-        document = find([tmp_path / form]).documents[0].read().document
+        document = find([tmp_path / form]).documents[0].read()
         assert document.source == f"{tmp_path}/{form}/Überblick 概要.md"
         ids.add(document.document_id)
     assert len(ids) == 1
@@ -218,7 +286,7 @@ def test_names_are_cited_in_nfc_and_have_one_id_on_every_system(tmp_path):
 def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
     _write(tmp_path, "a.md")
     fields = GivenFields({"year": 2026}, "标题", "my-id")
-    document = find([tmp_path / "a.md"], user_fields=fields).documents[0].read().document
+    document = find([tmp_path / "a.md"], user_fields=fields).documents[0].read()
     assert (document.metadata, document.title, document.document_id) == (
         {"year": 2026},
         "标题",
@@ -229,7 +297,7 @@ def test_fields_of_the_user_replace_fields_of_the_file(tmp_path):
 def test_a_root_is_part_of_the_metadata_and_lists_every_file(tmp_path):
     _write(tmp_path, "a.md", "b.bin", "sub/c.md")
     inputs = find([tmp_path], ["*.md"], GivenFields({"x": 1}), root="")
-    assert inputs.documents[0].read().document.metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
+    assert inputs.documents[0].read().metadata == {"x": 1, ROOT_KEY: str(tmp_path)}
     assert inputs.present == {str(tmp_path): {"a.md", "b.bin", "sub:c.md"}}
     assert find([tmp_path / "sub"], root="mine").present == {"mine": {"c.md"}}
     assert find([tmp_path]).present == {}
@@ -242,7 +310,7 @@ def test_sources_are_paths_inside_the_folder_if_the_root_has_a_name(tmp_path):
         _write(checkout, "sub/Überblick.md")
         (checkout / "sub" / "lines.jsonl").write_text('{"text": "x"}')
         sources = find([checkout], root="mine").documents
-        documents.append([source.read().document for source in sources])
+        documents.append([source.read() for source in sources])
         names = ["sub/lines.jsonl:1", "sub/Überblick.md"]
         assert [source.label for source in sources] == [f"{checkout}/{name}" for name in names]
     assert documents[0] == documents[1]
@@ -278,7 +346,7 @@ def test_of_overlapping_folders_each_lists_all_its_files(tmp_path, folders):
 def test_a_file_of_two_folders_belongs_to_the_first(tmp_path):
     _write(tmp_path, "docs/sub/x.md")
     inputs = find([tmp_path / "docs", tmp_path / "docs" / "sub"], root="")
-    (stored,) = [source.read().document for source in inputs.documents]
+    (stored,) = [source.read() for source in inputs.documents]
     assert (stored.document_id, stored.metadata) == ("sub:x.md", {ROOT_KEY: f"{tmp_path}/docs"})
     assert [skipped.reason for skipped in inputs.skipped] == ["found under another name"]
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,15 @@ LEAST_MEMORY_BYTES = 128 << 20
 ROOT = Path(__file__).resolve().parents[4]
 
 
+def _request(mime_type: str, max_text_bytes: int, cpu_s: float) -> dict[str, Any]:
+    return {
+        "mime_type": mime_type,
+        "max_text_bytes": max_text_bytes,
+        "keep_boilerplate": False,
+        "cpu_s": cpu_s,
+    }
+
+
 def read_file(
     process: ParserProcess, content: bytes, mime_type: str = PDF, cpu_s: float = 60.0
 ) -> ParsedFile:
@@ -45,7 +55,7 @@ def read_file(
         deadline.check("reading")
 
     process.wait_until_ready(check)
-    request = {"mime_type": mime_type, "max_text_bytes": AMPLE_BYTES, "cpu_s": cpu_s}
+    request = _request(mime_type, AMPLE_BYTES, cpu_s)
     return process.parse(request, content, AMPLE_BYTES, check)
 
 
@@ -171,7 +181,7 @@ def test_a_pdf_is_refused_as_in_this_process(process, content):
 
 def test_too_much_text_is_refused_while_it_is_read(process):
     content = pdfs.pdf_of(["x" * 60] * 20)
-    request = {"mime_type": PDF, "max_text_bytes": 100, "cpu_s": 10}
+    request = _request(PDF, 100, 10)
     with pytest.raises(TooLarge, match="first 2 pages; HRAG_MAX_DOCUMENT_BYTES allows 100"):
         process.parse(request, content, AMPLE_BYTES, lambda: None)
 
