@@ -122,7 +122,7 @@ def _children(part: Any) -> list[Any]:
 
 
 def _leaves(part: Any) -> Iterator[Any]:
-    """Yields the parts inside a part that have no parts themselves, and attached mails, in order."""
+    """Yields the innermost parts of a part, and the mails attached in it, in order."""
     open_parts = [part]
     while open_parts:
         inner = open_parts.pop()
