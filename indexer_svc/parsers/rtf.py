@@ -71,7 +71,8 @@ _PARAGRAPH_ENDS = ("par", "sect", "page", "column", "\n", "\r")
 _CHARSETS: Mapping[int, str] = {
     0: "cp1252", 2: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab",
     134: "gb18030", 136: "big5hkscs", 161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255",
-    178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850",
+    178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437",
+    255: "cp850",
 }  # fmt: skip
 _CODE_PAGES: Mapping[int, str] = {
     **{page: f"cp{page}" for page in (437, 850, 852, 855, 857, 858, 860, 862, 866, 874, 932, 949)},
