@@ -15,6 +15,7 @@ SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 SENDER, SENDER_ADDRESS, NAME, ADDRESS, KIND = 0x0C1A, 0x5D01, 0x3001, 0x39FE, 0x0C15
 FILE_NAME, DATA, CONTENT_ID, CODE_PAGE = 0x3707, 0x3701, 0x3712, 0x3FDE
 RICH = rb"{\rtf1\ansi Bees \b dance\b0 .\par}"
+UNCOMPRESSED = struct.pack("<IIII", len(RICH) + 12, len(RICH), 0x414C454D, 0) + RICH
 
 
 def parsed(content: bytes) -> ParsedFile:
@@ -57,8 +58,11 @@ def test_the_header_of_the_mail_comes_first():
     )
     file = parsed(msg_file({SUBJECT: "S", BODY: "x", HEADERS: headers, SENDER: "other"}))
     assert file.metadata == {
-        "from": "Ann <a@x.example>", "to": ["b@x.example"], "date": "2026-11-26T04:00:00Z", "message_id": "1@x",
-    }  # fmt: skip
+        "from": "Ann <a@x.example>",
+        "to": ["b@x.example"],
+        "date": "2026-11-26T04:00:00Z",
+        "message_id": "1@x",
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_the_header_of_the_mail_comes_first():
         ({HTML: "<p>Café".encode("cp1252"), CODE_PAGE: 1252}, "Café"),
         ({HTML: "<p>Café".encode(), CODE_PAGE: 65001}, "Café"),
         ({HTML: "<p>Café".encode(), CODE_PAGE: 99999}, "Café"),
-        ({RTF: struct.pack("<IIII", len(RICH) + 12, len(RICH), 0x414C454D, 0) + RICH}, "Bees dance."),
+        ({RTF: UNCOMPRESSED}, "Bees dance."),
         ({BODY: "plain", RTF: b"damaged"}, "plain"),
         ({SUBJECT: "Only a subject"}, "Only a subject"),
     ],
