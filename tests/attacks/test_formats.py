@@ -189,6 +189,11 @@ def test_deep_nesting_is_read_or_refused(pool, name):
     assert error is None or isinstance(error, TooLarge | UnreadableDocument)
 
 
+def _bomb_in_a_mail() -> bytes:
+    bomb = with_part(docx_file(), "word/document.xml", b" " * _SPACES)
+    return mail_file(attachments=[("bomb.docx", "application/octet-stream", bomb)] * 3)
+
+
 _WIDE = {
     "a cell far away": (XLSX, lambda: _sheet(_cell("A1") + _cell("XFD1048576"))),
     "many rows": (XLSX, lambda: _sheet(b"".join(_cell(f"A{n}") for n in range(1, 3 * 10**5)))),
@@ -235,11 +240,6 @@ _WIDE = {
 
 def _attachments(count: int) -> bytes:
     return mail(attachments=[("a.csv", "text/csv", b"a,b\n1,2\n")] * count).as_bytes()
-
-
-def _bomb_in_a_mail() -> bytes:
-    bomb = with_part(docx_file(), "word/document.xml", b" " * _SPACES)
-    return mail_file(attachments=[("bomb.docx", "application/octet-stream", bomb)] * 3)
 
 
 def _message_with_attachments(count: int) -> bytes:

@@ -131,9 +131,9 @@ _LATEXS = (
 _NOTEBOOKS = (
     (
         b'{"cells": [{"cell_type": "markdown", "source": ["# A\\n", "b"]},'
-        b'{"cell_type": "code", "source":'
-        b'"x", "outputs": [{"output_type": "stream", "text": "y"}, {"output_type": "execute_result",'
-        b'"data": {"text/plain": ["z"]}}]}], "metadata": {"title": "T"}}'
+        b'{"cell_type": "code", "source": "x", "outputs": [{"output_type": "stream", "text": "y"},'
+        b'{"output_type": "execute_result", "data": {"text/plain": ["z"]}}]}],'
+        b'"metadata": {"title": "T"}}'
     ),
 )
 _MAILS = (
