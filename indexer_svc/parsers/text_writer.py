@@ -6,6 +6,7 @@ one blank line, and list items by a line end.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
@@ -62,6 +63,11 @@ class TextWriter:
         """The headings that have been written so far."""
         return self._headings
 
+    @property
+    def bytes_left(self) -> int:
+        """The bytes of UTF-8 that the text may still grow by."""
+        return self._max_bytes - self._bytes
+
     def heading(self, depth: int, text: str) -> None:
         """Adds a heading, at which a section begins. `depth` counts from 1."""
         title = section_title(text.replace(_SOFT_HYPHEN, ""))
@@ -94,6 +100,39 @@ class TextWriter:
         for block in blocks:
             self._add(block)
         self._table_count += bool(blocks)
+
+    def include(self, parsed: ParsedFile, depth: int = 0) -> tuple[PageRange, ...]:
+        """Adds the text of a parsed file as a block, with its headings `depth` levels deeper.
+
+        What its report says of tables and of parts that were left out becomes part of this report.
+        Returns the ranges of the file's pages in this text; `parsed` does not contain them.
+        """
+        text = parsed.text.rstrip()
+        first = len(text) - len(text.lstrip("\n"))
+        hyphens = [at for at, char in enumerate(text) if char == _SOFT_HYPHEN]
+        start = self._add(text[first:])
+
+        def moved(offset: int) -> int:
+            kept = min(max(offset, first), len(text))
+            return start + kept - first - bisect_left(hyphens, kept)
+
+        for heading in parsed.headings[: MAX_HEADINGS - len(self._headings)]:
+            title = section_title(heading.title.replace(_SOFT_HYPHEN, ""))
+            if title:
+                position = moved(heading.char_start)
+                self._headings.append(Heading(title, heading.depth + depth, position))
+        self._table_count += parsed.report.table_count
+        for kind, count, example in parsed.report.left_out:
+            earlier, first_example = self._left_out.get(kind, (0, example))
+            self._left_out[kind] = earlier + count, first_example
+        return tuple(
+            page._replace(
+                char_start=moved(page.char_start),
+                char_end=moved(page.char_end),
+                number=page.number or position,
+            )
+            for position, page in enumerate(parsed.pages, start=1)
+        )
 
     def leave_out(self, kind: LeftOutKind, text: str) -> None:
         """Notes in the report that a part of the file is not in the text."""
