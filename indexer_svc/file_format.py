@@ -156,7 +156,8 @@ REFUSED_TYPES: Mapping[str, str] = {
 _TEXT_BYTES = 4096
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 _HTML = re.compile(
-    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)[\s>]",
+    # Without the atomic group, a text of many comments would take exponential time.
+    rb"(?:<\?xml[^>]*>\s*)?(?><!--.{0,2000}?-->\s*)*+<(?:!doctype\s+html|html)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
 # How texts of these formats begin.

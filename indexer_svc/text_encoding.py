@@ -94,6 +94,7 @@ _DECLARATION_BYTES = 4096
 # 4 MB per second. With 1,500 bytes of such lines, 98 % of the guesses were right.
 _SAMPLE_BYTES = 1 << 16
 _FED_BYTES = 1 << 13
+PART_BYTES = 1 << 20  # A text is decoded in parts of this size.
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 # No text contains these control characters. Escape, shifts and the end mark of old systems occur.
 _CONTROLS = re.compile(rb"[\x00-\x06\x10-\x19\x1c-\x1f\x7f]")
@@ -157,7 +158,7 @@ def _decode_legacy(
 ) -> DecodedText:
     """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
     if declared := _declared_codec(content, declaration):
-        return DecodedText(content.decode(declared, "replace"), _shown(declared))
+        return DecodedText(_decoded(content, declared, "replace"), _shown(declared))
     _check_repairable(content, error)
     return _decode_guessed(content)
 
@@ -201,7 +202,7 @@ def _shown(codec: str) -> str:
 def _decode_as_given(content: bytes, given: str) -> DecodedText:
     codec = _codec_of(given)
     try:
-        text = content.decode(codec)
+        text = _decoded(content, codec, "strict")
     except UnicodeDecodeError as error:
         raise _wrong_byte(_shown(codec), error) from None
     return DecodedText(text.removeprefix("\ufeff"), _shown(codec))
@@ -209,9 +210,30 @@ def _decode_as_given(content: bytes, given: str) -> DecodedText:
 
 def _strictly(content: bytes, codec: str) -> DecodedText | None:
     try:
-        return DecodedText(content.decode(codec), codec)
+        return DecodedText(_decoded(content, codec, "strict"), codec)
     except UnicodeDecodeError:
         return None
+
+
+def _decoded(content: bytes, codec: str, errors: str) -> str:
+    """Returns the text of bytes. Raises UnicodeDecodeError, with the offset in `content`.
+
+    Other threads can run between two parts, because a codec does not release the interpreter's
+    lock: gb18030 decodes about 50 MB per second.
+    """
+    decoder = codecs.getincrementaldecoder(codec)(errors)
+    texts = []
+    for start in range(0, max(len(content), 1), PART_BYTES):
+        end = start + PART_BYTES
+        try:
+            texts.append(decoder.decode(content[start:end], end >= len(content)))
+        except UnicodeDecodeError as error:
+            # The error is about the part, and the bytes before it that the decoder had kept.
+            before = min(end, len(content)) - len(error.object)
+            raise UnicodeDecodeError(
+                codec, content, before + error.start, before + error.end, error.reason
+            ) from None
+    return "".join(texts)
 
 
 def _wrong_byte(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
@@ -248,7 +270,8 @@ def _declared_codec(content: bytes, declaration: re.Pattern[bytes] | None) -> st
 def _check_repairable(content: bytes, error: UnicodeDecodeError) -> None:
     """Raises UnreadableDocument if a text is UTF-8 that is damaged or cut off.
 
-    A text is damaged UTF-8 if at least half of its characters beyond ASCII are valid UTF-8. In
+    A text is damaged UTF-8 if at least half of its characters beyond ASCII are valid UTF-8. (The
+    detector's sample is examined.) In
     sentences in 21 other encodings, at most 28 % of them happen to be valid (in EUC-JP).
     """
     # Only the last character of a text that was cut off is wrong. If the rest is ASCII and one byte
@@ -256,9 +279,10 @@ def _check_repairable(content: bytes, error: UnicodeDecodeError) -> None:
     is_cut_off = error.end == len(content) and error.reason == "unexpected end of data"
     if is_cut_off and (error.end - error.start > 1 or not content[: error.start].isascii()):
         raise _wrong_byte(_UTF_8, error)
-    text = content.decode(errors="replace")
+    sample = _sample(content)
+    text = sample.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
-    in_text = content.count("\N{REPLACEMENT CHARACTER}".encode())
+    in_text = sample.count("\N{REPLACEMENT CHARACTER}".encode())
     wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
     if beyond_ascii - wrong >= wrong:
         raise _wrong_byte(_UTF_8, error)
@@ -275,7 +299,7 @@ def _decode_guessed(content: bytes) -> DecodedText:
     name = normalize_encoding(detector.guess(tld=None, allow_utf8=False).lower())
     codec = _CODEC_NAMES.get(name.removesuffix("_i"), "cp1252")
     codec = _SUPERSETS.get(codec, codec)
-    text = content.decode(codec, "replace")
+    text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):
         raise _no_text(content, f"in {_shown(codec)} it has invalid bytes")
     return DecodedText(text, _shown(codec), is_guessed=True)

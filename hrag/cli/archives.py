@@ -34,7 +34,7 @@ MAX_MEMBERS = 100_000
 MAX_UNPACKED_BYTES = 4 << 30
 # Text is compressed to a tenth, and logs to a hundredth at best. GZIP can reach 1 to 1,032.
 MAX_RATIO = 200
-_RATIO_APPLIES_BYTES = 64 << 20
+RATIO_APPLIES_BYTES = 64 << 20
 # An archive may be in an archive in an archive.
 MAX_DEPTH = 3
 # Headers of a TAR with long names have some KB. `tarfile` would read them at any size.
@@ -135,7 +135,7 @@ class _Budget:
         if self.unpacked_bytes > MAX_UNPACKED_BYTES:
             raise Unreadable(f"the archive has more than {MAX_UNPACKED_BYTES:,} bytes unpacked")
         if (
-            self.unpacked_bytes > _RATIO_APPLIES_BYTES
+            self.unpacked_bytes > RATIO_APPLIES_BYTES
             and self.unpacked_bytes > MAX_RATIO * self.archive_bytes
         ):
             raise Unreadable(

@@ -185,7 +185,7 @@ def test_read_shows_pages_and_sections(folder: Path) -> None:
     result = CliRunner().invoke(app, ["read", str(folder / "report.pdf")], env={"NO_COLOR": "1"})
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
-        f"{folder}/report.pdf: application/pdf, 2 pages, 1 section",
+        f"{folder}/report.pdf: pdf, 2 pages, 1 section",
         "title: Report",
         "  Two (page 2)",
         "",

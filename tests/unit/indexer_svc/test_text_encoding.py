@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import HTML, LATEX, PYTHON, XML
-from indexer_svc.text_encoding import DECLARATIONS, decode, is_text
+from indexer_svc.text_encoding import DECLARATIONS, PART_BYTES, decode, is_text
 
 CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
 GERMAN = "Größe der Tür und Straße. " * 200
@@ -199,6 +199,25 @@ def test_names_of_no_text_encoding_are_refused(name):
 def test_one_odd_character_late_in_a_long_text_is_guessed_by_its_line():
     text = "plain words\n" * 200_000 + "Die Größe der Tür und der Straße.\n"
     assert decode(text.encode("cp1252")).text == text
+
+
+@pytest.mark.parametrize(
+    "codec", ["gb18030", "shift_jis", "euc_jp", "cp1253", "utf-8", "utf-16-le"]
+)
+@pytest.mark.parametrize("shift", range(4))
+def test_long_texts_are_decoded_in_parts(codec, shift):
+    sign = "γ" if codec == "cp1253" else "日"
+    text = " " * shift + f"{sign}a" * (2 * PART_BYTES // len(f"{sign}a".encode(codec)))
+    content = text.encode(codec)
+    assert decode(content, codec).text == text
+    for position in (PART_BYTES - 1, PART_BYTES, len(content) - 1):
+        damaged = content[:position] + b"\xff" * 3 + content[position:]
+        with pytest.raises(UnicodeDecodeError) as expected:
+            damaged.decode(codec)
+        offset = expected.value.start
+        problem = f"byte 0x{damaged[offset]:02X} at offset {offset:,};"
+        with pytest.raises(UnreadableDocument, match=problem):
+            decode(damaged, codec)
 
 
 @given(st.binary(max_size=300))

@@ -179,6 +179,15 @@ def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
     assert not find([tmp_path], root="").is_complete
 
 
+def test_old_office_documents_are_skipped_with_what_converts_them(tmp_path):
+    _write(tmp_path, "a.DOC", "b.ppt", "c.md")
+    found = find([tmp_path])
+    assert [file.path.name for file in found.skipped] == ["a.DOC", "b.ppt"]
+    assert all("--convert-to" in file.reason for file in found.skipped)
+    # A file that is named is sent, and the indexer decides by its content.
+    assert find([tmp_path / "a.DOC"]).documents[0].read().body == b"text of a.DOC"
+
+
 def test_empty_files_in_archives_are_skipped(tmp_path):
     (tmp_path / "a.zip").write_bytes(archive({"a.md": "", "b.md": "b"}))
     found = find([tmp_path])
