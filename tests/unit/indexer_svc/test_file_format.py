@@ -121,6 +121,11 @@ def test_the_beginning_of_a_text_decides_if_the_name_says_little(content, detect
     assert detect(content, name) == detected
 
 
+def test_many_comments_before_other_text_take_no_time():
+    assert detect(b"<!-- -->" * 500 + b"<p>") == PLAIN_TEXT
+    assert detect(b"<!-- a -->\n<!-- b --><html>") == HTML
+
+
 @pytest.mark.parametrize(
     ("name", "detected"),
     [
