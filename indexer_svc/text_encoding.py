@@ -20,12 +20,14 @@ characters, which are no text at all. All functions are pure.
 """
 
 import codecs
+import encodings
 import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from encodings import normalize_encoding
 from encodings.aliases import aliases
+from pkgutil import iter_modules
 from unicodedata import category
 
 from chardetng_py.detector import EncodingDetector
@@ -45,20 +47,24 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _NOT_TEXT_CODECS = frozenset((
-    "base64_codec", "bz2_codec", "hex_codec", "idna", "mbcs", "oem", "palmos", "punycode",
+    "aliases", "base64_codec", "bz2_codec", "hex_codec", "idna", "mbcs", "oem", "palmos", "punycode",
     "quopri_codec", "raw_unicode_escape", "rot_13", "undefined", "unicode_escape", "uu_codec",
     "zlib_codec",
 ))  # fmt: skip
 # The names of all encodings that a client may name. Names that are not in this table are never
 # given to `codecs.lookup`, which keeps every unknown name in memory.
 _CODEC_NAMES = {
-    **{name: name for name in aliases.values() if name not in _NOT_TEXT_CODECS},
-    **{alias: name for alias, name in aliases.items() if name not in _NOT_TEXT_CODECS},
+    **{module.name: module.name for module in iter_modules(encodings.__path__)},
+    **aliases,
     "utf_8_sig": "utf_8",
     "windows_874": "cp874",
     "x_sjis": "shift_jis",
     "x_mac_cyrillic": "mac_cyrillic",
+    "iso_8859_8_i": "iso8859_8",
     "ansinew": "cp1252",  # LaTeX's name.
+}
+_CODEC_NAMES = {
+    name: codec for name, codec in _CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
 }
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
@@ -297,7 +303,7 @@ def _decode_guessed(content: bytes) -> DecodedText:
     for start in range(0, len(sample), _FED_BYTES):
         detector.feed(sample[start : start + _FED_BYTES], last=False)
     name = normalize_encoding(detector.guess(tld=None, allow_utf8=False).lower())
-    codec = _CODEC_NAMES.get(name.removesuffix("_i"), "cp1252")
+    codec = _CODEC_NAMES[name]
     codec = _SUPERSETS.get(codec, codec)
     text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):

@@ -91,8 +91,13 @@ def is_archive_name(name: str) -> bool:
 
 
 def begins_like_archive(path: Path) -> bool:
-    """Returns True if the first bytes of a file are those of an archive; False if unreadable."""
+    """Returns True if the first bytes of a file are those of an archive; False if unreadable.
+
+    Bytes that are read from a pipe are lost, so only regular files are examined.
+    """
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return bool(_kind_of(file.read(_START_BYTES)))
     except OSError:

@@ -175,12 +175,6 @@ def test_the_report_counts_what_was_read():
     assert (report.mime_type, report.page_count) == (PLAIN_TEXT, 2)
 
 
-def test_a_format_without_parser_is_refused():
-    error = refusal(InvalidArgument, Document(b"\x89PNG\r\n\x1a\n"))
-    assert error.field == "mime_type"
-    assert "a picture (image/png), which this indexer does not read" in error.message
-
-
 @pytest.mark.parametrize(
     ("body", "mime_type", "message"),
     [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import HTML, LATEX, PYTHON, XML
-from indexer_svc.text_encoding import DECLARATIONS, PART_BYTES, decode, is_text
+from indexer_svc.text_encoding import DECLARATIONS, PART_BYTES, check_encoding, decode, is_text
 
 CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
 GERMAN = "Größe der Tür und Straße. " * 200
@@ -88,6 +88,30 @@ def test_utf_8_and_byte_order_marks_prove_the_encoding(codec, text):
 def test_wide_encodings_without_a_mark_are_recognised(codec, text):
     decoded = decode(text.encode(codec))
     assert (decoded.text, decoded.encoding, decoded.is_guessed) == (text, codec, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Big5", "EUC-JP", "EUC-KR", "GBK", "IBM866", "ISO-2022-JP", "ISO-8859-13", "ISO-8859-2"),
+        *("ISO-8859-4", "ISO-8859-5", "ISO-8859-6", "ISO-8859-7", "ISO-8859-8", "ISO-8859-8-I"),
+        *("KOI8-U", "Shift_JIS", "windows-1250", "windows-1251", "windows-1252", "windows-1253"),
+        *("windows-1254", "windows-1255", "windows-1256", "windows-1257", "windows-1258"),
+        *(
+            "windows-874",
+            "UTF-8",
+            "gb18030",
+            "macintosh",
+            "x-mac-cyrillic",
+            "ISO-8859-16",
+            "KOI8-R",
+        ),
+    ],
+)
+def test_clients_may_name_the_encodings_of_the_web(name):
+    """The detector returns the first 26 of these names."""
+    check_encoding(name)
+    assert decode(b"plain", name).text == "plain"
 
 
 def test_iso_2022_jp_is_recognised_by_its_escape_sequences():

@@ -59,7 +59,7 @@ def test_different_paths_give_different_ids(path, other):
 
 
 def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
-    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.odt")
+    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.xyz")
     names = [
         Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path]).documents
     ]
