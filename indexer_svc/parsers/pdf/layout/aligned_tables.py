@@ -451,5 +451,8 @@ def _continues(above: Sequence[str], row: Sequence[str], pitch: float, typical: 
     if row[0]:
         is_lower = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
         return bool(above[0]) and is_lower and len(filled) == 1
-    is_tighter = pitch < 0.93 * typical or typical <= _MAX_LEADING
-    return is_tighter and all(above[index] for index in filled)
+    if not all(above[index] for index in filled):
+        return False
+    if pitch < 0.93 * typical or len(filled) == 1:
+        return True
+    return all(row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled)

@@ -87,7 +87,7 @@ def _continues(block: Block, line: Line, pitch: float, right: float, fixed_is_co
     before = block.lines[-1]
     if line.heading_number or before.heading_number:
         return line.heading_number == before.heading_number
-    if not _same_style(before, line, fixed_is_code):
+    if not _same_style(before, line, right, fixed_is_code):
         return False
     distance = line.baseline - before.baseline
     size = max(line.size, before.size)
@@ -98,12 +98,18 @@ def _continues(block: Block, line: Line, pitch: float, right: float, fixed_is_co
     return not _starts_block(block, before, line, right)
 
 
-def _same_style(before: Line, line: Line, fixed_is_code: bool) -> bool:
+def _same_style(before: Line, line: Line, right: float, fixed_is_code: bool) -> bool:
+    """Returns True if the styles of two lines may occur in one block.
+
+    A full line may be bold and the next one not, if the first words of a paragraph are bold.
+    """
     if abs(before.size - line.size) > _MAX_SIZE_DIFFERENCE * max(before.size, line.size):
         return False
     if fixed_is_code and before.is_fixed != line.is_fixed:
         return False
-    return before.is_bold == line.is_bold
+    if before.is_bold == line.is_bold:
+        return True
+    return before.is_bold and not _ends_early(before, line, right) and len(before.text) > 30
 
 
 def _starts_block(block: Block, before: Line, line: Line, right: float) -> bool:
@@ -142,7 +148,7 @@ def _finish(block: Block, right: float, knows: KnowsWord, fixed_is_code: bool) -
     """Sets the text of a block."""
     lines = block.lines
     if fixed_is_code and not block.heading_depth and lines[0].is_fixed:
-        block.is_code = True
+        block.is_code = len(lines) > 1
         block.text = _code(lines)
         return
     text = lines[0].text

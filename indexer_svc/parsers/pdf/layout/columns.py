@@ -48,28 +48,31 @@ class _Span(NamedTuple):
     x: float
 
 
-def regions_of(words: Sequence[Word]) -> list[list[Row]]:
-    """Returns the rows of a page as regions, in reading order.
+def regions_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Returns the rows of a page, from the top down, as regions in reading order.
 
-    Each word is in exactly one row, and each row in exactly one region.
+    Rows are divided at gutters. Each word is in exactly one row of exactly one region.
     """
-    return _cut(words, 0)
+    return _cut(rows, 0)
 
 
-def _cut(words: Sequence[Word], depth: int) -> list[list[Row]]:
-    rows = rows_of(words)
+def _cut(rows: Sequence[Row], depth: int) -> list[list[Row]]:
     spans = [] if depth == _MAX_CUTS else _column_spans(rows)
-    regions = []
+    regions: list[list[Row]] = []
     position = 0
     for span in spans:
         if span.start > position:
-            regions.append(rows[position : span.start])
+            regions.append(list(rows[position : span.start]))
         inside = [word for row in rows[span.start : span.end] for word in row.words]
-        regions += _cut([word for word in inside if word.left < span.x], depth + 1)
-        regions += _cut([word for word in inside if word.left >= span.x], depth + 1)
+        for column in (
+            [word for word in inside if word.left < span.x],
+            [word for word in inside if word.left >= span.x],
+        ):
+            # The rows of a column are made again, since its baselines differ from those of others.
+            regions += _cut(rows_of(column), depth + 1)
         position = span.end
     if position < len(rows):
-        regions.append(rows[position:])
+        regions.append(list(rows[position:]))
     return regions
 
 
@@ -77,13 +80,15 @@ def mask_of(words: Sequence[Word]) -> int:
     """Returns the strips that words cover, as the bits of a number."""
     mask = 0
     for word in words:
-        first = _strip(word.left)
-        mask |= ((1 << (_strip(word.right) - first + 1)) - 1) << first
+        first, last = int(word.left / STRIP), int(word.right / STRIP)
+        if first < 0 or last > _MAX_PAGE_STRIPS:
+            first, last = _inside(first), _inside(last)
+        mask |= ((1 << (last - first + 1)) - 1) << first
     return mask
 
 
-def _strip(x: float) -> int:
-    return min(max(int(x / STRIP), 0), _MAX_PAGE_STRIPS)
+def _inside(strip: int) -> int:
+    return min(max(strip, 0), _MAX_PAGE_STRIPS)
 
 
 def zeros_inside(mask: int) -> list[tuple[int, int]]:
@@ -117,11 +122,13 @@ def _column_spans(rows: Sequence[Row]) -> list[_Span]:
 
 def _candidate_strips(rows: Sequence[Row]) -> list[int]:
     """Returns the strips that are covered by fewer rows than the strips on both sides."""
-    changes = [0] * (_strip(max(row.right for row in rows)) + 2)
+    last = _inside(int(max(row.right for row in rows) / STRIP))
+    changes = [0] * (last + 2)
     for row in rows:
         for word in row.words:
-            changes[_strip(word.left)] += 1
-            changes[_strip(word.right) + 1] -= 1
+            first, end = int(word.left / STRIP), int(word.right / STRIP) + 1
+            changes[first if 0 <= first <= last else _inside(min(first, last))] += 1
+            changes[end if 0 <= end <= last else _inside(min(end, last + 1))] -= 1
     cover = list(accumulate(changes))
     highest_before = list(accumulate(cover, max))
     highest_after = list(accumulate(reversed(cover), max))[::-1]

@@ -22,6 +22,12 @@ _ROW_TOLERANCE = 0.22
 _MAX_SCRIPT_SIZE = 0.87
 # A script begins at most this far from its word, relative to that word's size.
 _MAX_SCRIPT_GAP = 0.25
+# Its baseline is at most so much above or below that of its word, relative to that word's size.
+_MAX_RISE, _MAX_DROP = 0.75, 0.35
+# A word is at most this much larger than its script.
+_MAX_HOST_SIZE = 2.2
+# A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
+_MAX_SAME_SIZE_WORDS = 2
 _POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[A-Za-z]|[kcmdn]m|cm|mi|ft|in|sec))$")
 _NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
 _SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
@@ -41,11 +47,19 @@ class Row:
     def __init__(self, words: list[Word]) -> None:
         words.sort(key=_left)
         self.words = words
-        main = max(words, key=_size)
+        main = words[0]
+        top, bottom = main.top, main.bottom
+        for word in words:
+            if word.size > main.size:
+                main = word
+            if word.top < top:
+                top = word.top
+            if word.bottom > bottom:
+                bottom = word.bottom
         self.size = main.size
         self.baseline = main.baseline
-        self.top = min(word.top for word in words)
-        self.bottom = max(word.bottom for word in words)
+        self.top = top
+        self.bottom = bottom
 
     @property
     def left(self) -> float:
@@ -127,19 +141,29 @@ def rows_of(words: Sequence[Word]) -> list[Row]:
 
 def _with_scripts(rows: list[Row]) -> list[Row]:
     """Returns the rows with superscripts and subscripts moved into the row of their word."""
-    largest = max((row.size for row in rows), default=0.0)
     baselines = [row.baseline for row in rows]
     moves: dict[int, list[Word]] = {}
     moved: set[int] = set()
     for row in rows:
-        if min(word.size for word in row.words) > _MAX_SCRIPT_SIZE * largest:
+        words = row.words
+        if len(words) > _MAX_SAME_SIZE_WORDS:
+            limit = _MAX_SCRIPT_SIZE * row.size
+            small = [word for word in words if word.size <= limit]
+            # A row of small words is a row of scripts if no word of it is larger.
+            words = small or words
+        size = words[0].size
+        low = bisect_left(baselines, row.baseline - _MAX_DROP * _MAX_HOST_SIZE * size)
+        high = bisect_right(baselines, row.baseline + _MAX_RISE * _MAX_HOST_SIZE * size)
+        hosts = [
+            (index, rows[index])
+            for index in range(low, high)
+            if rows[index] is not row and _may_carry(rows[index], words, size)
+        ]
+        if not hosts:
             continue
-        low = bisect_left(baselines, row.baseline - 0.7 * largest)
-        high = bisect_right(baselines, row.baseline + 1.2 * largest)
-        for word in row.words:
-            for index in range(low, high):
-                host = rows[index]
-                if host is not row and _carries(host, word):
+        for word in words:
+            for index, host in hosts:
+                if _carries(host, word):
                     moves.setdefault(index, []).append(word)
                     moved.add(id(word))
                     break
@@ -147,25 +171,37 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
         return rows
     result = []
     for index, row in enumerate(rows):
-        words = [word for word in row.words if id(word) not in moved] + moves.get(index, [])
-        if words:
-            result.append(Row(words))
+        kept = [word for word in row.words if id(word) not in moved] + moves.get(index, [])
+        if kept:
+            result.append(Row(kept))
     return result
 
 
+def _may_carry(host: Row, words: Sequence[Word], size: float) -> bool:
+    if size <= _MAX_SCRIPT_SIZE * host.size:
+        return True
+    return len(words) <= _MAX_SAME_SIZE_WORDS < len(host.words)
+
+
 def _carries(row: Row, word: Word) -> bool:
-    """Returns True if `word` is a superscript or subscript of a word of `row`."""
-    if word.size > _MAX_SCRIPT_SIZE * row.size:
-        return False
+    """Returns True if `word` is a superscript or subscript of a word of `row`.
+
+    A single character of the same size that is only a little higher or lower belongs to a logo.
+    """
+    left, right, baseline, size = word.left, word.right, word.baseline, word.size
     for host in row.words:
-        if word.size > _MAX_SCRIPT_SIZE * host.size:
+        host_size = host.size
+        if left - host.right > _MAX_SCRIPT_GAP * host_size or (
+            host.left - right > _MAX_SCRIPT_GAP * host_size
+        ):
             continue
-        offset = (host.baseline - word.baseline) / host.size
-        if not -0.35 <= offset <= 0.75 or abs(offset) < 0.05:
+        offset = (host.baseline - baseline) / host_size
+        if size > _MAX_SCRIPT_SIZE * host_size:
+            if len(word.text) > 1 or size > 1.02 * host_size or abs(offset) > 0.3:
+                continue
+        elif not -_MAX_DROP <= offset <= _MAX_RISE or abs(offset) < 0.05:
             continue
-        after, before = word.left - host.right, host.left - word.right
-        reach = _MAX_SCRIPT_GAP * host.size
-        if -0.3 * host.size <= after <= reach or -0.1 * host.size <= before <= reach:
+        if left - host.right >= -0.45 * host_size or host.left - right >= -0.1 * host_size:
             return True
     return False
 
@@ -224,7 +260,7 @@ def _script_text(script: str, base: str, text: str, gap: float, size: float) -> 
         return text if base[-1:].isdigit() == text[:1].isdigit() else f" {text}"
     if script == "_":
         return f"_{text}" if base[-1:].isdigit() and text[:1].isdigit() else text
-    if _ORDINAL.fullmatch(text):
+    if _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
         return text
     if _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
         return f"^{text}"

@@ -97,11 +97,11 @@ def page_layout(
     """
     layout = PageLayout(page.index, page.content.height, is_unread=page.is_unread)
     rows = _without_heads(page, heads, layout)
-    words = [word for row in rows for word in row.words]
-    tables, words = _ruled(page, words)
+    tables, words = _ruled(page, rows)
     placeholders = {id(word): table for word, table in tables}
-    words += [word for word, _ in tables]
-    for region in regions_of(words):
+    if tables:
+        rows = rows_of([*words, *(word for word, _ in tables)])
+    for region in regions_of(rows):
         items = _items(
             region, placeholders, page, layout, page_count, continues_contents, fixed_is_code
         )
@@ -125,9 +125,12 @@ def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> l
     return [row for at, row in enumerate(page.rows) if at not in removed]
 
 
-def _ruled(page: PageRows, words: list[Word]) -> tuple[list[tuple[Word, Table]], list[Word]]:
+def _ruled(
+    page: PageRows, rows: Sequence[Row]
+) -> tuple[list[tuple[Word, Table]], list[Word]]:
     """Returns the ruled tables, each with a word that takes its place, and the other words."""
-    tables = []
+    tables: list[tuple[Word, Table]] = []
+    words = [word for row in rows for word in row.words]
     for table, inside in ruled_tables(page.content.rules, words):
         taken = set(map(id, inside))
         words = [word for word in words if id(word) not in taken]
