@@ -20,7 +20,6 @@ characters, which are no text at all. All functions are pure.
 """
 
 import codecs
-import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,9 +124,7 @@ def check_encoding(name: str) -> None:
         _codec_of(name)
 
 
-def decode(
-    content: bytes, given: str = "", declaration: re.Pattern[bytes] | None = None
-) -> DecodedText:
+def decode(content: bytes, given: str = "", declaration: re.Pattern[bytes] | None = None) -> DecodedText:
     """Returns the text of `content`, without a byte order mark.
 
     `given` is the encoding that the client names, or empty. The first group of `declaration`
@@ -293,10 +290,7 @@ def _sample(content: bytes) -> bytes:
 
 def _decode_wide(content: bytes) -> DecodedText:
     """Returns the text of bytes in UTF-16 or UTF-32 without a mark. Raises UnreadableDocument."""
-    even, odd = (
-        content[: 2 * _JUDGED_CHARS : 2].count(0),
-        content[1 : 2 * _JUDGED_CHARS : 2].count(0),
-    )
+    even, odd = content[: 2 * _JUDGED_CHARS : 2].count(0), content[1 : 2 * _JUDGED_CHARS : 2].count(0)
     # A character of Latin has its NUL byte at an odd offset in little-endian order.
     order = "le" if odd > even else "be"
     widths = ("32", "16") if min(even, odd) * 4 > max(even, odd) else ("16", "32")
@@ -318,6 +312,8 @@ def _reads_like_text(text: str) -> bool:
     )
     changes = sum(
         before.isalpha() and after.isalpha() and before.isascii() != after.isascii()
-        for before, after in itertools.pairwise(text)
+        for before, after in zip(text, text[1:], strict=False)
     )
     return strange <= _MAX_STRANGE_SHARE * len(text) and changes <= _MAX_SCRIPT_CHANGES * len(text)
+
+
