@@ -257,7 +257,6 @@ def _detect_archive(content: bytes) -> str:
         if part in content:
             _refuse(meaning)
     _refuse(f"a ZIP archive; {_ARCHIVE}")
-    return None
 
 
 def _detect_ole(content: bytes) -> str:
@@ -269,7 +268,6 @@ def _detect_ole(content: bytes) -> str:
         if name in names:
             _refuse(meaning)
     _refuse("a file of an old Office program; save it in a current format")
-    return None
 
 
 def _refuse_known(content: bytes) -> str:
@@ -352,3 +350,5 @@ def _detect_json(content: bytes, start: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return JSON
+
+

@@ -21,12 +21,12 @@ characters, which are no text at all. All functions are pure.
 
 import codecs
 import encodings
-import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from encodings import normalize_encoding
 from encodings.aliases import aliases
+from itertools import pairwise
 from pkgutil import iter_modules
 from unicodedata import category
 
@@ -47,9 +47,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _NOT_TEXT_CODECS = frozenset((
-    "aliases", "base64_codec", "bz2_codec", "hex_codec", "idna", "mbcs", "oem", "palmos", "punycode",
-    "quopri_codec", "raw_unicode_escape", "rot_13", "undefined", "unicode_escape", "uu_codec",
-    "zlib_codec",
+    "aliases", "base64_codec", "bz2_codec", "hex_codec", "idna", "mbcs", "oem", "palmos",
+    "punycode", "quopri_codec", "raw_unicode_escape", "rot_13", "undefined", "unicode_escape",
+    "uu_codec", "zlib_codec",
 ))  # fmt: skip
 # The names of all encodings that a client may name. Names that are not in this table are never
 # given to `codecs.lookup`, which keeps every unknown name in memory.
@@ -355,6 +355,6 @@ def _reads_like_text(text: str) -> bool:
     )
     changes = sum(
         before.isalpha() and after.isalpha() and before.isascii() != after.isascii()
-        for before, after in itertools.pairwise(text)
+        for before, after in pairwise(text)
     )
     return strange <= _MAX_STRANGE_SHARE * len(text) and changes <= _MAX_SCRIPT_CHANGES * len(text)
