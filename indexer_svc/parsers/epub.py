@@ -66,10 +66,12 @@ def _root_part(package: Package) -> str:
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
     """Yields the names of the book's parts in reading order, without its table of contents.
 
-    A book in the format of EPUB 2 names the page with its table of contents in its guide.
+    A book in the format of EPUB 2 names the page with its table of contents in its guide. A link to
+    a position on a page says nothing about the whole page.
     """
     guide = book.iterfind(".//{*}guide/{*}reference")
-    contents = {resolved(root, page.get("href", "")) for page in guide if page.get("type") == "toc"}
+    targets = (page.get("href", "") for page in guide if page.get("type") == "toc")
+    contents = {resolved(root, target) for target in targets if "#" not in target}
     for reference in book.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref", ""))
         if item is None or item.get("media-type") not in _PAGES or _is_contents(item):

@@ -42,6 +42,8 @@ _MIN_ARTICLE_LETTERS = 120
 _MIN_LETTERS = 20
 _MIN_KEPT_SHARE = 0.5
 _MIN_CONTENT_SHARE = 0.3
+# A page of links has little text outside of links. So a share of all its letters must remain too.
+_MIN_LETTERS_SHARE = 0.3
 # Content that the page marks as such may be short, but not empty.
 _MIN_MARKED_LETTERS = 40
 # A part with a larger share of the text outside of links is not left out because of its name.
@@ -143,7 +145,10 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
         outermost = _outermost(parts, left_out)
         prose = parts[0].prose - sum(parts[at].prose for at in outermost)
         letters = parts[0].letters - sum(parts[at].letters for at in outermost)
-        if letters and (prose >= min_letters or prose >= min_share * parts[0].prose > 0):
+        is_large = prose >= min_share * parts[0].prose > 0 and letters >= (
+            _MIN_LETTERS_SHARE * parts[0].letters
+        )
+        if letters and (prose >= min_letters or is_large):
             return _examples(parts, outermost, visibility)
     return {}
 

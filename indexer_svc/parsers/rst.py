@@ -306,7 +306,10 @@ def _text(root: nodes.Node) -> str:
         elif isinstance(node, nodes.image):
             parts.append(node.get("alt", ""))
         else:
-            if isinstance(node, nodes.Body | nodes.Part) and parts:
+            is_block = isinstance(node, nodes.Body | nodes.Part) and not isinstance(
+                node, nodes.Inline
+            )
+            if is_block and parts:
                 parts.append("\n")
             pending += reversed(node.children)
         chars += len(parts[-1]) if parts else 0
