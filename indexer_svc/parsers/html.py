@@ -192,8 +192,14 @@ class _BodyReader:
         lines = [
             line for group in _children(table, _ROW_GROUPS) for line in _children(group, ("tr",))
         ]
-        has_header = bool(lines) and all(cell.tag == "th" for cell in _children(lines[0], _CELLS))
-        self._writer.table(list(_rows(lines)), has_header=has_header)
+        first_row = [cell.tag for cell in _children(lines[0], _CELLS)] if lines else []
+        has_header = all(tag == "th" for tag in first_row)
+        has_row_headers = not has_header and first_row[0] == "th"
+        self._writer.table(
+            list(_rows(lines)),
+            header_rows=int(has_header) if has_header or has_row_headers else None,
+            has_row_headers=has_row_headers,
+        )
 
 
 def _walk(
