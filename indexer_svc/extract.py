@@ -15,7 +15,21 @@ from dataclasses import dataclass
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    MARKDOWN,
+    ODS,
+    PDF,
+    PPTX,
+    PYTHON,
+    RST,
+    TSV,
+    XLS,
+    XLSX,
+)
 from hrag.values.limits import MAX_PAGES
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
@@ -37,6 +51,8 @@ _FOREIGN_FORMATS = {
     DOCX: "a Word document",
     PPTX: "a presentation",
     XLSX: "a workbook",
+    XLS: "a workbook",
+    ODS: "a workbook",
     EPUB: "an EPUB",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,

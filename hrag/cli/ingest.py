@@ -178,7 +178,7 @@ def ingest(
 
     From a folder, the command stores the files whose extension is known, or with --glob the files
     that match, in sorted order. Known are text, Markdown, reStructuredText, PDF, HTML, DOCX,
-    PPTX, XLSX, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
+    PPTX, XLSX, XLS, ODS, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
     links are followed once. A file that is named is stored with any extension. The document id of
     a file is its path inside the folder, with ":" in place of "/".
 

@@ -19,6 +19,8 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+XLS = "application/vnd.ms-excel"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
 EPUB = "application/epub+zip"
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
@@ -46,7 +48,15 @@ FORMATS = (
     Format(HTML, (".html", ".htm", ".xhtml"), ("application/xhtml+xml",), needs_extra=True),
     Format(DOCX, (".docx",), is_text=False, needs_extra=True),
     Format(PPTX, (".pptx",), is_text=False, needs_extra=True),
-    Format(XLSX, (".xlsx",), is_text=False, needs_extra=True),
+    Format(
+        XLSX,
+        (".xlsx", ".xlsm"),
+        ("application/vnd.ms-excel.sheet.macroenabled.12",),
+        is_text=False,
+        needs_extra=True,
+    ),
+    Format(XLS, (".xls",), is_text=False, needs_extra=True),
+    Format(ODS, (".ods",), is_text=False, needs_extra=True),
     Format(EPUB, (".epub",), is_text=False, needs_extra=True),
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),

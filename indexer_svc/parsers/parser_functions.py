@@ -11,7 +11,21 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
 
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    MARKDOWN,
+    ODS,
+    PDF,
+    PPTX,
+    PYTHON,
+    RST,
+    TSV,
+    XLS,
+    XLSX,
+)
 from indexer_svc.parsers.parsed_file import ParsedFile
 
 
@@ -36,7 +50,9 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         HTML: ("html", "parse_html"),
         DOCX: ("docx", "parse_docx"),
         PPTX: ("pptx", "parse_pptx"),
-        XLSX: ("xlsx", "parse_xlsx"),
+        XLSX: ("spreadsheet", "parse_xlsx"),
+        XLS: ("spreadsheet", "parse_xls"),
+        ODS: ("spreadsheet", "parse_ods"),
         EPUB: ("epub", "parse_epub"),
     },
 }

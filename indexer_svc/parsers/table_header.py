@@ -1,9 +1,9 @@
 """Finds the titles and the header of a table whose format does not mark them. Pure functions.
 
 The header is found by contrast: a row of names differs from the values below it. Each cell has a
-kind: empty, a number, a period (a year or a date), a measure (another cell that begins with a digit,
-for example `4 mg` or `15-64`), or text. The kind of a column is the kind of most of its cells below the row
-that is examined. Each cell of the row then votes:
+kind: empty, a number, a period (a year or a date), a measure (another cell that begins with a
+digit, for example `4 mg` or `15-64`), or text. The kind of a column is the kind of most of its
+cells below the row that is examined. Each cell of the row then votes:
 
 * for a header, if it is a text, a period or a measure above a column of another kind that is not
   text: `Price` above `12.5`, `2023` above `12.5`;
@@ -11,9 +11,9 @@ that is examined. Each cell of the row then votes:
   same text occurs again in its column;
 * not at all above a column of text, or of no clear kind.
 
-Numbers above numbers are names if they form a series (`10 20 30`, `2021 2022 2023`, `5 25 50 75
-95`) and the rows below do not. Without any vote, the row is a header if it has only texts and at least half of the
-columns have one: most tables have a header.
+Numbers above numbers are names if they form a series (`10 20 30`, `2021 2022 2023`,
+`5 25 50 75 95`) and the rows below do not. Without any vote, the row is a header if it has only
+texts and at least half of the columns have one: most tables have a header.
 
 A header may have up to MAX_HEADER_ROWS rows. A row continues the header above it if both belong
 together by their form: the upper row has a name that spans several columns, or a name that spans
@@ -42,10 +42,10 @@ _MIN_SERIES = 3
 _MIN_SORTED = 5
 # A table has this many columns at least before a row of two cells counts as a note above it.
 _MIN_COLUMNS_BELOW_NOTE = 4
-_NOTE_CELLS = 2
 _MAX_UNIT_CHARS = 16
 
-_MISSING = frozenset(("", "-", "--", "–", "—", "n/a", "na", "n.a.", ".", "..", "...", "…", "*", "?"))
+# What tables have in place of a value.
+_MISSING = frozenset(("", *"-–—.*?…", "--", "..", "...", "n/a", "na", "n.a."))
 _YEAR = r"(?:1[5-9]|2[01])\d\d"
 _PERIOD = re.compile(
     rf"{_YEAR}(?:[/–-]\d{{2}}(?:\d\d)?)?"  # For example 2023, 2023/24, 2023-05.
@@ -65,6 +65,10 @@ class _Kind(Enum):
     PERIOD = "period"
     MEASURE = "measure"
     TEXT = "text"
+
+
+# The kind of most cells of a column; EMPTY if all are empty, None if no kind has a majority.
+ColumnKind = _Kind | None
 
 
 def count_titles(rows: Sequence[Row]) -> int:
@@ -104,6 +108,24 @@ def has_header_votes(rows: Sequence[Row]) -> bool:
     count.
     """
     return len(rows) > 1 and sum(_votes(rows[0], _body(rows, 1))) > 0
+
+
+def column_kinds(rows: Sequence[Row]) -> Sequence[ColumnKind]:
+    """Returns the kind of each column, from the first _SAMPLE_ROWS rows."""
+    sample = rows[:_SAMPLE_ROWS]
+    width = max(map(len, sample), default=0)
+    return [_column_kind([row[at] for row in sample if at < len(row)]) for at in range(width)]
+
+
+def compare_with_columns(row: Row, kinds: Sequence[ColumnKind]) -> int:
+    """Returns a number below 0 if a row is like the rows of a table, above 0 if it is unlike them.
+
+    `kinds` are the kinds of the table's columns. The result is 0 if the row has texts only in
+    columns of texts.
+    """
+    return sum(
+        _contrast(_kind(cell), kind_below) for cell, kind_below in zip(row, kinds, strict=False)
+    )
 
 
 def column_names(header: Sequence[Row], width: int) -> list[str]:
@@ -148,7 +170,7 @@ def _belong_together(upper: Row, lower: Row, body: Sequence[Row]) -> bool:
     """Returns True if `lower` continues the header whose row above it is `upper`."""
     if not any(upper) or not any(lower):
         return False
-    # A single period is not enough: it may be the value 1999 in the first row of a column of prices.
+    # A single period is not enough: it may be the first value in a column of prices, 1999.
     is_named = _is_text_row(lower) or sum(_kind(cell) is _Kind.PERIOD for cell in lower) > 1
     has_votes = is_named and sum(_votes(lower, body)) > 0
     spans = _spans(upper, lower)
@@ -219,18 +241,20 @@ def _votes(row: Row, body: Sequence[Row]) -> list[int]:
 def _vote(cell: str, column: int, body: Sequence[Row], *, is_series: bool) -> int:
     below = [row[column] for row in body if column < len(row)]
     kind, kind_below = _kind(cell), _column_kind(below)
-    if kind is _Kind.EMPTY or kind_below is _Kind.EMPTY:
-        return 0
-    if kind is _Kind.TEXT and kind_below in (_Kind.TEXT, None):
-        return -int(cell in below)
-    if kind_below in (_Kind.TEXT, None):
-        return 0
-    if kind is _Kind.NUMBER or kind is kind_below:
-        return 1 if is_series and kind in (_Kind.NUMBER, _Kind.PERIOD) else -1
-    return 1
+    vote = _contrast(kind, kind_below)
+    if vote < 0 and is_series and kind in (_Kind.NUMBER, _Kind.PERIOD):
+        return 1
+    return -1 if vote == 0 and kind is _Kind.TEXT and cell in below else vote
 
 
-def _column_kind(cells: Sequence[str]) -> "_Kind | None":
+def _contrast(kind: _Kind, kind_below: ColumnKind) -> int:
+    """Returns 1 if a cell is unlike its column, -1 if it is like it, 0 if this is not clear."""
+    if kind is _Kind.EMPTY or kind_below in (_Kind.EMPTY, _Kind.TEXT, None):
+        return 0
+    return -1 if kind is _Kind.NUMBER or kind is kind_below else 1
+
+
+def _column_kind(cells: Sequence[str]) -> ColumnKind:
     """Returns the kind of most cells, EMPTY if all are empty, or None if no kind has a majority.
 
     A column of numbers may contain some numbers that look like years.
@@ -240,8 +264,9 @@ def _column_kind(cells: Sequence[str]) -> "_Kind | None":
     total = kinds.total()
     if not total:
         return _Kind.EMPTY
-    kind, count = kinds.most_common(1)[0]
-    if count >= _MAJORITY * total:
+    # `Counter.most_common` would import a module, and a confined process cannot load modules.
+    kind = max(kinds, key=kinds.__getitem__)
+    if kinds[kind] >= _MAJORITY * total:
         return kind
     numbers = kinds[_Kind.NUMBER] + kinds[_Kind.PERIOD]
     return _Kind.NUMBER if numbers >= _MAJORITY * total else None

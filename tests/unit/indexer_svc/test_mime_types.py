@@ -4,14 +4,16 @@ import pytest
 
 from hrag.errors import InvalidArgument
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
-from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, ODS, PPTX, PYTHON, RST, XLS, XLSX
 from indexer_svc.mime_types import require_readable, resolve_mime_type
 from tests.support.documents.format_files import (
     archive,
     docx_file,
     epub_file,
     html_page,
+    ods_file,
     pptx_file,
+    xls_file,
     xlsx_file,
 )
 
@@ -57,7 +59,15 @@ def test_a_document_has_the_type_that_its_client_names_or_else_that_its_body_sho
 
 @pytest.mark.parametrize(
     ("make_file", "resolved"),
-    [(html_page, HTML), (docx_file, DOCX), (pptx_file, PPTX), (xlsx_file, XLSX), (epub_file, EPUB)],
+    [
+        (html_page, HTML),
+        (docx_file, DOCX),
+        (pptx_file, PPTX),
+        (xlsx_file, XLSX),
+        (xls_file, XLS),
+        (ods_file, ODS),
+        (epub_file, EPUB),
+    ],
 )
 def test_the_type_of_a_file_is_detected_from_its_content(make_file, resolved):
     assert resolve_mime_type(Document(make_file())) == resolved
@@ -71,7 +81,7 @@ def test_the_type_of_an_archive_depends_on_its_parts_not_on_files_inside_them():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (archive({"a.txt": "text"}), "not a DOCX, PPTX, XLSX or EPUB"),
+        (archive({"a.txt": "text"}), "not a DOCX, PPTX, XLSX, ODS or EPUB"),
         (OLE, "encrypted or of an old format"),
     ],
 )
@@ -114,5 +124,5 @@ def test_without_the_extra_the_error_for_an_unknown_type_lists_the_types_of_the_
     message = refusal(Document(b"a", mime_type="image/png")).message
     allowed, _, more = message.partition("after pip install 'hrag[formats]' also ")
     assert HTML not in allowed
-    assert more == ", ".join((HTML, DOCX, PPTX, XLSX, EPUB))
+    assert more == ", ".join((HTML, DOCX, PPTX, XLSX, XLS, ODS, EPUB))
     assert "pip" not in refusal(Document((Page("a"),), mime_type="image/png")).message

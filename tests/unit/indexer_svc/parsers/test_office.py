@@ -1,12 +1,10 @@
 """Word documents, presentations and workbooks become text with sections and pages."""
 
-import datetime
 from io import BytesIO
 from random import Random
 from zipfile import ZipFile
 
 import docx
-import openpyxl
 import pptx
 import pytest
 
@@ -207,36 +205,6 @@ def test_shapes_that_a_slide_does_not_show_are_left_out(shapes):
     parsed = parse(content, PPTX, AMPLE_BYTES)
     page = parsed.pages[1]
     assert parsed.text[page.char_start : page.char_end] == "# Slide 2\n\nnew"
-
-
-def test_a_workbook_has_its_sheets_as_sections():
-    parsed = parse(xlsx_file(), XLSX, AMPLE_BYTES)
-    assert parsed.text == (
-        f"# Dance\n\n{TABLE}\n\n{DANCE}\n\n"
-        "# Honey\n\n| Day | kg | share | sold |\n| --- | --- | --- | --- |\n"
-        "| 2026-05-01 | 0.3 | 0.25 | TRUE |\n| 2026-05-02 10:30:00 | 3 | 1000000 |  |"
-    )
-    assert titles(parsed) == [(1, "Dance"), (1, "Honey")]
-    assert parsed.title == TITLE
-
-
-@pytest.mark.parametrize(
-    ("hours", "text"),
-    [(30.5, "30:30:00"), (6, "6:00:00"), (-1.25, "-1:15:00"), (48.0001, "48:00:00.360000")],
-)
-def test_a_duration_is_shown_in_hours(hours, text):
-    book = openpyxl.Workbook()
-    book.active["A1"] = datetime.timedelta(hours=hours)
-    assert parse(saved(book), XLSX, AMPLE_BYTES).text == f"# Sheet\n\n{text}"
-
-
-def test_a_long_sheet_becomes_records():
-    book = openpyxl.Workbook()
-    for row in (("Prices",), (), ("Name", "Price"), *((f"Pump {n}", n / 2) for n in range(99))):
-        book.active.append(row)
-    blocks = parse(saved(book), XLSX, AMPLE_BYTES).text.split("\n\n")
-    assert blocks[:3] == ["# Sheet", "Prices", "Name: Pump 0\nPrice: 0"]
-    assert blocks[-1] == "Name: Pump 98\nPrice: 49"
 
 
 FILES = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}
