@@ -10,7 +10,7 @@ same result on every machine. This module knows nothing about tokens, storage or
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
@@ -34,7 +34,14 @@ from hrag.values.limits import MAX_PAGES
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
-from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.parsers.parsed_file import (
+    PAGE_BREAK,
+    Edit,
+    PageRange,
+    ParsedFile,
+    joined,
+    moved,
+)
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -143,6 +150,7 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
+    pages = _moved_pages(pages, read.edits)
     return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
 
 
@@ -232,6 +240,16 @@ def _page_spans(ranges: Sequence[PageRange]) -> tuple[PageSpan, ...]:
     return tuple(
         PageSpan(page.number or position, page.char_start, page.char_end)
         for position, page in enumerate(ranges, start=1)
+    )
+
+
+def _moved_pages(pages: Sequence[PageSpan], edits: Sequence[Edit]) -> tuple[PageSpan, ...]:
+    """Returns where the pages of a client's text are after a parser has replaced parts of it."""
+    starts = moved([page.char_start for page in pages], edits)
+    ends = moved([page.char_end for page in pages], edits)
+    return tuple(
+        replace(page, char_start=start, char_end=end)
+        for page, start, end in zip(pages, starts, ends, strict=True)
     )
 
 

@@ -14,11 +14,9 @@ from hrag.values.formats import (
     FORMATS_EXTRA,
     HTML,
     MARKDOWN,
-    ODS,
     PDF,
     PLAIN_TEXT,
     PPTX,
-    XLS,
     XLSX,
     Format,
     format_of,
@@ -33,14 +31,10 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# An EPUB or an OpenDocument file begins with an archive entry that is not compressed. Its name and
-# its content begin at _MIME_TYPE_START.
-_MIME_TYPE_START = 30
-_MIME_TYPE_ENTRIES = {f"mimetype{mime_type}".encode(): mime_type for mime_type in (EPUB, ODS)}
-# The names of the streams in which an OLE file has a workbook. An entry of the file's directory has
-# a multiple of _OLE_ENTRY_BYTES as its offset and begins with the name of a stream in UTF-16.
-_OLE_WORKBOOKS = ("Workbook", "Book")
-_OLE_ENTRY_BYTES = 128
+# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the
+# content of this entry, and _EPUB_START is their position in the file.
+_EPUB_START = slice(30, 58)
+_EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 # The name of the main part of an Office document tells its format.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
@@ -133,23 +127,12 @@ def _detect(content: bytes) -> str:
     if content.startswith(_ZIP_MAGIC):
         return _detect_archive(content)
     if content.startswith(_OLE_MAGIC):
-        if any(_has_ole_stream(content, name) for name in _OLE_WORKBOOKS):
-            return XLS
         raise InvalidArgument(
-            "content is an Office document that is encrypted or of an old format (.doc, .ppt); "
-            "save it without a password as .docx, .xlsx or .pptx",
+            "content is an Office document that is encrypted or of an old format (.doc, .xls, "
+            ".ppt); save it without a password as .docx, .xlsx or .pptx",
             field="content",
         )
     return HTML if _HTML.match(content) else PLAIN_TEXT
-
-
-def _has_ole_stream(content: bytes, name: str) -> bool:
-    """Returns True if the directory of an OLE file has a stream of this name."""
-    encoded = f"{name}\0".encode("utf-16-le")
-    at = content.find(encoded)
-    while at >= 0 and at % _OLE_ENTRY_BYTES:
-        at = content.find(encoded, at - at % _OLE_ENTRY_BYTES + _OLE_ENTRY_BYTES)
-    return at >= 0
 
 
 def _detect_archive(content: bytes) -> str:
@@ -158,14 +141,13 @@ def _detect_archive(content: bytes) -> str:
     In an archive, the name of a part is before the part's bytes. So the name of the real main part
     comes before any such name inside its bytes. Raises InvalidArgument for another archive.
     """
-    for entry, mime_type in _MIME_TYPE_ENTRIES.items():
-        if content.startswith(entry, _MIME_TYPE_START):
-            return mime_type
+    if content[_EPUB_START] == _EPUB_MAGIC:
+        return EPUB
     positions = {content.find(part): mime_type for part, mime_type in _MAIN_PARTS.items()}
     positions.pop(-1, None)
     if not positions:
         raise InvalidArgument(
-            "content is a ZIP archive that is not a DOCX, PPTX, XLSX, ODS or EPUB; send the documents "
+            "content is a ZIP archive that is not a DOCX, PPTX, XLSX or EPUB; send the documents "
             "in it one by one",
             field="content",
         )

@@ -21,7 +21,9 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
+from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile, moved
+from indexer_svc.parsers.text_writer import check_text_size
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
 # Headings after this many lines are ignored, because parsing as many lines of list markers takes
@@ -50,21 +52,40 @@ _FRONT_MATTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MarkdownOutline:
-    """The title and the sections of a Markdown text. `title` is empty if the text has no title."""
+    """The title, the sections and the tables of a Markdown text.
+
+    `title` is empty if the text has no title. `tables` are the ranges of the tables that are not
+    inside another block, from the beginning of a line to the end of one.
+    """
 
     title: str
     sections: tuple[Heading, ...]
+    tables: tuple[tuple[int, int], ...] = ()
 
 
-def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its headings and its title."""
-    text = content.decode()
-    outline = outline_of(text)
-    return ParsedFile(text, (), outline.sections, outline.title)
+def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns UTF-8 text with its headings and its title.
+
+    Long tables become records, as `markdown_tables` describes; all other text is unchanged. Raises
+    TooLarge if the text then has more than `max_text_bytes` bytes.
+    """
+    source = content.decode()
+    outline = outline_of(source)
+    text, edits = with_records(source, outline.tables)
+    if edits:
+        check_text_size(text, max_text_bytes)
+    starts = moved([section.char_start for section in outline.sections], edits)
+    sections = tuple(
+        section._replace(char_start=start)
+        for section, start in zip(outline.sections, starts, strict=True)
+    )
+    return ParsedFile(text, (), sections, outline.title, edits=edits)
 
 
 def outline_of(text: str) -> MarkdownOutline:
-    """Returns the title and the top-level headings of `text`, in order. Raises no errors.
+    """Returns the title, the top-level headings and the tables of `text`, in order.
+
+    Raises no errors.
 
     The title is the front matter's `title`, or else the first heading of level 1.
 
@@ -75,13 +96,17 @@ def outline_of(text: str) -> MarkdownOutline:
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
-    references: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     headings = _MarkdownHeadings()
     front_matter, source = _split_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
-    _PARSER.block.parse(source, _PARSER, references, headings)
-    sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
+    _PARSER.block.parse(source, _PARSER, environment, headings)
+    sections = tuple(islice(_sections(headings, starts, environment), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
-    return MarkdownOutline(front_matter_title(front_matter) or first_heading, sections)
+    tables = tuple(
+        (starts[first], starts[last] if last < len(starts) else end)
+        for first, last in environment.get(TABLES, ())
+    )
+    return MarkdownOutline(front_matter_title(front_matter) or first_heading, sections, tables)
 
 
 def _line_starts(text: str) -> list[int]:
@@ -173,6 +198,9 @@ def _build_parser() -> MarkdownIt:
     # `_skip_text` applies first.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
+    parser.block.ruler.before(
+        "code", "outer_table", table_rule, {"alt": ["paragraph", "reference"]}
+    )
     parser.parse("# warm *up*")
     return parser
 
