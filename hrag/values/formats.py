@@ -22,8 +22,15 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 XLS = "application/vnd.ms-excel"
 ODS = "application/vnd.oasis.opendocument.spreadsheet"
 EPUB = "application/epub+zip"
+PNG = "image/png"
+JPEG = "image/jpeg"
+TIFF = "image/tiff"
+
+PICTURES = (PNG, JPEG, TIFF)
+"""The formats of pictures of pages, which the indexer reads with the extra `ocr`."""
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
+OCR_EXTRA = "pip install 'hrag[ocr]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,9 @@ FORMATS = (
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
+    Format(PNG, (".png",), is_text=False),
+    Format(JPEG, (".jpg", ".jpeg"), ("image/jpg",), is_text=False),
+    Format(TIFF, (".tif", ".tiff"), is_text=False),
     # The following formats are source code.
     Format(PYTHON, (".py", ".pyi"), ("text/x-script.python", "application/x-python")),
     Format("text/javascript", (".js", ".mjs", ".cjs", ".jsx"), ("application/javascript",)),

@@ -86,6 +86,22 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         return message({"fault": f"{type(error).__name__}: {error}"[:500]})
 
 
+def progress(page_count: int) -> list[bytes]:
+    """Returns the encoded message that so many pages of a file are recognised.
+
+    A parser sends it before each page that it recognises, so before its answer.
+    """
+    return message({"recognised_pages": page_count})
+
+
+def progress_of(head: Head) -> int | None:
+    """Returns the count of pages in a message of `progress`; None for another message.
+
+    Raises MalformedMessage if the count is not allowed.
+    """
+    return _check_number(head["recognised_pages"]) if "recognised_pages" in head else None
+
+
 def answer_of(head: Head, body: bytes) -> ParsedFile:
     """Checks every value of a parser's answer; returns the parsed file.
 
