@@ -1,5 +1,6 @@
 """Word documents, presentations and workbooks become text with sections and pages."""
 
+from collections.abc import Sequence
 from io import BytesIO
 from random import Random
 from zipfile import ZipFile
@@ -7,6 +8,7 @@ from zipfile import ZipFile
 import docx
 import pptx
 import pytest
+from pptx.util import Inches
 
 from hrag.errors import UnreadableDocument
 from hrag.types import Document
@@ -178,6 +180,44 @@ def test_a_presentation_without_a_title_has_the_title_of_its_first_slide():
     parsed = parse(saved(deck), PPTX, AMPLE_BYTES)
     assert (parsed.title, parsed.text) == ("Bees and honey", "# Bees and honey")
     assert len(parsed.pages) == 2
+
+
+def table_blocks(
+    rows: Sequence[Sequence[str]], *merged: tuple[int, int, int, int], first_row: bool = True
+) -> list[str]:
+    """Returns the blocks of the text of a slide that has one table.
+
+    `merged` has the first and the last row and column of each merged range.
+    """
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    frame = slide.shapes.add_table(len(rows), len(rows[0]), *[Inches(1)] * 4)
+    frame.table.first_row = first_row
+    for index, row in enumerate(rows):
+        for column, text in enumerate(row):
+            frame.table.cell(index, column).text = text
+    for top, bottom, left, right in merged:
+        frame.table.cell(top, left).merge(frame.table.cell(bottom, right))
+    return parse(saved(deck), PPTX, AMPLE_BYTES).text.split("\n\n")[1:]
+
+
+def test_a_cell_of_a_slide_that_spans_rows_is_repeated_in_each_of_them():
+    rows = [("Region", "Sales"), ("Europe", "1"), ("", "2"), ("Asia", "3")]
+    (table,) = table_blocks(rows, (1, 2, 0, 0))
+    assert table.splitlines()[2:] == ["| Europe | 1 |", "| Europe | 2 |", "| Asia | 3 |"]
+
+
+def test_the_marked_first_row_of_a_table_on_a_slide_is_its_header():
+    rows = [("1", "2"), *((f"text {n}", "more text") for n in range(60))]
+    assert table_blocks(rows)[0] == "1: text 0\n2: more text"
+    assert table_blocks(rows, first_row=False)[1] == "text 0 | more text"
+
+
+def test_a_header_of_two_rows_on_a_slide_gives_each_column_one_name():
+    rows = [("Product", "2023", ""), ("", "Revenue", "Cost")]
+    rows += [(f"Pump {n}", "text", str(n)) for n in range(60)]
+    blocks = table_blocks(rows, (0, 1, 0, 0), (0, 0, 1, 2))
+    assert blocks[7] == "Product: Pump 7\n2023 Revenue: text\n2023 Cost: 7"
 
 
 ALTERNATIVE = "<mc:AlternateContent>{}</mc:AlternateContent>"
