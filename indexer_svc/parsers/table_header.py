@@ -13,7 +13,8 @@ cells below the row that is examined. Each cell of the row then votes:
 
 Numbers above numbers are names if they form a series (`10 20 30`, `2021 2022 2023`,
 `5 25 50 75 95`) and the rows below do not. Without any vote, the row is a header if it has only
-texts and at least half of the columns have one: most tables have a header.
+texts and at least half of the columns have one: most tables have a header. A row is also a header
+if only its first cell is empty, above a column of labels.
 
 A header may have up to MAX_HEADER_ROWS rows. A row continues the header above it if both belong
 together by their form: the upper row has a name that spans several columns, or a name that spans
@@ -38,6 +39,7 @@ _MAJORITY = 0.75
 _NAMED_SHARE = 0.5
 # A kind is read from the first characters of a cell, so that a long cell costs no more time.
 _KIND_CHARS = 40
+_MIN_NAMES_AT_CORNER = 2
 _MIN_SERIES = 3
 _MIN_SORTED = 5
 # A table has this many columns at least before a row of two cells counts as a note above it.
@@ -219,15 +221,22 @@ def _are_names(row: Row) -> bool:
 
 
 def _is_header_row(row: Row, body: Sequence[Row]) -> bool:
-    votes = sum(_votes(row, body))
-    if votes:
+    if _has_empty_corner(row, body):
+        return True
+    if votes := sum(_votes(row, body)):
         return votes > 0
-    named = [cell for cell in row if cell]
-    if not row[0]:
-        has_labels = sum(bool(below and below[0]) for below in body) >= _MAJORITY * len(body)
-        if has_labels and len(named) > 1 and len(set(named)) == len(named) == len(row) - 1:
-            return True
-    return _is_text_row(row) and len(named) >= _NAMED_SHARE * max(map(len, (row, *body)))
+    width = max(map(len, (row, *body)))
+    return _is_text_row(row) and sum(map(bool, row)) >= _NAMED_SHARE * width
+
+
+def _has_empty_corner(row: Row, body: Sequence[Row]) -> bool:
+    """Returns True if only the first cell of `row` is empty, above labels in the first column.
+
+    The other cells are different, and are at least two.
+    """
+    if row[0] or len(row) < _MIN_NAMES_AT_CORNER + 1 or not all(row[1:]) or not _are_names(row):
+        return False
+    return sum(bool(below and below[0]) for below in body) >= _MAJORITY * len(body)
 
 
 def _votes(row: Row, body: Sequence[Row]) -> list[int]:

@@ -2,8 +2,8 @@
 
 Empty rows separate tables, but may also be spaces within one table. So a run of rows continues the
 table above it if all its columns are columns of that table, and if it has no header: its first row
-has numbers where the table has numbers, or it is a single row. A header may be separated from its
-table by an empty row too.
+has numbers where the table has numbers, or nothing in it looks like a header. A header may be
+separated from its table by an empty row too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +12,7 @@ from indexer_svc.parsers.table_header import (
     ColumnKind,
     column_kinds,
     compare_with_columns,
+    count_header_rows,
     count_titles,
     has_header_votes,
 )
@@ -101,7 +102,7 @@ def _continues(table: RowRun, run: RowRun) -> bool:
     if has_header_votes(rows):
         return False
     difference = compare_with_columns(rows[0], table.column_kinds())
-    return difference < 0 or (difference == 0 and len(rows) == 1 and not titles)
+    return difference < 0 or (difference == 0 and not titles and not count_header_rows(rows))
 
 
 def _is_header_alone(table: RowRun) -> bool:
