@@ -58,7 +58,7 @@ COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
 # The image contains these extras, which the services and the commands of hrag need.
-EXTRAS = server formats gateway mcp otel postgres
+EXTRAS = server formats gateway mcp ocr otel postgres
 
 constraints: $(TOOLS)/.installed
 	$(COMPILE) pyproject.toml $(EXTRAS:%=--extra %) --output-file $(PINS)/runtime.txt

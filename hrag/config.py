@@ -26,7 +26,7 @@ from hrag.host.dsn import check_dsn
 from hrag.text.analysis import DEFAULT_LANGUAGE, LANGUAGES
 from hrag.values.collections import SummaryUnit, TreeSettings
 from hrag.values.errors import InvalidArgument
-from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MIN_CHUNK_TOKENS
+from hrag.values.limits import MAX_CHUNK_TOKENS, MAX_LIMIT, MAX_PAGES, MIN_CHUNK_TOKENS
 from hrag.values.quotas import Quota
 
 KIB = 1024
@@ -336,6 +336,12 @@ class IndexerSettings(CommonSettings):
         "HRAG_PARSER_MEMORY_BYTES", 512 * MIB, ge=128 * MIB, le=1 << 40
     )
     parser_timeout_s: float = _variable("HRAG_PARSER_TIMEOUT_S", 30.0, ge=1, le=600)
+    ocr_max_pages: int = _variable("HRAG_OCR_MAX_PAGES", 200, ge=0, le=MAX_PAGES)
+    ocr_processes: int = _variable("HRAG_OCR_PROCESSES", 2, ge=2, le=256)
+    ocr_memory_bytes: int = _variable(
+        "HRAG_OCR_MEMORY_BYTES", 2048 * MIB, ge=1024 * MIB, le=1 << 40
+    )
+    ocr_timeout_s: float = _variable("HRAG_OCR_TIMEOUT_S", 60.0, ge=1, le=600)
 
     @property
     def parsers(self) -> int:

@@ -71,6 +71,7 @@ from hrag.values.limits import (
     MIN_CHUNK_TOKENS,
     check_batch,
 )
+from hrag.values.reading import PageUnit
 from hrag.values.search import (
     Aggregation,
     ChosenSection,
@@ -169,6 +170,7 @@ __all__ = [
     "MetadataUpdate",
     "Page",
     "PageStart",
+    "PageUnit",
     "Passage",
     "ReaderStatus",
     "Retrieval",

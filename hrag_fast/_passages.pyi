@@ -29,6 +29,7 @@ class CitedDocument:
         page_starts: Iterable[int] = (),
         section_starts: Iterable[int] = (),
         heading_end: Callable[[str, int, int], int] | None = None,
+        recognised: Iterable[bool] = (),
     ) -> None:
         """Stores the data. A section path is encoded when it is first needed.
 
@@ -40,8 +41,11 @@ class CitedDocument:
         * `page_starts`: the offset in characters at which each page begins, ascending.
         * `section_starts`, `heading_end`: the same as in `matched_sentence`. Without
           `heading_end`, passages have no sentence to cite.
+        * `recognised`: for each page, True if its text was recognised in a picture; empty if there
+          is no such page.
 
-        Raises ValueError if `page_numbers` and `page_starts` differ in length.
+        Raises ValueError if `page_numbers` and `page_starts` differ in length, or if `recognised`
+        has another length and is not empty.
         """
 
 class PassageEncoder:

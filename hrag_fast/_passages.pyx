@@ -24,7 +24,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport SIZE_MAX, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from hrag_fast._cited cimport TextRange, count_before, sentence_of
 
@@ -44,6 +44,7 @@ cdef enum:  # Field numbers.
     CHUNK_FIRST_PAGE = 9
     CHUNK_LAST_PAGE = 10
     CHUNK_PAGE_STARTS = 14
+    CHUNK_RECOGNISED_PAGES = 15
     PAGE_NUMBER = 1
     PAGE_CHAR_START = 2
     SPAN_BYTE_START = 1
@@ -65,6 +66,7 @@ cdef enum:  # Field numbers.
     SENTENCE_SECTION_PATH = 2
     SENTENCE_FIRST_PAGE = 3
     SENTENCE_LAST_PAGE = 4
+    SENTENCE_RECOGNISED_PAGES = 5
     CHILD_CHUNK_ID = 1
     CHILD_SCORE = 2
     CHILD_SPAN = 3
@@ -117,6 +119,7 @@ cdef class CitedDocument:
     cdef const uint32_t[::1] page_starts
     cdef const uint32_t[::1] section_starts
     cdef object heading_end  # If it is None, passages have no sentence to cite.
+    cdef const uint8_t[::1] recognised  # 1 for each recognised page; empty if there is none.
 
     def __cinit__(
         self,
@@ -127,6 +130,7 @@ cdef class CitedDocument:
         page_starts=(),
         section_starts=(),
         heading_end=None,
+        recognised=(),
     ):
         self.fields = fields
         self.name = document_id
@@ -137,10 +141,16 @@ cdef class CitedDocument:
         self.page_starts = array("I", page_starts)
         self.section_starts = array("I", section_starts)
         self.heading_end = heading_end
+        self.recognised = array("B", recognised)
         if self.page_numbers.shape[0] != self.page_starts.shape[0]:
             raise ValueError(
                 f"page_starts has {self.page_starts.shape[0]} entries; it must have "
                 f"{self.page_numbers.shape[0]}, as page_numbers"
+            )
+        if self.recognised.shape[0] not in (0, self.page_numbers.shape[0]):
+            raise ValueError(
+                f"recognised has {self.recognised.shape[0]} entries; it must have "
+                f"{self.page_numbers.shape[0]}, as page_numbers, or none"
             )
 
     cdef bytes section_path(self, uint32_t section, bint of_sentence):
@@ -352,7 +362,12 @@ cdef class PassageEncoder:
             + len(merged) * (MERGED_BYTES + name)
             + len(term_spans) * TERM_SPAN_BYTES
             + SENTENCE_BYTES + PyBytes_GET_SIZE(sentence_path)
+            + recognised_capacity(document, chunk)
         )
+        cdef Record cited
+        if sentence != NULL:
+            cited = record_of(sentence)
+            capacity += recognised_capacity(document, &cited)
         cdef uint8_t* buffer = <uint8_t*>malloc(capacity)
         if buffer == NULL:
             raise MemoryError
@@ -631,6 +646,7 @@ cdef inline void put_pages(
     cdef size_t page = end
     if not document.page_starts.shape[0]:
         return
+    put_recognised(writer, CHUNK_RECOGNISED_PAGES, document, record)
     while page > first:
         page -= 1
         put_page(writer, document.page_numbers[page], document.page_starts[page])
@@ -642,10 +658,9 @@ cdef void put_sentence(
     Writer* writer, CitedDocument document, const TextRange* sentence, bytes section_path
 ) noexcept:
     cdef const uint8_t* field_end = writer.at
-    cdef Record span
-    span.byte_start, span.byte_end = <uint32_t>sentence.byte_start, <uint32_t>sentence.byte_end
-    span.char_start, span.char_end = sentence.char_start, sentence.char_end
+    cdef Record span = record_of(sentence)
     if document.page_starts.shape[0]:
+        put_recognised(writer, SENTENCE_RECOGNISED_PAGES, document, &span)
         put_number(writer, SENTENCE_LAST_PAGE, last_page(document, &span))
         put_number(writer, SENTENCE_FIRST_PAGE, first_page(document, &span))
     put_bytes(writer, PyBytes_AS_STRING(section_path), PyBytes_GET_SIZE(section_path))
@@ -653,16 +668,61 @@ cdef void put_sentence(
     close(writer, PASSAGE_MATCHED_SENTENCE, field_end - writer.at)
 
 
+cdef inline Record record_of(const TextRange* sentence) noexcept:
+    """Returns a record with the span of a sentence. The other fields of the record are 0."""
+    cdef Record span
+    memset(&span, 0, sizeof(Record))
+    span.byte_start, span.byte_end = <uint32_t>sentence.byte_start, <uint32_t>sentence.byte_end
+    span.char_start, span.char_end = sentence.char_start, sentence.char_end
+    return span
+
+
 cdef inline uint32_t first_page(CitedDocument document, const Record* record) noexcept:
     """Returns the page on which a span begins. The document must have pages."""
-    cdef size_t pages = first_page_end(document, record)
-    return document.page_numbers[pages - 1 if pages else 0]
+    return document.page_numbers[first_page_index(document, record)]
 
 
 cdef inline uint32_t last_page(CitedDocument document, const Record* record) noexcept:
     """Returns the page on which a span ends. The document must have pages."""
+    return document.page_numbers[last_page_index(document, record)]
+
+
+cdef inline size_t first_page_index(CitedDocument document, const Record* record) noexcept:
+    """Returns the index of the page on which a span begins."""
+    cdef size_t pages = first_page_end(document, record)
+    return pages - 1 if pages else 0
+
+
+cdef inline size_t last_page_index(CitedDocument document, const Record* record) noexcept:
+    """Returns the index of the page on which a span ends."""
     cdef size_t pages = document.pages_before(record.char_end)
-    return document.page_numbers[pages - 1 if pages else 0]
+    return pages - 1 if pages else 0
+
+
+cdef size_t recognised_capacity(CitedDocument document, const Record* record) noexcept:
+    """Returns how many bytes `put_recognised` can write at most."""
+    cdef size_t first, last
+    if not document.recognised.shape[0]:
+        return 0
+    first, last = first_page_index(document, record), last_page_index(document, record)
+    return NUMBER_BYTES + (last - first + 1 if last >= first else 0) * <size_t>NUMBER_BYTES
+
+
+cdef inline void put_recognised(
+    Writer* writer, int field, CitedDocument document, const Record* record
+) noexcept:
+    """Writes the numbers of a span's recognised pages, as a packed repeated field."""
+    cdef const uint8_t* field_end = writer.at
+    cdef size_t first, page
+    if not document.recognised.shape[0]:
+        return
+    first, page = first_page_index(document, record), last_page_index(document, record) + 1
+    while page > first:
+        page -= 1
+        if document.recognised[page]:
+            put_varint(writer, document.page_numbers[page])
+    if writer.at != field_end:
+        close(writer, field, field_end - writer.at)
 
 
 cdef inline void put_page(Writer* writer, uint32_t number, uint32_t char_start) noexcept:

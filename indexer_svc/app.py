@@ -5,7 +5,8 @@ It opens the models, the store, the parsers and the server, connects them, and c
 
 import os
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
 import structlog
@@ -29,6 +30,7 @@ from indexer_svc.scraped_metrics import readings
 from indexer_svc.servicer import IndexerServicer
 from indexer_svc.stored_catalog import StoredCatalog
 from indexer_svc.summariser import Summariser, SummaryLimits
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition, has_ocr_extra
 
 _log = structlog.get_logger()
 
@@ -46,23 +48,24 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     os.nice(settings.niceness)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
-    with ExitStack() as closing:
+    with ExitStack() as stack:
         embedder = open_embedder(settings)
         chat = open_chat(settings)
         engine = open_engine(settings)
-        closing.callback(engine.close)
+        stack.callback(engine.close)
         writer = engine.writer(protection.quota_of)
         _log.info("store_opened", engine=engine.name, store=engine.location)
         maintenance = engine.maintenance()
         collectors = (metrics.INSTRUMENTS, metrics.Readings(partial(readings, writer, settings)))
-        closing.enter_context(
+        stack.enter_context(
             serve_metrics(settings.metrics_address, *collectors, access=metrics_access)
         )
         parsers = ParserPool(
             settings.parsers, settings.parser_memory_bytes, settings.parser_timeout_s
         )
-        closing.callback(parsers.close)
-        servicer = _servicer(settings, writer, embedder, parsers, stopping)
+        stack.callback(parsers.close)
+        recognition = stack.enter_context(_text_recognition(settings))
+        servicer = _servicer(settings, writer, embedder, parsers, recognition, stopping)
         listening = grpc_server.build(
             settings,
             protection,
@@ -71,13 +74,29 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
             partial(indexer_pb2_grpc.add_IndexerServiceServicer_to_server, servicer),
         )
         maintenance.start()
-        closing.callback(_stop_maintenance, maintenance)
+        stack.callback(_stop_maintenance, maintenance)
         limits = SummaryLimits(settings.summary_min_chars, settings.summary_max_tokens)
         summariser = Summariser(writer, embedder, chat, limits)
         summariser.start()
-        closing.callback(_stop_summarising, summariser)
+        stack.callback(_stop_summarising, summariser)
         on_serving = report_serving if settings.stop_on_eof else None
         serve_until_stopped(listening, settings.drain_s, stopping, engine.require_store, on_serving)
+
+
+@contextmanager
+def _text_recognition(settings: IndexerSettings) -> Iterator[TextRecognition]:
+    """Yields the text recognition; ends its processes afterwards. It starts none in advance."""
+    if not has_ocr_extra() or not settings.ocr_max_pages:
+        yield NO_RECOGNITION
+        return
+    pool = ParserPool(
+        settings.ocr_processes,
+        settings.ocr_memory_bytes,
+        settings.ocr_timeout_s,
+        max_recognised_pages=settings.ocr_max_pages,
+    )
+    with closing(pool):
+        yield TextRecognition(pool.parse, settings.ocr_max_pages)
 
 
 def _servicer(
@@ -85,12 +104,13 @@ def _servicer(
     writer: Writer,
     embedder: Embedder,
     parsers: ParserPool,
+    recognition: TextRecognition,
     stopping: threading.Event,
 ) -> IndexerServicer:
     defaults = Defaults(
         settings.tree, settings.max_document_bytes, settings.summaries, settings.language
     )
-    pipeline = Pipeline(writer, embedder, defaults, parsers.parse)
+    pipeline = Pipeline(writer, embedder, defaults, parsers.parse, recognition)
     catalog = StoredCatalog(writer, ReplyLimit(settings.max_reply_bytes))
     return IndexerServicer(pipeline, catalog, stopping)
 

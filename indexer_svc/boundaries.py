@@ -31,10 +31,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
+from hrag.values.reading import PageUnit
 from hrag.values.tree import ParsedText
 
 CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1  # The rank of the start of a section, the highest rank.
 
+# The least rank of the start of a page, by what the pages are. A row of a table is like a sentence:
+# a cut between two rows is better than a cut inside a row, but a paragraph that ends nearby is
+# better still. The subtitles of a recording are only lines of its sentences, so the time at which
+# one begins is no reason for a cut.
+_PAGE_RANKS = {
+    PageUnit.PAGE: hrag_fast.CUT_PARAGRAPH,
+    PageUnit.ROW: hrag_fast.CUT_SENTENCE,
+}
 _TINY = 8  # A section is tiny if it has under 1/_TINY of a leaf's tokens.
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
 _UNDERLINES = tuple(b"=- ")  # The first byte of a heading's underline, or a space before it.
@@ -58,18 +67,20 @@ def boundaries_of(
     """Returns the boundaries of `parsed.text`, whose UTF-8 is `raw`.
 
     `offsets` is `uint32[n + 1]`, the byte offset of each boundary. `leaf_tokens` is the
-    largest number of tokens of a leaf. The start of a page has the rank of a paragraph. The
-    start of a section has the highest rank, unless a tiny section introduces the section. A
-    section that does not begin at a boundary counts as part of the section before it.
+    largest number of tokens of a leaf. The start of a page has at least the rank of a paragraph,
+    and the start of a row of a table at least the rank of a sentence. The start of a section has
+    the highest rank, unless a tiny section introduces the section. A section that does not begin at
+    a boundary counts as part of the section before it.
     """
     ranks = np.empty(len(offsets), np.uint8)
     ranks[0] = CUT_SECTION
     ranks[1:] = hrag_fast.boundary_ranks(raw, offsets[1:])
     # Many short texts have neither pages nor sections. For them, returning early saves numpy calls.
-    if parsed.pages:
+    page_rank = _PAGE_RANKS.get(parsed.page_unit)
+    if parsed.pages and page_rank is not None:
         pages = [page.char_start for page in parsed.pages if page.char_start < len(parsed.text)]
         _, at = _match_boundaries(_byte_offsets(parsed.text, raw, pages), offsets)
-        ranks[at] = hrag_fast.CUT_PARAGRAPH
+        ranks[at] = np.maximum(ranks[at], page_rank)
     if not parsed.sections:
         return Boundaries(ranks.tobytes(), [len(offsets) - 1])
     headings = _headings(parsed, raw, offsets)

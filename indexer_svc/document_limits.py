@@ -60,19 +60,19 @@ def _check_size(field: str, value: bytes, limit: int) -> None:
 
 
 def _check_values(metadata: Mapping[str, Any]) -> None:
-    count = _value_count(metadata)
+    count = value_count(metadata)
     if count > MAX_METADATA_VALUES:
         problem = f"metadata has {count:,} values; at most {MAX_METADATA_VALUES:,} are allowed"
         raise TooLarge(problem, field="metadata")
 
 
-def _value_count(value: Any) -> int:
+def value_count(value: Any) -> int:
     """Returns the number of values at any depth of `value`.
 
     An object inside `value` counts as one value, in addition to the values that it contains.
     """
     if isinstance(value, Mapping):
-        return sum(isinstance(item, Mapping) + _value_count(item) for item in value.values())
+        return sum(isinstance(item, Mapping) + value_count(item) for item in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(isinstance(item, Mapping) + _value_count(item) for item in value)
+        return sum(isinstance(item, Mapping) + value_count(item) for item in value)
     return 1

@@ -9,18 +9,47 @@ same result on every machine. This module knows nothing about tokens, storage or
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    JPEG,
+    MARKDOWN,
+    ODS,
+    PDF,
+    PICTURES,
+    PNG,
+    PPTX,
+    PYTHON,
+    RST,
+    TIFF,
+    TSV,
+    XLS,
+    XLSX,
+)
 from hrag.values.limits import MAX_PAGES
+from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
-from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.parsers.parsed_file import (
+    PAGE_BREAK,
+    Edit,
+    PageRange,
+    ParsedFile,
+    joined,
+    moved,
+)
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
 # limited because the tokenizer processes a run as a whole, and its time grows faster than the
@@ -37,7 +66,12 @@ _FOREIGN_FORMATS = {
     DOCX: "a Word document",
     PPTX: "a presentation",
     XLSX: "a workbook",
+    XLS: "a workbook",
+    ODS: "a workbook",
     EPUB: "an EPUB",
+    PNG: "a picture",
+    JPEG: "a picture",
+    TIFF: "a picture",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,
 # because no other thread of this process can run while it parses: Markdown of
@@ -66,14 +100,17 @@ They are the tenant's id and the deadline of the call.
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text, pages, sections and title of a document's body.
+    """The text, pages, sections and title of a document's body, its metadata and the report.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and its MIME type.
+    or empty. `metadata` are the fields of the body that become metadata of the document where the
+    client has sent none of that name. All depend only on the body and its MIME type.
     """
 
     parsed: ParsedText
     title: str = ""
+    metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
+    report: ReadReport = NO_REPORT
 
 
 def no_parser(
@@ -83,11 +120,35 @@ def no_parser(
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
-def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A parser that also recognises text in pictures of pages, for one call.
+
+    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
+    can be done about it.
+    """
+
+    parse: Parse | None
+    advice: str
+
+
+def recognition_of(text_recognition: TextRecognition, *caller: Any) -> Recognition:
+    """Returns the recognition for one call. `caller` are the first two arguments of TenantParse."""
+    parse = text_recognition.parse
+    return Recognition(None if parse is None else partial(parse, *caller), text_recognition.advice)
+
+
+def extract(
+    document: Document,
+    max_bytes: int,
+    parse: Parse,
+    recognition: Recognition = recognition_of(NO_RECOGNITION),  # noqa: B008
+) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
+    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts. `recognition`
+    parses pictures, and PDFs that have pages without readable text.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -119,7 +180,9 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     require_readable(mime_type)
     _check_size(document.body, field, max_bytes)
     if mime_type in _FOREIGN_FORMATS:
-        return _from_file(parse(_bytes_of(document.body), mime_type, max_bytes), mime_type, field)
+        content = _bytes_of(document.body)
+        read = _read_file(content, mime_type, max_bytes, parse, recognition)
+        return _from_file(read, mime_type, field)
     text, pages = _text_of(document.body)
     _check_text(text, field)
     if mime_type not in _TEXT_FORMATS:
@@ -129,9 +192,11 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)
-    # A client's pages are pages of Markdown, whose parser removes only front matter.
-    pages = _without_start(pages, len(text) - len(read.text))
-    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
+    # Pages that a client has sent are pages of that text; a parser's pages are its own.
+    parsed = _parsed_text(read)
+    if pages:
+        parsed = replace(parsed, pages=_moved_pages(pages, read.edits))
+    return Extracted(parsed, read.title, read.metadata, read.report)
 
 
 def _check_size(body: Body, field: str, max_bytes: int) -> None:
@@ -216,20 +281,32 @@ def _decode(content: bytes) -> str:
         ) from None
 
 
-def _page_spans(ranges: Sequence[PageRange]) -> tuple[PageSpan, ...]:
+def _page_spans(
+    ranges: Sequence[PageRange], unit: PageUnit = PageUnit.PAGE
+) -> tuple[PageSpan, ...]:
+    """Returns the pages with their numbers. A page with the number 0 gets its position, from 1.
+
+    A recording also has a second 0. It gets the number 1, because the number 0 says that a chunk
+    has no pages.
+    """
     return tuple(
-        PageSpan(page.number or position, page.char_start, page.char_end)
+        PageSpan(
+            page.number or (1 if unit is PageUnit.SECOND else position),
+            page.char_start,
+            page.char_end,
+            page.is_recognised,
+        )
         for position, page in enumerate(ranges, start=1)
     )
 
 
-def _without_start(pages: Sequence[PageSpan], char_count: int) -> tuple[PageSpan, ...]:
-    """Returns the pages of a text after its first `char_count` characters have been removed."""
+def _moved_pages(pages: Sequence[PageSpan], edits: Sequence[Edit]) -> tuple[PageSpan, ...]:
+    """Returns where the pages of a client's text are after a parser has replaced parts of it."""
+    starts = moved([page.char_start for page in pages], edits)
+    ends = moved([page.char_end for page in pages], edits)
     return tuple(
-        PageSpan(
-            page.number, max(0, page.char_start - char_count), max(0, page.char_end - char_count)
-        )
-        for page in pages
+        replace(page, char_start=start, char_end=end)
+        for page, start, end in zip(pages, starts, ends, strict=True)
     )
 
 
@@ -237,21 +314,65 @@ def _sections(read: ParsedFile) -> tuple[Section, ...]:
     return tuple(Section(*heading) for heading in read.headings)
 
 
+def _read_file(
+    content: bytes, mime_type: str, max_bytes: int, parse: Parse, recognition: Recognition
+) -> ParsedFile:
+    """Parses a file, and parses it again with text recognition if pages of it are unread.
+
+    Most files need no recognition, and the process that recognises needs seconds to start. So a
+    file is parsed without it first.
+    """
+    if mime_type in PICTURES:
+        if recognition.parse is None:
+            raise InvalidArgument(
+                f"the document is of type {mime_type}, whose text must be recognised; "
+                f"{recognition.advice}",
+                field="mime_type",
+            )
+        read = recognition.parse(content, mime_type, max_bytes)
+    else:
+        read = parse(content, mime_type, max_bytes)
+        if mime_type == PDF and read.report.unread_pages and recognition.parse is not None:
+            try:
+                read = recognition.parse(content, mime_type, max_bytes)
+            except (UnreadableDocument, TooLarge) as error:
+                if _VISIBLE.search(read.text) is None:
+                    raise
+                # The text of the other pages is better than no document.
+                return _with_advice(read, f"text recognition failed: {error.message}")
+    return _with_advice(read, recognition.advice)
+
+
+def _with_advice(read: ParsedFile, advice: str) -> ParsedFile:
+    """Returns the file with the advice in its report if pages are unread."""
+    if not read.report.unread_pages:
+        return read
+    return replace(read, report=replace(read.report, advice=advice))
+
+
 def _from_file(read: ParsedFile, mime_type: str, field: str) -> Extracted:
     if _VISIBLE.search(read.text) is None:
         raise BlankDocument(_blank_message(read, mime_type, field), field=field)
     _check_runs(read.text, field)
-    pages = _page_spans(read.pages)
-    return Extracted(ParsedText(read.text, _sections(read), pages), read.title)
+    return Extracted(_parsed_text(read), read.title, read.metadata, read.report)
+
+
+def _parsed_text(read: ParsedFile) -> ParsedText:
+    pages = _page_spans(read.pages, read.page_unit)
+    return ParsedText(read.text, _sections(read), pages, read.page_unit)
 
 
 def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
-    if mime_type != PDF:
+    if mime_type != PDF and mime_type not in PICTURES:
         return f"{field} is {_FOREIGN_FORMATS[mime_type]} without text"
-    return (
-        f"{field} is a PDF without text on any of its {len(read.pages)} pages; it may be a scan, "
-        "which needs text recognition first"
-    )
+    problem = f"{field} is {_FOREIGN_FORMATS[mime_type]} without readable text"
+    if len(read.pages) > 1:
+        problem += f" on any of its {len(read.pages)} pages"
+    unread = len(read.report.unread_pages)
+    if not unread:
+        return problem
+    pages = "page is a picture" if unread == 1 else "pages are pictures"
+    return f"{problem}; {unread} {pages} or cannot be mapped to characters: {read.report.advice}"
 
 
 def _check_text(text: str, field: str) -> None:

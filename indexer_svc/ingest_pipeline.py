@@ -7,7 +7,7 @@ extracted or embedded. No part of a document is visible to searches before the c
 """
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,11 +41,14 @@ from hrag.values.errors import (
     InvalidArgument,
 )
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.reading import ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import TenantParse, extract, no_parser
+from indexer_svc.extract import TenantParse, extract, no_parser, recognition_of
 from indexer_svc.mime_types import resolve_mime_type
+from indexer_svc.read_metadata import complete_metadata
+from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # This version is part of every content hash. It is raised when documents are parsed or cut in a new
 # way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
@@ -115,12 +118,19 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class IngestDraft:
-    """A document that has been cut into its chunk tree, and has not been embedded yet."""
+    """A document that has been cut into its chunk tree, and has not been embedded yet.
+
+    `metadata` is the metadata that the client has sent, with the fields that were read in the body.
+    `metadata_json` is its canonical JSON. `report` says what was read of the body.
+    """
 
     pending: Pending
     title: str
     parsed: ParsedText
     tree: Tree
+    metadata: Mapping[str, Any]
+    metadata_json: bytes
+    report: ReadReport
 
     @property
     def leaf_count(self) -> int:
@@ -166,12 +176,12 @@ class IngestDraft:
             title=self.title,
             source=document.source,
             mime_type=resolve_mime_type(document),
-            metadata=document.metadata,
+            metadata=self.metadata,
             content_hash=self.pending.content_hash,
             parsed=self.parsed,
             tree=self.tree,
             vectors=vectors,
-            metadata_json=self.pending.metadata_json,
+            metadata_json=self.metadata_json,
         )
         return Ready(self.pending.collection, prepared)
 
@@ -189,16 +199,18 @@ class Pipeline:
         embedder: Embedder,
         defaults: Defaults,
         parse: TenantParse = no_parser,
+        recognition: TextRecognition = NO_RECOGNITION,
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
         `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts.
+        formats, and long texts. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
         self._defaults = defaults
         self._parse = parse
+        self._recognition = recognition
 
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
@@ -356,14 +368,22 @@ class Pipeline:
         Raises TooBusy or ServiceUnavailable if no parser is available for the document now.
         """
         with metrics.ingest_stage("extract"):
-            parse = partial(self._parse, pending.collection.tenant_id, deadline)
-            extracted = extract(pending.document, self._defaults.max_document_bytes, parse)
+            caller = pending.collection.tenant_id, deadline
+            extracted = extract(
+                pending.document,
+                self._defaults.max_document_bytes,
+                partial(self._parse, *caller),
+                recognition_of(self._recognition, *caller),
+            )
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
             tree = build_tree(extracted.parsed, pending.collection.settings.tree)
         deadline.check("chunking")
         title = pending.document.title or extracted.title
-        draft = IngestDraft(pending, title, extracted.parsed, tree)
+        completed = complete_metadata(
+            pending.document.metadata, pending.metadata_json, extracted.metadata, extracted.report
+        )
+        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed)
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 

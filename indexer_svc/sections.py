@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.values.collections import SummaryUnit
+from hrag.values.reading import PageUnit
 from hrag.values.tree import ParsedText, Section, Tree, path_below
 
 
@@ -19,10 +20,12 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
 
     `level` is the level of the leaves. `unit` says whether sections are pages, sections
     between headings, or chunks of the top level. If it is PAGE and the text has no pages, or
-    SECTION and the text has no headings, sections are chunks of the top level.
+    SECTION and the text has no headings, sections are chunks of the top level. Rows of a table and
+    seconds of a recording do not count as pages, because a summary of one row says no more than
+    the row.
     """
     leaves = tree.level(level)
-    if unit is SummaryUnit.PAGE and parsed.pages:
+    if unit is SummaryUnit.PAGE and parsed.pages and parsed.page_unit is PageUnit.PAGE:
         owners = _pages(parsed, leaves)
     elif unit is SummaryUnit.SECTION and parsed.sections:
         owners = leaves["section"]

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from hrag.engine import Vector
-from hrag.text.citations import pages_of
+from hrag.text.citations import pages_of, recognised_pages_of
 from hrag.text.sentences import has_word, sentence_ends
 from hrag.values.answers import Citation
 from hrag.values.chunks import Chunk, Span
@@ -140,4 +140,6 @@ def _citation(
         first_page=first_page,
         last_page=last_page,
         score=score,
+        page_unit=chunk.page_unit,
+        recognised_pages=recognised_pages_of(chunk, span),
     )

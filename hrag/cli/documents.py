@@ -44,6 +44,7 @@ from hrag.values.documents import DocumentInfo, MetadataUpdate
 from hrag.values.errors import DocumentNotFound
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_COLLECTION
+from hrag.values.reading import PageUnit
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
@@ -59,6 +60,7 @@ _DOCUMENT_COLUMNS = (
     Column("sequence", Fit.NEVER),
 )
 _FIELD_NAME_WIDTH = 10
+_PAGE_LABELS = {PageUnit.PAGE: "pages", PageUnit.ROW: "rows", PageUnit.SECOND: "times"}
 _DELETION_TIMEOUT_S = 600.0  # Deletion by a filter is slow if it matches many documents.
 
 
@@ -238,7 +240,9 @@ def _document_fields(info: DocumentInfo) -> Iterator[tuple[str, str]]:
     yield "tokens", f"{info.token_count:,}"
     yield "bytes", f"{info.text_bytes:,}"
     if info.page_count:
-        yield "pages", f"{info.page_count:,}"
+        recognised = info.recognised_page_count
+        note = f", {recognised:,} recognised in pictures" if recognised else ""
+        yield _PAGE_LABELS[info.page_unit], f"{info.page_count:,}{note}"
     if info.section_count:
         yield "sections", f"{info.section_count:,}"
     counts = enumerate(info.chunks_per_level)

@@ -7,7 +7,8 @@ takes one call for each top-level chunk, and so does reading the tree.
 The first line of an export is `{"hrag_export": 1, "collection": ..., "settings": {...}}`. Each
 other line is a document with `id`, `title`, `source`, `mime_type`, `metadata` and either `text` or
 `pages`. `pages` is a list of objects with `number` and `text`, so that citations name the same
-pages after an import.
+pages after an import. A document whose numbers are those of rows or seconds is exported as `text`,
+without these numbers, because an import would put blank lines between its rows.
 """
 
 import json
@@ -23,6 +24,7 @@ from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, Su
 from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
 from hrag.values.formats import CSV, HTML, PLAIN_TEXT, TSV, format_of
+from hrag.values.reading import PageUnit
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
@@ -98,7 +100,8 @@ class ExportReader:
 
     def _with_pages(self, info: DocumentInfo) -> CompleteDocument:
         text = self._text(info)
-        return CompleteDocument(info, text, pages_of(text, self._top_chunks(info), info.page_count))
+        page_count = info.page_count if info.page_unit is PageUnit.PAGE else 0
+        return CompleteDocument(info, text, pages_of(text, self._top_chunks(info), page_count))
 
     def _with_tree(self, info: DocumentInfo) -> CompleteDocument:
         trees = hierarchies(self._client, self._tenant, self._collection, info)
@@ -109,8 +112,8 @@ class ExportReader:
         return self._client.get_text(self._tenant, info.document_id, collection=self._collection)
 
     def _top_chunks(self, info: DocumentInfo) -> Iterator[Chunk]:
-        """Yields the chunks of the top level, if the document has pages."""
-        if not info.page_count:
+        """Yields the chunks of the top level, if the document has pages, not rows or seconds."""
+        if not info.page_count or info.page_unit is not PageUnit.PAGE:
             return
         for chunk_id in top_chunk_ids(info):
             node = self._client.get_chunk(self._tenant, chunk_id, collection=self._collection)

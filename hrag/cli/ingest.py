@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hrag.cli.ingest_files import EXTENSIONS, ROOT_KEY, FoundDocuments, find, is_folder
+from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
     IngestProgress,
     ingest_all,
@@ -42,6 +42,7 @@ from hrag.cli.options import (
 )
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
+from hrag.values.documents import ROOT_KEY
 from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNotFound
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
@@ -178,7 +179,7 @@ def ingest(
 
     From a folder, the command stores the files whose extension is known, or with --glob the files
     that match, in sorted order. Known are text, Markdown, reStructuredText, PDF, HTML, DOCX,
-    PPTX, XLSX, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
+    PPTX, XLSX, XLS, ODS, EPUB, CSV, source code and JSON Lines. Hidden files and folders are left out, and
     links are followed once. A file that is named is stored with any extension. The document id of
     a file is its path inside the folder, with ":" in place of "/".
 

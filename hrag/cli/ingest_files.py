@@ -34,11 +34,10 @@ from hrag.cli.input_documents import (
     readable_path,
 )
 from hrag.values import formats
+from hrag.values.documents import ROOT_KEY
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
-ROOT_KEY = "ingest_root"
-"""The metadata key that names the folder of a document which was ingested with --prune."""
 
 # The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"

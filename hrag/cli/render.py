@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from hrag.text.citations import sections
+from hrag.text.citations import sections, short_pages
 from hrag.text.plain_text import printable
 from hrag.values.chunks import Chunk, Span
 from hrag.values.search import ChosenSection, Passage, SearchResult, TermSpan
@@ -29,7 +29,7 @@ Range = tuple[int, int]
 def citation(chunk: Chunk) -> str:
     """Returns the chunk's title, sections, pages, source and id, without those that are empty."""
     source = chunk.source if chunk.source != chunk.title else ""
-    parts = (chunk.title, sections(chunk), pages(chunk), source, chunk.chunk_id)
+    parts = (chunk.title, sections(chunk), short_pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
@@ -46,6 +46,7 @@ def cited_place(passage: Passage) -> Chunk:
         section_path=sentence.section_path,
         first_page=sentence.first_page,
         last_page=sentence.last_page,
+        recognised_pages=sentence.recognised_pages,
     )
 
 
@@ -70,7 +71,7 @@ def scores(passage: Passage) -> str:
 
 def section_citation(section: ChosenSection) -> str:
     """Returns the section's title, path, pages and document id, without those that are empty."""
-    parts = (section.title, sections(section), pages(section), section.document_id)
+    parts = (section.title, sections(section), short_pages(section), section.document_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
@@ -89,21 +90,6 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     An irregular plural must be given as `plural`, for example for `2 leaves`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def pages(part: Chunk | ChosenSection) -> str:
-    """Returns the pages of `part` as `p. 3` or `p. 3-4`; an empty text if there are no pages."""
-    return page_range(part.first_page, part.last_page)
-
-
-def page_range(first: int, last: int) -> str:
-    """Returns two page numbers as `p. 3` or `p. 3-4`.
-
-    If the document has no pages, the numbers are 0 and the text is empty.
-    """
-    if not first:
-        return ""
-    return f"p. {first}" if first == last else f"p. {first}-{last}"
 
 
 def chunk_suffix(chunk_id: str) -> str:

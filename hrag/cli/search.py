@@ -38,14 +38,13 @@ from hrag.cli.render import (
     first_words,
     highlighted,
     matched_ranges,
-    page_range,
-    pages,
     range_in_chunk,
     scores,
     section_citation,
     timings,
 )
 from hrag.cli.terminal import has_colour, output, print_json
+from hrag.text.citations import short_pages
 from hrag.text.plain_text import printable
 from hrag.values.answers import AnswerEnd, AnswerEvent, Citation, FinishReason
 from hrag.values.errors import HragError, ServiceUnavailable
@@ -384,7 +383,7 @@ def _show_passage(number: int, passage: Passage, console: Console) -> None:
     )
     joined = "".join(f" {chunk_suffix(chunk_id)}" for chunk_id in passage.merged_chunk_ids)
     parts = f" of{joined}" if joined else ""
-    spread = f", {pages(chunk)}" if pages(chunk) != pages(cited) else ""
+    spread = f", {short_pages(chunk)}" if short_pages(chunk) != short_pages(cited) else ""
     console.print(
         Text(f"{chunk.token_count:,} tokens{parts}{spread}; matched {leaves}", style="dim"),
         soft_wrap=wrap_off,
@@ -509,4 +508,4 @@ def _quote(cited: Citation, passage: Passage) -> str:
     line = " ".join(printable(passage.chunk.content[start:end]).split())
     if len(line) > _QUOTED_CHARS:
         line = f"{line[:_QUOTED_CHARS]}…"
-    return " ".join(filter(None, (page_range(cited.first_page, cited.last_page), f'"{line}"')))
+    return " ".join(filter(None, (short_pages(cited), f'"{line}"')))

@@ -28,9 +28,9 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
-from hrag.cli.render import chunk_suffix, pages
+from hrag.cli.render import chunk_suffix
 from hrag.cli.terminal import output, print_json
-from hrag.text.citations import sections
+from hrag.text.citations import sections, short_pages
 from hrag.text.plain_text import printable
 from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.documents import DocumentInfo
@@ -157,7 +157,7 @@ def _label(chunk: Chunk, text: str) -> Text:
     text_start = " ".join(text[span.char_start : span.char_start + 4 * _FIRST_CHARS].split())
     label = Text(chunk_suffix(chunk.chunk_id), style="bold cyan", no_wrap=True, overflow="ellipsis")
     label.append(f" {chunk.token_count:,} tokens", style="not bold default")
-    location = " · ".join(filter(None, (sections(chunk), pages(chunk))))
+    location = " · ".join(filter(None, (sections(chunk), short_pages(chunk))))
     label.append(f" [{span.char_start}:{span.char_end}] ", style="not bold dim")
     label.append(printable(f"{location}  " if location else ""), style="not bold magenta")
     return label.append(printable(text_start[:_FIRST_CHARS]), style="not bold default")

@@ -53,7 +53,9 @@ _SCORE_DIGITS = 4
 class CitedChunk:
     """A chunk of a document, with a heading by which a model can cite the chunk.
 
-    `first_page` and `last_page` are 0 if the document has no pages.
+    `first_page` and `last_page` are 0 if the document has no pages. `page_unit` says what these
+    numbers mean: `page`, `row` or `second`. `is_recognised` is True if text of the chunk was
+    recognised in a picture, so that it may have errors.
     """
 
     heading: str
@@ -63,6 +65,8 @@ class CitedChunk:
     source: str
     first_page: int
     last_page: int
+    page_unit: str
+    is_recognised: bool
 
     @classmethod
     def of(cls, chunk: Chunk, **more: Any) -> Self:
@@ -78,6 +82,8 @@ class CitedChunk:
             source=chunk.source,
             first_page=chunk.first_page,
             last_page=chunk.last_page,
+            page_unit=chunk.page_unit.value,
+            is_recognised=bool(chunk.recognised_pages),
             **more,
         )
 

@@ -16,7 +16,7 @@ from hrag.values.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct
 from hrag.values.tree import ParsedText, Tree
 
 # The maximum size of all integer fields of an encoded DocumentInfo, without the chunk counts.
-_INFO_BYTES = 64
+_INFO_BYTES = 72
 # The maximum size of one chunk count, encoded as a varint.
 _COUNT_BYTES = 5
 

@@ -16,6 +16,7 @@ from hrag.values.limits import (
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
 )
+from hrag.values.reading import PageUnit
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import (
     Aggregation,
@@ -120,9 +121,17 @@ class PassageFields(Protocol):
     """Encodes the fields of a passage that an engine cannot encode itself, for `Encoded`."""
 
     def document(
-        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+        self,
+        document_id: str,
+        title: str,
+        source: str,
+        metadata: Mapping[str, Any],
+        page_unit: PageUnit | None,
     ) -> bytes:
-        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share."""
+        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share.
+
+        `page_unit` is None if the document has no pages.
+        """
 
 
 @dataclass(frozen=True, slots=True)

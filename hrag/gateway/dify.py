@@ -102,6 +102,8 @@ def _record(passage: Mapping[str, Any]) -> dict[str, Any]:
         "section_path": chunk.get("sectionPath"),
         "first_page": chunk.get("firstPage"),
         "last_page": chunk.get("lastPage"),
+        "page_unit": chunk.get("pageUnit", "").removeprefix("PAGE_UNIT_").lower(),
+        "is_recognised": bool(chunk.get("recognisedPages")),
     }
     return {
         "content": chunk.get("content", ""),

@@ -11,7 +11,9 @@ def citation(passage: Passage) -> dict[str, Any]:
 
     `heading` is a text by which the passage can be cited, for example `[Guide - Keys, page 3]`.
     `section_path` is a list of headings. `first_page` and `last_page` are 0 if the document has no
-    pages. `char_start` and `char_end` are offsets in characters of the document's text. If the
+    pages. `page_unit` says what these numbers mean: `page`, `row` or `second`. `is_recognised` is
+    True if text of the passage was recognised in a picture, so that it may have errors.
+    `char_start` and `char_end` are offsets in characters of the document's text. If the
     document's metadata has a key with one of these names, the value of the citation replaces the
     value of the metadata, so that no document can pretend to be another one.
     """
@@ -26,6 +28,8 @@ def citation(passage: Passage) -> dict[str, Any]:
         "section_path": list(chunk.section_path),
         "first_page": chunk.first_page,
         "last_page": chunk.last_page,
+        "page_unit": chunk.page_unit.value,
+        "is_recognised": bool(chunk.recognised_pages),
         "char_start": chunk.span.char_start,
         "char_end": chunk.span.char_end,
         "score": passage.score,

@@ -32,6 +32,7 @@ _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
 # The keys of the dictionary that `citation` returns which describe a passage, not a document.
 _PASSAGE_KEYS = (
     *("heading", "chunk_id", "section_path", "first_page", "last_page"),
+    *("page_unit", "is_recognised"),
     *("char_start", "char_end", "score"),
 )
 

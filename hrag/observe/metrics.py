@@ -150,6 +150,9 @@ _parser_calls = _counter(
     "sections or tables.",
     "outcome",
 )
+recognised_pages = _counter(
+    "hrag_recognised_pages_total", "Pages of scans and pictures sent to text recognition."
+)
 _documents = _counter(
     "hrag_documents_total", "Documents sent for ingestion, by outcome.", "outcome"
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hrag.text import tokens
-from hrag.text.citations import pages_of
+from hrag.text.citations import pages_of, recognised_pages_of
 from hrag.text.sentences import fitting, sentence_ends
 from hrag.values.chunks import Chunk, Span
 from hrag.values.search import MatchedChild, Passage
@@ -136,6 +136,7 @@ def _chunk_part(chunk: Chunk, start: int, end: int) -> Chunk:
         page_starts=tuple(
             page for page in chunk.page_starts if span.char_start < page.char_start < span.char_end
         ),
+        recognised_pages=recognised_pages_of(chunk, span),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hrag.passages.headings import heading_end
 from hrag.values.chunks import PageStart
+from hrag.values.reading import PageUnit
 from hrag.values.reply_limit import field_bytes, struct_bytes, text_bytes
 from hrag.values.tree import NONE, PageSpan, Section, section_parents, section_path
 
@@ -19,7 +20,7 @@ class Outline:
 
     `section_parents[i]` is the index of the section that contains section i, or NONE.
     `section_starts[i]` and `page_starts[i]` are the character offsets at which section i and page i
-    begin.
+    begin. `page_unit` says what the numbers of the pages mean.
     """
 
     document_id: str
@@ -31,6 +32,7 @@ class Outline:
     section_parents: tuple[int, ...]
     section_starts: "array[int]"
     page_starts: tuple[int, ...]
+    page_unit: PageUnit = PageUnit.PAGE
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class Outline:
         metadata: Mapping[str, Any],
         sections: Sequence[Section],
         pages: Sequence[PageSpan],
+        page_unit: PageUnit = PageUnit.PAGE,
     ) -> "Outline":
         """Returns the outline of a document. Sections and pages must be in order of the text."""
         starts = tuple(page.char_start for page in pages)
@@ -54,6 +57,7 @@ class Outline:
             section_parents=section_parents(sections),
             section_starts=array("I", (section.char_start for section in sections)),
             page_starts=starts,
+            page_unit=page_unit,
         )
 
     @cached_property
@@ -85,9 +89,8 @@ class Outline:
         """
         if not self.page_starts:
             return 0, 0
-        first = bisect_right(self.page_starts, char_start) - 1
-        last = bisect_left(self.page_starts, char_end) - 1
-        return self.pages[max(first, 0)].number, self.pages[max(last, 0)].number
+        first, last = self._page_indexes(char_start, char_end)
+        return self.pages[first].number, self.pages[last].number
 
     def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
         """Returns the starts of the pages that begin inside a span, after its first page."""
@@ -96,3 +99,28 @@ class Outline:
         first = bisect_right(self.page_starts, char_start)
         last = bisect_left(self.page_starts, char_end)
         return tuple(PageStart(page.number, page.char_start) for page in self.pages[first:last])
+
+    @cached_property
+    def are_pages_recognised(self) -> tuple[bool, ...]:
+        """True for each page whose text was recognised in a picture; () if there is no such page.
+
+        Few documents have such pages, so the others need no memory.
+        """
+        flags = tuple(page.is_recognised for page in self.pages)
+        return flags if any(flags) else ()
+
+    def recognised_pages_in(self, char_start: int, char_end: int) -> tuple[int, ...]:
+        """Returns the numbers of a span's pages whose text was recognised in a picture."""
+        if not self.are_pages_recognised:
+            return ()
+        first, last = self._page_indexes(char_start, char_end)
+        return tuple(page.number for page in self.pages[first : last + 1] if page.is_recognised)
+
+    def _page_indexes(self, char_start: int, char_end: int) -> tuple[int, int]:
+        """Returns the indexes of the first and the last page of a span.
+
+        The document must have pages. Text before the first page counts as part of this page.
+        """
+        first = bisect_right(self.page_starts, char_start) - 1
+        last = bisect_left(self.page_starts, char_end) - 1
+        return max(first, 0), max(last, 0)

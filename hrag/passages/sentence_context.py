@@ -14,7 +14,8 @@ class Sentence:
     """A sentence with the white space after it.
 
     Page numbers are 0 if the document has no pages. `page_starts` are the starts of the pages after
-    `first_page`.
+    `first_page`. `recognised_pages` are the numbers of the pages whose text was recognised in a
+    picture.
     """
 
     content: str
@@ -22,6 +23,7 @@ class Sentence:
     first_page: int
     last_page: int
     page_starts: tuple[PageStart, ...] = ()
+    recognised_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +75,10 @@ def _sentence(outline: Outline, content: str, byte_start: int, char_start: int) 
     span = Span(byte_start, byte_start + len(content.encode()), char_start, char_end)
     first_page, last_page = outline.page_range(char_start, char_end)
     return Sentence(
-        content, span, first_page, last_page, outline.page_starts_in(char_start, char_end)
+        content,
+        span,
+        first_page,
+        last_page,
+        outline.page_starts_in(char_start, char_end),
+        outline.recognised_pages_in(char_start, char_end),
     )

@@ -93,6 +93,7 @@ class Window:
             last_page=self.sentences[-1].last_page,
             token_count=self.token_count,
             page_starts=self._page_starts(),
+            recognised_pages=self._recognised_pages(),
         )
         in_order = sorted(self.matched, key=lambda match: match.span.char_start)
         leaves = tuple(dict.fromkeys(match.chunk_id for match in in_order))
@@ -107,6 +108,11 @@ class Window:
                 starts.append(PageStart(sentence.first_page, sentence.span.char_start))
             starts += sentence.page_starts
         return tuple(starts)
+
+    def _recognised_pages(self) -> tuple[int, ...]:
+        """Returns the numbers of the window's pages whose text was recognised, without repeats."""
+        numbers = (number for part in self.sentences for number in part.recognised_pages)
+        return tuple(dict.fromkeys(numbers))
 
     def cut(self, token_budget: int) -> "Window | None":
         """Returns the window with as many sentences as fit, including the best matched sentence.

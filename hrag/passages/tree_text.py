@@ -101,6 +101,8 @@ class TreeText:
             source=outline.source,
             metadata=outline.metadata,
             page_starts=outline.page_starts_in(record.char_start, record.char_end),
+            page_unit=outline.page_unit,
+            recognised_pages=outline.recognised_pages_in(record.char_start, record.char_end),
         )
 
     def matched_child(
@@ -119,7 +121,10 @@ class TreeText:
         """Returns a part of the text as the sentence to cite, with its section and pages."""
         span = Span(byte_start, byte_end, char_start, char_end)
         path = self.outline.section_path(self.outline.section_at(char_start))
-        return MatchedSentence(span, path, *self.outline.page_range(char_start, char_end))
+        recognised_pages = self.outline.recognised_pages_in(char_start, char_end)
+        return MatchedSentence(
+            span, path, *self.outline.page_range(char_start, char_end), recognised_pages
+        )
 
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float
@@ -138,6 +143,8 @@ class TreeText:
             section_path=self.outline.section_path(first.section),
             first_page=first_page,
             last_page=last_page,
+            page_unit=self.outline.page_unit,
+            recognised_pages=self.outline.recognised_pages_in(span.char_start, span.char_end),
         )
 
     def has_chunk(self, position: TreePosition) -> bool:

@@ -1,13 +1,20 @@
 """The citation of a chunk, for people and for models: title, sections and pages.
 
+The pages of a document may also be rows of a table or seconds of a recording; then a citation names
+these. It also says if text was recognised in a picture, because such text may have errors.
+
 Titles are untrusted. Here they are put on one line, without control characters.
 """
 
 from hrag.text.plain_text import one_line
+from hrag.values.answers import Citation
 from hrag.values.chunks import Chunk, Span
+from hrag.values.reading import PageUnit
 from hrag.values.search import ChosenSection
 
 Citable = Chunk | ChosenSection
+
+_MINUTE_S, _HOUR_S = 60, 3600
 
 
 def name(cited: Citable) -> str:
@@ -43,9 +50,52 @@ def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
     return first, last
 
 
+def recognised_pages_of(chunk: Chunk, span: Span) -> tuple[int, ...]:
+    """Returns the numbers of a span's pages whose text was recognised in a picture.
+
+    The span must lie in the chunk.
+    """
+    if not chunk.recognised_pages:
+        return ()
+    first, last = pages_of(chunk, span)
+    return tuple(number for number in chunk.recognised_pages if first <= number <= last)
+
+
 def pages(cited: Citable) -> str:
-    """Returns `page 3` or `pages 3-4`; "" if the document has no pages."""
+    """Returns `page 3` or `pages 3-4`; "" if the document has no pages.
+
+    Rows are `row 5` or `rows 5-8`, and times are `00:01:12` or `00:01:12-00:01:30`. If text of the
+    pages was recognised in a picture, ` (recognised)` follows.
+    """
+    return _pages(cited, "page", "pages")
+
+
+def short_pages(cited: Citable | Citation) -> str:
+    """Returns the same as `pages`, but with `p. 3` for a page and `p. 3-4` for several pages."""
+    return _pages(cited, "p.", "p.")
+
+
+def _pages(cited: Citable | Citation, page: str, pages: str) -> str:
+    """Returns the pages, with `page` before one number and `pages` before two numbers."""
     first, last = cited.first_page, cited.last_page
     if not first:
         return ""
-    return f"page {first}" if first == last else f"pages {first}-{last}"
+    recognised = " (recognised)" if cited.recognised_pages else ""
+    match cited.page_unit:
+        case PageUnit.PAGE:
+            return _range(first, last, page, pages) + recognised
+        case PageUnit.ROW:
+            # Rows are counted again in each sheet, so the last row may have the smaller number.
+            return _range(first, last, "row", "rows") if first <= last else f"from row {first}"
+        case PageUnit.SECOND:
+            return _time(first) if first == last else f"{_time(first)}-{_time(last)}"
+
+
+def _range(first: int, last: int, one: str, several: str) -> str:
+    return f"{one} {first}" if first == last else f"{several} {first}-{last}"
+
+
+def _time(seconds: int) -> str:
+    """Returns a time as hours, minutes and seconds, for example `00:01:12`."""
+    hours, rest = divmod(seconds, _HOUR_S)
+    return f"{hours:02}:{rest // _MINUTE_S:02}:{rest % _MINUTE_S:02}"

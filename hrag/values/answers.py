@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from hrag.values.chunks import Span
 from hrag.values.errors import HragError
+from hrag.values.reading import PageUnit
 from hrag.values.search import SearchQuery, SearchResult
 
 
@@ -43,8 +44,8 @@ class Citation:
     `statement_end` are the range of the statement in the answer's text, in characters. `span` is
     the sentence of the passage that is most similar to the statement, and `score` is the cosine
     similarity of the sentence and the statement. If sentences could not be compared with the
-    statement, `span` is the whole passage and `score` is None. `first_page` and `last_page` are
-    the pages of `span`.
+    statement, `span` is the whole passage and `score` is None. The fields on pages are about
+    `span`; they have the meaning of the fields of `Chunk`.
     """
 
     marker: int
@@ -56,6 +57,8 @@ class Citation:
     first_page: int
     last_page: int
     score: float | None
+    page_unit: PageUnit = PageUnit.PAGE
+    recognised_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hrag.values.reading import PageUnit
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -28,7 +30,9 @@ class Chunk:
     """A span of a document at one level, with the fields that a citation needs.
 
     `first_page` and `last_page` are 0 if the document has no pages. `page_starts` are the starts of
-    the pages after `first_page`.
+    the pages after `first_page`. `page_unit` says what the numbers of pages mean: pages, rows of a
+    table, or seconds of a recording. `recognised_pages` are the numbers of the pages whose text was
+    recognised in a picture.
     """
 
     chunk_id: str
@@ -45,6 +49,8 @@ class Chunk:
     source: str
     metadata: Mapping[str, Any]
     page_starts: tuple[PageStart, ...] = ()
+    page_unit: PageUnit = PageUnit.PAGE
+    recognised_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

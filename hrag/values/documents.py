@@ -6,6 +6,13 @@ from enum import StrEnum
 from typing import Any
 
 from hrag.values.errors import InvalidArgument
+from hrag.values.reading import PageUnit
+
+ROOT_KEY = "ingest_root"
+"""The metadata key that names the folder of a document which was ingested with --prune.
+
+Only a client sets it; a field of this name in a file is ignored.
+"""
 
 
 class IngestOutcome(StrEnum):
@@ -56,7 +63,8 @@ class DocumentInfo:
     """A stored document, without its text.
 
     `sequence` is the sequence number of the change that stored this version of the document. It
-    counts the changes of the tenant.
+    counts the changes of the tenant. `page_unit` says what the numbers of pages mean, and
+    `recognised_page_count` is the number of pages whose text was recognised in a picture.
     """
 
     document_id: str
@@ -70,6 +78,8 @@ class DocumentInfo:
     page_count: int
     section_count: int
     sequence: int
+    page_unit: PageUnit = PageUnit.PAGE
+    recognised_page_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,18 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+XLS = "application/vnd.ms-excel"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
 EPUB = "application/epub+zip"
+PNG = "image/png"
+JPEG = "image/jpeg"
+TIFF = "image/tiff"
+
+PICTURES = (PNG, JPEG, TIFF)
+"""The formats of pictures of pages, which the indexer reads with the extra `ocr`."""
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
+OCR_EXTRA = "pip install 'hrag[ocr]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +55,22 @@ FORMATS = (
     Format(HTML, (".html", ".htm", ".xhtml"), ("application/xhtml+xml",), needs_extra=True),
     Format(DOCX, (".docx",), is_text=False, needs_extra=True),
     Format(PPTX, (".pptx",), is_text=False, needs_extra=True),
-    Format(XLSX, (".xlsx",), is_text=False, needs_extra=True),
+    Format(
+        XLSX,
+        (".xlsx", ".xlsm"),
+        ("application/vnd.ms-excel.sheet.macroenabled.12",),
+        is_text=False,
+        needs_extra=True,
+    ),
+    Format(XLS, (".xls",), is_text=False, needs_extra=True),
+    Format(ODS, (".ods",), is_text=False, needs_extra=True),
     Format(EPUB, (".epub",), is_text=False, needs_extra=True),
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
+    Format(PNG, (".png",), is_text=False),
+    Format(JPEG, (".jpg", ".jpeg"), ("image/jpg",), is_text=False),
+    Format(TIFF, (".tif", ".tiff"), is_text=False),
     # The following formats are source code.
     Format(PYTHON, (".py", ".pyi"), ("text/x-script.python", "application/x-python")),
     Format("text/javascript", (".js", ".mjs", ".cjs", ".jsx"), ("application/javascript",)),

@@ -17,7 +17,11 @@ class PageUnit(StrEnum):
 
 
 class LeftOutKind(StrEnum):
-    """The reason why a part of a file is not in its text."""
+    """The reason why a part of a file is not in its text.
+
+    METADATA: fields of the file that are not in the document's metadata, because its metadata would
+    exceed a limit.
+    """
 
     RUNNING_HEAD = "running_head"
     PAGE_NUMBER = "page_number"
@@ -25,6 +29,7 @@ class LeftOutKind(StrEnum):
     BOILERPLATE = "boilerplate"
     OUTPUT = "output"
     ATTACHMENT = "attachment"
+    METADATA = "metadata"
 
 
 class LeftOut(NamedTuple):
@@ -41,7 +46,8 @@ class ReadReport:
 
     `encoding` is the name of a text's encoding, for example `utf-8`, or empty if the file is not a
     text. `recognised_pages` are the numbers of the pages whose text was recognised in a picture,
-    and `unread_pages` those of the pages that have no readable text, both ascending.
+    and `unread_pages` those of the pages that have no readable text, both ascending. `advice` says
+    why there are unread pages and what can be done about it; it is empty if there are none.
     """
 
     encoding: str = ""
@@ -49,6 +55,7 @@ class ReadReport:
     recognised_pages: tuple[int, ...] = ()
     unread_pages: tuple[int, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    advice: str = ""
 
 
 NO_REPORT = ReadReport()

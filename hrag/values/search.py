@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from hrag.values.chunks import Chunk, Span
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
+from hrag.values.reading import PageUnit
 
 
 class SearchMode(StrEnum):
@@ -134,13 +135,15 @@ class MatchedSentence:
     """The sentence of a passage that matches the query best: the place to cite.
 
     `section_path` is the path of the section that contains the sentence. Page numbers are 0 if the
-    document has no pages.
+    document has no pages. The passage's chunk says what the numbers of pages mean.
+    `recognised_pages` are the numbers of the pages whose text was recognised in a picture.
     """
 
     span: Span
     section_path: tuple[str, ...]
     first_page: int
     last_page: int
+    recognised_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,8 @@ class Passage:
 class ChosenSection:
     """A section of a document that SUMMARY_FIRST chose by its summary.
 
-    `score` is the summary's score. Page numbers are 0 if the document has no pages. `section_path`
-    is the path of the section's first leaf.
+    `score` is the summary's score. `section_path` is the path of the section's first leaf. The
+    fields on pages have the meaning of the fields of `Chunk`.
     """
 
     document_id: str
@@ -182,6 +185,8 @@ class ChosenSection:
     section_path: tuple[str, ...]
     first_page: int
     last_page: int
+    page_unit: PageUnit = PageUnit.PAGE
+    recognised_pages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

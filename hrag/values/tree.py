@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hrag.values.reading import PageUnit
+
 NONE = 0xFFFF_FFFF  # The value of `parent` or `section` if a chunk has no parent or no section.
 
 CHUNK = np.dtype(
@@ -103,20 +105,28 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class PageSpan:
-    """The span of a page in the document's text, in characters."""
+    """The span of a page in the document's text, in characters.
+
+    `is_recognised` is True if the text was recognised in a picture of the page.
+    """
 
     number: int
     char_start: int
     char_end: int
+    is_recognised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """The text of a document with its sections and pages, both in order of the text."""
+    """The text of a document with its sections and pages, both in order of the text.
+
+    `page_unit` says what the numbers of the pages mean.
+    """
 
     text: str
     sections: tuple[Section, ...] = ()
     pages: tuple[PageSpan, ...] = ()
+    page_unit: PageUnit = PageUnit.PAGE
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:

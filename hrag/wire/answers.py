@@ -4,7 +4,16 @@ from hrag.v1 import retriever_pb2 as pb
 from hrag.values.answers import AnswerEnd, AnswerEvent, AnswerQuery, Citation, FinishReason
 from hrag.values.errors import InvalidArgument
 from hrag.values.search import SearchResult
-from hrag.wire.common import built, checked_text, error_from, error_message, span_from, span_message
+from hrag.wire.common import (
+    built,
+    checked_text,
+    error_from,
+    error_message,
+    page_unit_from,
+    page_unit_number,
+    span_from,
+    span_message,
+)
 from hrag.wire.retriever import (
     search_query_from,
     search_request,
@@ -95,6 +104,8 @@ def _citation_message(citation: Citation) -> pb.Citation:
         span=span_message(citation.span),
         first_page=citation.first_page,
         last_page=citation.last_page,
+        page_unit=page_unit_number(citation.page_unit if citation.first_page else None),
+        recognised_pages=citation.recognised_pages,
         score=citation.score,
     )
 
@@ -109,5 +120,7 @@ def _citation_from(message: pb.Citation) -> Citation:
         span=span_from(message.span),
         first_page=message.first_page,
         last_page=message.last_page,
+        page_unit=page_unit_from(message.page_unit),
+        recognised_pages=tuple(message.recognised_pages),
         score=message.score if message.HasField("score") else None,
     )

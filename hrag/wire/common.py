@@ -20,6 +20,7 @@ from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import HragError, InvalidArgument, TooLarge
 from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
+from hrag.values.reading import PageUnit
 from hrag.wire import status_codes
 
 _EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer is exact.
@@ -29,6 +30,12 @@ _MAX_DEPTH = 30
 # A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
 # in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
 _BYTES_PER_JSON = 6
+_PAGE_UNIT_NUMBERS = {
+    PageUnit.PAGE: pb.PAGE_UNIT_PAGE,
+    PageUnit.ROW: pb.PAGE_UNIT_ROW,
+    PageUnit.SECOND: pb.PAGE_UNIT_SECOND,
+}
+_PAGE_UNITS: Mapping[int, PageUnit] = {number: unit for unit, number in _PAGE_UNIT_NUMBERS.items()}
 _UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for unsuitable values.
 
 Built = TypeVar("Built", bound=Message)
@@ -365,6 +372,8 @@ def document_info_message(info: DocumentInfo) -> pb.DocumentInfo:
         page_count=info.page_count,
         section_count=info.section_count,
         sequence=info.sequence,
+        page_unit=page_unit_number(info.page_unit if info.page_count else None),
+        recognised_page_count=info.recognised_page_count,
     )
 
 
@@ -381,10 +390,25 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
         page_count=message.page_count,
         section_count=message.section_count,
         sequence=message.sequence,
+        page_unit=page_unit_from(message.page_unit),
+        recognised_page_count=message.recognised_page_count,
     )
 
 
 # The following functions convert chunks and errors.
+
+
+def page_unit_number(unit: PageUnit | None) -> pb.PageUnit.ValueType:
+    """Returns the number of a unit in messages; None is the unit of a document without pages."""
+    return pb.PAGE_UNIT_UNSPECIFIED if unit is None else _PAGE_UNIT_NUMBERS[unit]
+
+
+def page_unit_from(number: int) -> PageUnit:
+    """Returns the unit with this number; PAGE for a document without pages and a number unknown.
+
+    A newer server may send an unknown number. Its citations then say `page` before their numbers.
+    """
+    return _PAGE_UNITS.get(number, PageUnit.PAGE)
 
 
 def span_message(span: Span) -> pb.Span:
@@ -412,6 +436,8 @@ def chunk_message(chunk: Chunk) -> pb.Chunk:
         section_path=chunk.section_path,
         first_page=chunk.first_page,
         last_page=chunk.last_page,
+        page_unit=page_unit_number(chunk.page_unit if chunk.first_page else None),
+        recognised_pages=chunk.recognised_pages,
         title=chunk.title,
         source=chunk.source,
         metadata=struct_message(chunk.metadata) if chunk.metadata else None,
@@ -434,6 +460,8 @@ def chunk_from(message: pb.Chunk) -> Chunk:
         section_path=tuple(message.section_path),
         first_page=message.first_page,
         last_page=message.last_page,
+        page_unit=page_unit_from(message.page_unit),
+        recognised_pages=tuple(message.recognised_pages),
         title=message.title,
         source=message.source,
         metadata=struct_from(message.metadata),

@@ -5,8 +5,16 @@ from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import types_pb2
+from hrag.values.reading import PageUnit
 from hrag.values.search import MatchedChild, MatchedSentence, Passage, TermSpan
-from hrag.wire.common import chunk_from, chunk_message, span_from, span_message, struct_message
+from hrag.wire.common import (
+    chunk_from,
+    chunk_message,
+    page_unit_number,
+    span_from,
+    span_message,
+    struct_message,
+)
 from hrag.wire.fields import optional_field
 
 
@@ -22,7 +30,12 @@ class PassageFieldCodec:
     """
 
     def document(
-        self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
+        self,
+        document_id: str,
+        title: str,
+        source: str,
+        metadata: Mapping[str, Any],
+        page_unit: PageUnit | None,
     ) -> bytes:
         """Returns an encoded Chunk that has only the fields of its document."""
         return types_pb2.Chunk(
@@ -30,6 +43,7 @@ class PassageFieldCodec:
             title=title,
             source=source,
             metadata=struct_message(metadata) if metadata else None,
+            page_unit=page_unit_number(page_unit),
         ).SerializeToString()
 
 
@@ -97,6 +111,7 @@ def _sentence_message(sentence: MatchedSentence | None) -> pb.MatchedSentence | 
         section_path=sentence.section_path,
         first_page=sentence.first_page,
         last_page=sentence.last_page,
+        recognised_pages=sentence.recognised_pages,
     )
 
 
@@ -106,4 +121,5 @@ def _sentence_from(message: pb.MatchedSentence) -> MatchedSentence:
         section_path=tuple(message.section_path),
         first_page=message.first_page,
         last_page=message.last_page,
+        recognised_pages=tuple(message.recognised_pages),
     )

@@ -29,6 +29,8 @@ from hrag.wire.common import (
     chunk_message,
     error_from,
     error_message,
+    page_unit_from,
+    page_unit_number,
     span_from,
     span_message,
 )
@@ -259,6 +261,8 @@ def _section_message(section: ChosenSection) -> pb.ChosenSection:
         section_path=section.section_path,
         first_page=section.first_page,
         last_page=section.last_page,
+        page_unit=page_unit_number(section.page_unit if section.first_page else None),
+        recognised_pages=section.recognised_pages,
     )
 
 
@@ -272,6 +276,8 @@ def _section_from(message: pb.ChosenSection) -> ChosenSection:
         section_path=tuple(message.section_path),
         first_page=message.first_page,
         last_page=message.last_page,
+        page_unit=page_unit_from(message.page_unit),
+        recognised_pages=tuple(message.recognised_pages),
     )
 
 

@@ -251,7 +251,9 @@ class _BodyReader:
         for caption in children(node, ("caption",), shows):
             self._paragraph(" ".join(self._text_of(caption).split()))
         table = table_of(node, shows, self._text_of)
-        self._writer.table(table.rows, has_header=table.header_rows == 1)
+        self._writer.table(
+            table.rows, header_rows=table.header_rows, has_row_headers=table.has_row_headers
+        )
         self.has_text |= bool(table.rows)
 
     def _text_of(self, root: LexborNode) -> str:

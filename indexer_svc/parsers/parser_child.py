@@ -13,7 +13,8 @@ import sys
 from functools import partial
 
 from indexer_svc.parsers.parser_functions import FormatFamily, load, parse
-from indexer_svc.parsers.protocol import answer_to, message, received
+from indexer_svc.parsers.protocol import Head, answer_to, message, progress, received
+from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 from indexer_svc.parsers.sandbox import confine
 
 _SOCKET = 0
@@ -29,15 +30,37 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
     # Codecs are modules, and a confined process cannot load modules. So they are loaded before.
     for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
-    load(family)
+    recognise = load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
-        # Once the file has used this much processor time, SIGPROF ends this process, even while a
-        # library runs.
-        signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
-        _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        _limit_processor_time(request["cpu_s"])
+        file = (content, request["mime_type"], request["max_text_bytes"])
+        _send(answer_to(partial(parse, *file, _page_recogniser(recognise, request))))
+        _limit_processor_time(0)
+
+
+def _limit_processor_time(cpu_s: float) -> None:
+    """Limits the processor time from now on; 0 removes the limit.
+
+    After that time, SIGPROF ends this process, even while a library runs.
+    """
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+
+
+def _page_recogniser(recognise: Recognise | None, request: Head) -> PageRecogniser | None:
+    """Returns the recogniser for one file; None if this process recognises nothing.
+
+    Each page has the whole processor time that a request allows.
+    """
+    if recognise is None:
+        return None
+
+    def on_page(page_count: int) -> None:
+        _limit_processor_time(request["cpu_s"])
+        _send(progress(page_count))
+
+    return PageRecogniser(recognise, request["max_pages"], on_page)
 
 
 def _receive(size: int) -> bytes:

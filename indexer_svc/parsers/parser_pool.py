@@ -9,6 +9,11 @@ A process is kept for further files of the same tenant. The files of two tenants
 the same process, so a hostile file that takes over its process learns nothing about another tenant.
 For each family of formats that has been needed, one unused process is started in advance, because
 a start takes a tenth of a second.
+
+A pool for text recognition is a separate pool, so that scans, which take minutes, never delay other
+files. Its processes have more memory. Each page, not each file, has a time limit there, and a file
+waits for a slot as long as its caller does. No process is started in advance: the start takes less
+time than a page, and the models take much memory.
 """
 
 import threading
@@ -17,6 +22,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -42,13 +48,30 @@ _log = structlog.get_logger()
 _POLL_S = 0.05  # A wait for a slot checks at this interval whether the caller has left.
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
+# The log reports the progress of text recognition after so many pages, which take about a minute.
+_PAGES_PER_LOG = 20
 
 _Assignment = tuple[str, FormatFamily]
 """The tenant whose files a process reads, and the family of their formats."""
 
 
+@dataclass(frozen=True, slots=True)
+class _SettingNames:
+    """The names of the settings by which the limits of a pool can be changed, for messages."""
+
+    slots: str
+    memory_bytes: str
+    timeout_s: str
+
+
+_PARSER_SETTINGS = _SettingNames(
+    "HRAG_PARSERS", "HRAG_PARSER_MEMORY_BYTES", "HRAG_PARSER_TIMEOUT_S"
+)
+_OCR_SETTINGS = _SettingNames("HRAG_OCR_PROCESSES", "HRAG_OCR_MEMORY_BYTES", "HRAG_OCR_TIMEOUT_S")
+
+
 class _OutOfTime(Exception):
-    """Raised when a file has taken longer than HRAG_PARSER_TIMEOUT_S."""
+    """Raised when a file, or a page that is recognised, has taken too long."""
 
 
 class _WaitingFile:
@@ -67,6 +90,8 @@ class ParserPool:
         memory_bytes: int,
         timeout_s: float,
         start: Callable[[int, FormatFamily], ParserProcess] = ParserProcess,
+        *,
+        max_recognised_pages: int = 0,
     ) -> None:
         """Starts no process yet.
 
@@ -74,7 +99,12 @@ class ParserPool:
         limits the address space of a process. A file may wait for a slot for `timeout_s` seconds,
         and parsing it may take as long. `start` is called with `memory_bytes` and a family of
         formats. It must start a process that reads the formats of this family.
+
+        If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises so
+        many pages of a file, each of which may take `timeout_s` seconds.
         """
+        self._max_recognised_pages = max_recognised_pages
+        self._settings = _OCR_SETTINGS if max_recognised_pages else _PARSER_SETTINGS
         self._slots = slots
         self._tenant_slots = slots // 2
         self._memory_bytes = memory_bytes
@@ -105,10 +135,12 @@ class ParserPool:
             InvalidArgument, UnreadableDocument, TooLarge: the file cannot be read, makes its
                 parser fail, or exceeds a limit.
             DeadlineExceeded, Cancelled: the caller does not wait any longer.
-            TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S.
+            TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S. A pool for text recognition
+                does not raise it.
             ServiceUnavailable: no process can be started, or the pool is closed.
         """
-        assignment = tenant_id, format_family(mime_type)
+        recognises = self._max_recognised_pages > 0
+        assignment = tenant_id, FormatFamily.OCR if recognises else format_family(mime_type)
         with metrics.parser_call(), self._slot(tenant_id, deadline):
             process = self._acquire_process(assignment)
             is_healthy = False
@@ -182,10 +214,11 @@ class ParserPool:
             if self._is_closed:
                 break
             deadline.check("waiting for a parser")
-            if time.monotonic() > end_s:
+            if time.monotonic() > end_s and not self._max_recognised_pages:
                 raise TooBusy(
                     f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
-                    f"(HRAG_PARSERS), of which a tenant may use {self._tenant_slots} at once"
+                    f"({self._settings.slots}), of which a tenant may use {self._tenant_slots} at "
+                    "once"
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
@@ -238,7 +271,8 @@ class ParserPool:
                 raise self._closing_error()
             spare = self._spares.get(family)
             started = spare or self._starter.submit(self._start, family)
-            self._spares[family] = self._starter.submit(self._start, family)
+            if family is not FormatFamily.OCR:
+                self._spares[family] = self._starter.submit(self._start, family)
         # The start in advance may have failed long ago, for example when memory was short. Then a
         # process is started again below.
         with suppress(OSError):
@@ -280,11 +314,24 @@ class ParserPool:
         max_text_bytes: int,
     ) -> ParsedFile:
         end_s = time.monotonic() + self._timeout_s
+        next_count = 0
 
         def check() -> None:
             deadline.check("extracting")
             if time.monotonic() > end_s:
                 raise _OutOfTime(f"{self._timeout_s} s")
+
+        def on_page(page_count: int) -> None:
+            nonlocal end_s, next_count
+            # Without this check, a process that a hostile file has taken over could prolong its
+            # time for ever.
+            if page_count != next_count or page_count >= self._max_recognised_pages:
+                raise MalformedMessage(f"{page_count} pages are recognised")
+            next_count += 1
+            end_s = time.monotonic() + self._timeout_s
+            metrics.recognised_pages.inc()
+            if page_count and not page_count % _PAGES_PER_LOG:
+                _log.info("pages_recognised", pages=page_count, size_bytes=len(content))
 
         process.wait_until_ready(check)
         self._warn_if_unconfined(process)
@@ -292,9 +339,10 @@ class ParserPool:
             "mime_type": mime_type,
             "max_text_bytes": max_text_bytes,
             "cpu_s": self._timeout_s,
+            "max_pages": self._max_recognised_pages,
         }
         max_body_bytes = max_text_bytes + len(PAGE_BREAK) * MAX_PAGES
-        return process.parse(request, content, max_body_bytes, check)
+        return process.parse(request, content, max_body_bytes, check, on_page)
 
     def _warn_if_unconfined(self, process: ParserProcess) -> None:
         if not process.is_confined and not self._has_warned:
@@ -309,20 +357,21 @@ class ParserPool:
         if isinstance(failure, ParserNotStarted):
             return ServiceUnavailable(f"the parser does not start: {failure}")
         if isinstance(failure, _OutOfTime) or str(failure) == _CPU_LIMIT_SIGNAL:
+            each = " for each page" if self._max_recognised_pages else ""
             return TooLarge(
-                f"{subject} takes longer to read than HRAG_PARSER_TIMEOUT_S allows, "
+                f"{subject} takes longer to read than {self._settings.timeout_s} allows{each}, "
                 f"{self._timeout_s} s",
                 field=_FIELD,
             )
         if isinstance(failure, ParserEnded):
             return UnreadableDocument(
                 f"{subject} made its parser end ({failure}); it is damaged, or reading it takes "
-                f"more memory than HRAG_PARSER_MEMORY_BYTES allows, {self._memory_bytes}",
+                f"more memory than {self._settings.memory_bytes} allows, {self._memory_bytes}",
                 field=_FIELD,
             )
         if isinstance(failure, ParserFault) and str(failure).startswith("MemoryError"):
             return TooLarge(
-                f"{subject} takes more memory to read than HRAG_PARSER_MEMORY_BYTES allows, "
+                f"{subject} takes more memory to read than {self._settings.memory_bytes} allows, "
                 f"{self._memory_bytes}",
                 field=_FIELD,
             )

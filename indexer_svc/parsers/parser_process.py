@@ -16,7 +16,7 @@ from pathlib import Path
 
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
-from indexer_svc.parsers.protocol import Head, answer_of, message, received
+from indexer_svc.parsers.protocol import Head, answer_of, message, progress_of, received
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -29,6 +29,8 @@ _ENDING_WAIT_S = 1.0
 # PDFium's caches and the fragmentation of the heap would grow with each file.
 MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
+# The models of a process that recognises text, and the memory for one page, are larger.
+_MAX_RECOGNISER_BYTES = 1 << 30
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _SIGNAL_NAMES = {int(number): number.name for number in signal.Signals}
@@ -77,6 +79,8 @@ class ParserProcess:
             raise
         our_socket.settimeout(_POLL_S)
         self._socket = our_socket
+        is_recogniser = family is FormatFamily.OCR
+        self._max_resident_bytes = _MAX_RECOGNISER_BYTES if is_recogniser else _MAX_RESIDENT_BYTES
         self._files = 0
         self._max_files = max_files
         self._is_ready = False
@@ -99,7 +103,7 @@ class ParserProcess:
             resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1])
         except (OSError, IndexError):
             return False
-        is_small = resident_pages * _PAGE_BYTES < _MAX_RESIDENT_BYTES
+        is_small = resident_pages * _PAGE_BYTES < self._max_resident_bytes
         return self.is_alive and is_small and self._files < self._max_files
 
     def wait_until_ready(self, check: Check) -> None:
@@ -116,19 +120,30 @@ class ParserProcess:
         self.is_confined = head.get("confined") is True
         self._is_ready = True
 
-    def parse(self, request: Head, content: bytes, max_body_bytes: int, check: Check) -> ParsedFile:
+    def parse(
+        self,
+        request: Head,
+        content: bytes,
+        max_body_bytes: int,
+        check: Check,
+        on_page: Callable[[int], None] = lambda _page_count: None,
+    ) -> ParsedFile:
         """Sends `content` to the process and returns the parsed file.
 
         `max_body_bytes` limits the text in the process's answer. `check` is called repeatedly
-        during the wait. Raises the InvalidArgument that the process reports. Also raises
-        ParserEnded, ParserFault, MalformedMessage and the errors of `check`; after one of these
-        the process must be killed.
+        during the wait. `on_page` is called before a page is recognised, with the count of the
+        pages that the process has recognised. Raises the InvalidArgument that the process reports.
+        Also raises ParserEnded, ParserFault, MalformedMessage and the errors of `check` and
+        `on_page`; after one of these the process must be killed.
         """
         self._files += 1
         try:
             for part in message(request, content):
                 self._send(part, check)
             head, body = received(partial(self._receive, check), max_body_bytes)
+            while (page_count := progress_of(head)) is not None:
+                on_page(page_count)
+                head, body = received(partial(self._receive, check), max_body_bytes)
         except (EOFError, ConnectionError):
             raise ParserEnded(self._describe_end()) from None
         return answer_of(head, body)

@@ -16,7 +16,11 @@ import pypdfium2.raw as pdfium_c
 
 from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
+from hrag.values.reading import ReadReport
+from indexer_svc.parsers.page_picture import picture_of
+from indexer_svc.parsers.page_text import page_text
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile, joined
+from indexer_svc.parsers.recognition import PageRecogniser, RecognisedPage
 from indexer_svc.titles import metadata_title, section_title
 
 # At most this many bookmarks are read, because PDFium searches all pages for the target page of
@@ -51,15 +55,20 @@ class Bookmark:
 class PdfContent:
     """The text of a PDF's pages, its bookmarks and its title.
 
-    A page or a title without text is an empty string.
+    A page or a title without text is an empty string. `recognised` and `unread` have the numbers of
+    pages, from 1: those whose text was recognised, and those that show something but have no text.
     """
 
     pages: tuple[str, ...]
     bookmarks: tuple[Bookmark, ...]
     title: str = ""
+    recognised: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
 
 
-def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
+def read_pdf(
+    content: bytes, max_text_bytes: int, recogniser: PageRecogniser | None = None
+) -> PdfContent:
     """Returns the text of every page, the first MAX_BOOKMARKS bookmarks and the title.
 
     Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the one in the
@@ -74,20 +83,41 @@ def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
     """
     try:
         with pdfium.PdfDocument(content) as document:
-            pages = tuple(_pages(document, max_text_bytes))
-            return PdfContent(pages, tuple(_bookmarks(document)), _title(document))
+            recognised: list[int] = []
+            unread: list[int] = []
+            pages = tuple(_pages(document, max_text_bytes, recogniser, recognised, unread))
+            return PdfContent(
+                pages,
+                tuple(_bookmarks(document)),
+                _title(document),
+                tuple(recognised),
+                tuple(unread),
+            )
     except pdfium.PdfiumError as error:
         raise UnreadableDocument(_error_message(error), field=_FIELD) from None
 
 
-def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
+def parse_pdf(
+    content: bytes, max_text_bytes: int, recogniser: PageRecogniser | None = None
+) -> ParsedFile:
     """Returns the text of a PDF, its pages, its bookmarks as headings, and its title.
 
-    Raises the errors of `read_pdf`.
+    The recogniser reads the pages that show something but have no text. Raises the errors of
+    `read_pdf`.
     """
-    read = read_pdf(content, max_text_bytes)
+    read = read_pdf(content, max_text_bytes, recogniser)
     text, pages = joined(read.pages)
-    return ParsedFile(text, pages, headings_of_bookmarks(read.bookmarks, text, pages), read.title)
+    recognised = frozenset(read.recognised)
+    return ParsedFile(
+        text,
+        tuple(
+            page._replace(is_recognised=number in recognised)
+            for number, page in enumerate(pages, start=1)
+        ),
+        headings_of_bookmarks(read.bookmarks, text, pages),
+        read.title,
+        report=ReadReport(recognised_pages=read.recognised, unread_pages=read.unread),
+    )
 
 
 def _error_message(error: pdfium.PdfiumError) -> str:
@@ -99,7 +129,13 @@ def _error_message(error: pdfium.PdfiumError) -> str:
     return f"content is not a readable PDF: {error}"
 
 
-def _pages(document: pdfium.PdfDocument, max_text_bytes: int) -> Iterator[str]:
+def _pages(
+    document: pdfium.PdfDocument,
+    max_text_bytes: int,
+    recogniser: PageRecogniser | None,
+    recognised: list[int],
+    unread: list[int],
+) -> Iterator[str]:
     page_count = len(document)
     if page_count > MAX_PAGES:
         raise TooLarge(
@@ -109,6 +145,13 @@ def _pages(document: pdfium.PdfDocument, max_text_bytes: int) -> Iterator[str]:
     text_bytes = 0
     for index in range(page_count):
         text = _page_text(document, index)
+        if not text:
+            lines = _recognised_page(document, index, recogniser)
+            if lines is None:
+                unread.append(index + 1)
+            elif lines.lines:
+                recognised.append(index + 1)
+                text = page_text(lines)
         text_bytes += len(text.encode())
         if text_bytes > max_text_bytes:
             raise TooLarge(
@@ -126,6 +169,21 @@ def _page_text(document: pdfium.PdfDocument, index: int) -> str:
     except pdfium.PdfiumError as error:
         raise pdfium.PdfiumError(f"page {index + 1}: {error}", error.err_code) from None
     return _clean(raw)
+
+
+_NOTHING_SHOWN = RecognisedPage((), 0, 0)
+
+
+def _recognised_page(
+    document: pdfium.PdfDocument, index: int, recogniser: PageRecogniser | None
+) -> RecognisedPage | None:
+    """Returns the recognised lines of a page; None if it shows something that cannot be read."""
+    with closing(document[index]) as page:
+        if next(page.get_objects(max_depth=1), None) is None:
+            return _NOTHING_SHOWN
+        if recogniser is None or recogniser.is_exhausted:
+            return None
+        return recogniser.page(picture_of(page))
 
 
 def _clean(raw: str) -> str:

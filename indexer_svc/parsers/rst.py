@@ -7,7 +7,7 @@ for each MB. A text that is too long or too deeply nested for it is kept as it i
 sections of `rst_outline`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from docutils import nodes
@@ -265,8 +265,14 @@ class _Reader:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
         rows = list(_rows(table))
-        heads = [len(head.children) for head in table.findall(nodes.thead)]
-        self._writer.table(rows, has_header=bool(heads))
+        header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
+        stub_count = sum(bool(column.get("stub")) for column in table.findall(nodes.colspec))
+        # docutils marks a table without a header in the same way as one whose header is missing.
+        self._writer.table(
+            rows,
+            header_rows=header_rows or (0 if stub_count else None),
+            has_row_headers=stub_count > 0,
+        )
         return False
 
 
@@ -365,7 +371,3 @@ def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
         if rows_below > 1:
             covering[column] = rows_below - 1, text
         cells.append(text)
-
-
-def _header_rows(tables: Sequence[nodes.Node]) -> int:
-    return sum(len(head.children) for head in tables)

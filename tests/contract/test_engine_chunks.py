@@ -10,8 +10,9 @@ from hrag.engine.protocols import Snapshot
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.types import ChunkNode, PageStart, TreeSettings
 from hrag.values.ids import ChunkId, parse_chunk_id
+from hrag.values.reading import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
-from tests.support.documents.fakes import prepared, sentences
+from tests.support.documents.fakes import prepared, query_vector, search_passages, sentences
 
 
 def _parent_and_children(
@@ -121,3 +122,26 @@ def test_a_chunk_has_its_section_path_and_pages(catalog):
     assert (whole.section_path, whole.first_page, whole.last_page) == ((), 10, 13)
     assert [chunk.page_starts for chunk in chunks] == [()] * 4
     assert whole.page_starts == tuple(PageStart(10 + n, starts[n]) for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize("unit", list(PageUnit))
+def test_chunks_and_passages_say_what_pages_mean_and_which_were_recognised(catalog, unit):
+    """`search_passages` also compares both forms of a passage, as a value and encoded."""
+    text = sentences(60)
+    half = len(text) // 2
+    pages = (PageSpan(1, 0, half), PageSpan(4, half, len(text), is_recognised=True))
+    catalog.create(TreeSettings((32, 4096), 0.0))
+    parsed = ParsedText(text, (), pages, unit)
+    catalog.writer.put(catalog.collection, prepared("d", parsed, catalog.model.settings))
+    info = catalog.writer.document(catalog.collection, "d")
+    assert (info.page_unit, info.page_count, info.recognised_page_count) == (unit, 2, 1)
+    with catalog.snapshot() as snapshot:
+        first = snapshot.chunk(ChunkId("d", 0, 0)).chunk
+        whole = snapshot.chunk(ChunkId("d", 1, 0)).chunk
+        passages = search_passages(snapshot, query_vector(0), 100, 0)
+    assert (first.page_unit, first.recognised_pages) == (unit, ())
+    assert (whole.page_unit, whole.recognised_pages) == (unit, (4,))
+    assert {passage.chunk.recognised_pages for passage in passages} == {(), (4,)}
+    assert {passage.chunk.page_unit for passage in passages} == {unit}
+    sentences_cited = [passage.matched_sentence for passage in passages]
+    assert {s.recognised_pages for s in sentences_cited if s is not None} == {(), (4,)}

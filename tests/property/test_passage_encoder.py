@@ -60,6 +60,7 @@ def arguments(draw: Callable[..., Any]) -> SimpleNamespace:
         section_paths=(draw(paths()), draw(paths())),
         pages=sorted(draw(st.lists(st.tuples(NUMBER, NUMBER), max_size=4)), key=lambda p: p[1]),
         merged=draw(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2**20 - 1)), max_size=3)),
+        recognised=draw(st.none() | st.lists(st.booleans(), min_size=4, max_size=4)),
     )
 
 
@@ -87,6 +88,7 @@ def encode(source: SimpleNamespace) -> bytes:
         source.section_paths.__getitem__,
         [number for number, _ in source.pages],
         [start for _, start in source.pages],
+        recognised=(source.recognised or [])[: len(source.pages)],
     )
     encoder = PassageEncoder(labels, groups, LEAF_LEVEL)
 
@@ -114,6 +116,15 @@ def expected(source: SimpleNamespace) -> retriever_pb2.Passage:
     before = [number for number, start in source.pages if start <= record.char_start]
     reached = [number for number, start in source.pages if start < record.char_end]
     first = [number for number, _ in source.pages[:1]] or [0]
+    flags = source.recognised or [False] * len(source.pages)
+    positions = range(max(len(before) - 1, 0), max(len(reached), 1))
+    recognised = [
+        number
+        for position, ((number, _), is_recognised) in enumerate(
+            zip(source.pages, flags, strict=False)
+        )
+        if is_recognised and position in positions
+    ]
     passage = retriever_pb2.Passage(
         chunk=types_pb2.Chunk(
             chunk_id=f"{source.document_id}#{LEVEL}.{source.index}",
@@ -130,6 +141,7 @@ def expected(source: SimpleNamespace) -> retriever_pb2.Passage:
             page_starts=[
                 types_pb2.PageStart(number=number, char_start=start) for number, start in touched
             ],
+            recognised_pages=recognised,
         ),
         score=source.score,
         merged_chunk_ids=[
@@ -185,6 +197,7 @@ SOURCE = SimpleNamespace(
     section_paths=(("Title",),),
     pages=[],
     merged=(),
+    recognised=None,
 )
 
 

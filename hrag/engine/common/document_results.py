@@ -44,6 +44,7 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
         stored_bytes=0,
         sequence=0,
         metadata_json=document.metadata_json,
+        page_unit=document.parsed.page_unit,
     )
 
 

@@ -277,11 +277,18 @@ def cited_document(outline: Outline, fields: PassageFields) -> CitedDocument:
     `outline` is the outline of the document.
     """
     return CitedDocument(
-        fields.document(outline.document_id, outline.title, outline.source, outline.metadata),
+        fields.document(
+            outline.document_id,
+            outline.title,
+            outline.source,
+            outline.metadata,
+            outline.page_unit if outline.pages else None,
+        ),
         outline.document_id.encode(),
         outline.section_path,
         (page.number for page in outline.pages),
         outline.page_starts,
         outline.section_starts,
         outline.heading_end,
+        outline.are_pages_recognised,
     )

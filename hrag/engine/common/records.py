@@ -16,6 +16,7 @@ from hrag.values import canonical_json
 from hrag.values.collections import CollectionSettings, SummaryUnit, TreeSettings
 from hrag.values.documents import DocumentInfo
 from hrag.values.quotas import NO_LIMITS, Quota, TenantUsage
+from hrag.values.reading import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 
 Buffer = bytes | memoryview
@@ -108,6 +109,11 @@ class DocumentRecord:
     `metadata_json` is `metadata` as canonical JSON, or empty if the caller has not encoded the
     metadata yet. If it is not empty, it is copied into the encoded record, so that large metadata
     is not encoded twice.
+
+    `pages` and `page_unit` are encoded as one value: the list of the pages or, if the unit is not
+    PAGE, an object with the unit and this list. A page is a list of its number and its offsets,
+    with a fourth value 1 if it was recognised. So the record of a document whose numbers are those
+    of pages, none of them recognised, has the same bytes as before units were introduced.
     """
 
     collection: int
@@ -127,6 +133,7 @@ class DocumentRecord:
     stored_bytes: int
     sequence: int
     metadata_json: bytes = field(default=b"", repr=False, compare=False)
+    page_unit: PageUnit = PageUnit.PAGE
 
     def to_bytes(self) -> bytes:
         """Returns the record as a JSON object, with the metadata last."""
@@ -144,8 +151,18 @@ class DocumentRecord:
     def _fields_without_metadata(self) -> dict[str, Any]:
         fields = dict(zip(_FIELDS_WITHOUT_METADATA, _values(self), strict=True))
         fields["sections"] = [(s.title, s.depth, s.char_start) for s in self.sections]
-        fields["pages"] = [(p.number, p.char_start, p.char_end) for p in self.pages]
+        fields["pages"] = self._encodable_pages()
         return fields
+
+    def _encodable_pages(self) -> Any:
+        """Returns the pages, with their unit, in the form that is encoded as JSON."""
+        pages = [
+            (page.number, page.char_start, page.char_end, *([1] if page.is_recognised else []))
+            for page in self.pages
+        ]
+        if self.page_unit is PageUnit.PAGE:
+            return pages
+        return {"unit": self.page_unit, "pages": pages}
 
     def _encoded_metadata(self) -> bytes:
         return self.metadata_json or canonical_json.encode(self.metadata)
@@ -160,7 +177,10 @@ class DocumentRecord:
         if isinstance(fields, list):
             fields = dict(zip(_FIELDS, fields, strict=True))
         fields["sections"] = tuple(Section(*section) for section in fields["sections"])
-        fields["pages"] = tuple(PageSpan(*page) for page in fields["pages"])
+        pages = fields["pages"]
+        if isinstance(pages, dict):
+            fields["page_unit"], pages = PageUnit(pages["unit"]), pages["pages"]
+        fields["pages"] = tuple(_decoded_page(*page) for page in pages)
         fields["chunks_per_level"] = tuple(fields["chunks_per_level"])
         return cls(**fields)
 
@@ -169,12 +189,18 @@ class DocumentRecord:
 
         `text` is the document's whole text in UTF-8, which the record does not contain.
         """
-        return ParsedText(str(text, "utf-8"), self.sections, self.pages)
+        return ParsedText(str(text, "utf-8"), self.sections, self.pages, self.page_unit)
 
     def outline(self) -> Outline:
         """Returns the fields of the record that a passage cites, such as title and pages."""
         return Outline.of(
-            self.document_id, self.title, self.source, self.metadata, self.sections, self.pages
+            self.document_id,
+            self.title,
+            self.source,
+            self.metadata,
+            self.sections,
+            self.pages,
+            self.page_unit,
         )
 
     def info(self) -> DocumentInfo:
@@ -191,11 +217,20 @@ class DocumentRecord:
             page_count=len(self.pages),
             section_count=len(self.sections),
             sequence=self.sequence,
+            page_unit=self.page_unit,
+            recognised_page_count=sum(page.is_recognised for page in self.pages),
         )
 
 
+def _decoded_page(number: int, char_start: int, char_end: int, is_recognised: int = 0) -> PageSpan:
+    return PageSpan(number, char_start, char_end, bool(is_recognised))
+
+
+# `page_unit` is encoded together with `pages`.
 _FIELDS_WITHOUT_METADATA = [
-    name for name in DocumentRecord.__slots__ if not name.startswith("metadata")
+    name
+    for name in DocumentRecord.__slots__
+    if not name.startswith("metadata") and name != "page_unit"
 ]
 # The names of the fields in the order in which `to_short_bytes` writes their values.
 _FIELDS = [*_FIELDS_WITHOUT_METADATA, "metadata"]

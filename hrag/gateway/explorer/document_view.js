@@ -14,6 +14,8 @@ import { pageRange, sections } from "./passage_card.js";
 import { utf16Offsets } from "./text_offsets.js";
 
 const MAX_LEVELS = 8;
+// The labels of the count of pages, if the numbers of the pages mean something else.
+const PAGE_LABELS = { PAGE_UNIT_ROW: "documents.rows", PAGE_UNIT_SECOND: "documents.times" };
 const PREVIEW_CHARS = 80;
 
 export class DocumentView {
@@ -150,7 +152,10 @@ export class DocumentView {
           ["documents.type", info.mimeType ?? ""],
           ["documents.tokens", count(info.tokenCount)],
           ["status.text", size(info.textBytes)],
-          ["documents.pages", countOrDash(info.pageCount)],
+          [PAGE_LABELS[info.pageUnit] ?? "documents.pages", countOrDash(info.pageCount)],
+          ...(info.recognisedPageCount
+            ? [["documents.recognised", count(info.recognisedPageCount)]]
+            : []),
           ["documents.sections", countOrDash(info.sectionCount)],
           ["status.sequence", String(info.sequence ?? 0)],
         ],

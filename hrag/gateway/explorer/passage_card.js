@@ -171,11 +171,35 @@ export function sections({ title, sectionPath = [] }) {
     : null;
 }
 
-/** Returns a node with the page numbers of a passage; null if the passage has no page numbers. */
-export function pageRange({ firstPage, lastPage }) {
+/**
+ * Returns a node with the pages of a passage, or its rows or times if the numbers of its pages mean
+ * these. It says if text of the pages was recognised in a picture. Returns null if the passage has
+ * no page numbers.
+ */
+export function pageRange({ firstPage, lastPage, pageUnit, recognisedPages = [] }) {
   if (!firstPage) return null;
-  if (firstPage === lastPage) return h("span", { t: ["page.one", { page: firstPage }] });
-  return h("span", { t: ["page.several", { first: firstPage, last: lastPage }] });
+  const range = h("span", { t: rangeText(firstPage, lastPage, pageUnit) });
+  if (!recognisedPages.length) return range;
+  return h("span", {}, range, " ", h("span", { class: "recognised", t: "page.recognised" }));
+}
+
+function rangeText(first, last, unit) {
+  if (unit === "PAGE_UNIT_SECOND") {
+    if (first === last) return ["time.one", { time: time(first) }];
+    return ["time.several", { first: time(first), last: time(last) }];
+  }
+  if (unit === "PAGE_UNIT_ROW") {
+    // Rows are counted again in each sheet, so the last row may have the smaller number.
+    if (last < first) return ["row.from", { row: first }];
+    return first === last ? ["row.one", { row: first }] : ["row.several", { first, last }];
+  }
+  return first === last ? ["page.one", { page: first }] : ["page.several", { first, last }];
+}
+
+/** Returns a number of seconds as hours, minutes and seconds, for example "00:01:12". */
+function time(seconds) {
+  const parts = [seconds / 3600, (seconds / 60) % 60, seconds % 60];
+  return parts.map((part) => String(Math.floor(part)).padStart(2, "0")).join(":");
 }
 
 function passageMarks({ matchedChildren = [], termSpans = [], matchedSentence }) {

@@ -8,6 +8,7 @@ import pytest
 import hrag_fast
 from hrag.text import tokens
 from hrag.types import MARKDOWN, Document
+from hrag.values.reading import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 from indexer_svc.extract import extract
@@ -96,6 +97,22 @@ def test_the_start_of_a_page_ranks_like_a_paragraph():
     text = "word " * 10
     parsed = ParsedText(text, (), (PageSpan(1, 0, 24), PageSpan(2, 24, len(text))))
     assert boundaries(parsed).ranks[5] == hrag_fast.CUT_PARAGRAPH
+
+
+@pytest.mark.parametrize(
+    ("unit", "rank"),
+    [(PageUnit.ROW, hrag_fast.CUT_SENTENCE), (PageUnit.SECOND, hrag_fast.CUT_WORD)],
+)
+def test_the_start_of_a_row_ranks_like_a_sentence_and_a_time_changes_no_rank(unit, rank):
+    text = "word " * 10 + "\n\n" + "word " * 10
+    spans = (PageSpan(1, 0, 24), PageSpan(2, 24, 52), PageSpan(3, 52, len(text)))
+    found = boundaries(ParsedText(text, (), spans, unit)).ranks
+    without = boundaries(ParsedText(text)).ranks
+    assert found[5] == rank
+    # A row that begins a paragraph keeps the rank of the paragraph.
+    assert [found[i] for i in range(len(found)) if i != 5] == [
+        without[i] for i in range(len(without)) if i != 5
+    ]
 
 
 def test_a_section_that_begins_inside_a_token_belongs_to_the_block_before_it():

@@ -401,9 +401,9 @@ def test_bookmarks_of_a_last_page_without_text_are_left_out():
     assert parsed(Document(content), AMPLE_BYTES).sections == (Section("A", 1, 0),)
 
 
-def test_pdf_without_text_is_refused_as_a_possible_scan():
+def test_a_pdf_without_text_is_refused():
     error = refusal(BlankDocument, Document(pdfs.pdf_without_text(2)))
-    assert "without text on any of its 2 pages; it may be a scan" in error.message
+    assert error.message == "content is a PDF without readable text on any of its 2 pages"
     assert error.field == "content"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hrag.errors import InvalidArgument
 from hrag.types import MARKDOWN, PDF, PLAIN_TEXT, Document, Page
-from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, FORMATS, HTML, ODS, PPTX, PYTHON, RST, XLS, XLSX
 from indexer_svc.mime_types import require_readable, resolve_mime_type
 from tests.support.documents.format_files import (
     archive,
@@ -114,5 +114,5 @@ def test_without_the_extra_the_error_for_an_unknown_type_lists_the_types_of_the_
     message = refusal(Document(b"a", mime_type="image/png")).message
     allowed, _, more = message.partition("after pip install 'hrag[formats]' also ")
     assert HTML not in allowed
-    assert more == ", ".join((HTML, DOCX, PPTX, XLSX, EPUB))
+    assert more == ", ".join((HTML, DOCX, PPTX, XLSX, XLS, ODS, EPUB))
     assert "pip" not in refusal(Document((Page("a"),), mime_type="image/png")).message

@@ -9,9 +9,11 @@ import pytest
 from hrag import errors
 from hrag.engine import IngestDecision
 from hrag.engine.embedded.write.writer import EmbeddedWriter
+from hrag.filters import Match
 from hrag.models.embedding import Vectors
 from hrag.models.embedding.hashing import HashEmbedder
 from hrag.types import (
+    PDF,
     Document,
     IngestOutcome,
     IngestResult,
@@ -20,9 +22,11 @@ from hrag.types import (
     TreeSettings,
 )
 from hrag.values.deadline import NEVER, Deadline
+from hrag.values.filters import METADATA
 from hrag.values.quotas import Quota
 from indexer_svc import ingest_pipeline as pipeline_module
 from indexer_svc.ingest_pipeline import Defaults, Pipeline
+from indexer_svc.parsers.parsed_file import ParsedFile
 from tests.conftest import Engine
 from tests.support.documents.fakes import search_leaves
 
@@ -91,6 +95,25 @@ def test_a_document_is_created_then_unchanged_then_updated(pipeline: Pipeline) -
     updated = _ingest(pipeline, Document(TEXT + "More.", "d"))
     assert updated.outcome is IngestOutcome.UPDATED
     assert updated.sequence > created.sequence
+
+
+def test_fields_of_a_file_become_metadata_that_filters_find(
+    engine: Engine, embedder: CountingEmbedder
+) -> None:
+    def parse(*_: Any) -> ParsedFile:
+        return ParsedFile(TEXT, metadata={"from": "ann@x.org", "to": ["bob", "eve"]})
+
+    pipeline = Pipeline(engine.writer, embedder, Defaults(TREE, MAX_BYTES), parse)
+    mail = Document(b"%PDF-", "d", mime_type=PDF, metadata={"from": "the client"})
+    _ingest(pipeline, mail)
+    collection = engine.open(name="default")
+    assert engine.writer.document(collection, "d").metadata == {
+        "from": "the client",
+        "to": ["bob", "eve"],
+    }
+    eve = Match(f"{METADATA}to", ("eve",))
+    assert engine.writer.count(collection, eve).documents == 1
+    assert _ingest(pipeline, mail).outcome is IngestOutcome.UNCHANGED
 
 
 def test_exactly_the_leaves_are_embedded(

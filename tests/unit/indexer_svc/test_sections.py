@@ -1,10 +1,13 @@
 """A document is divided into sections by chunk, page or heading; each is a range of leaves."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.types import SummaryUnit, TreeSettings
+from hrag.values.reading import PageUnit
 from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import heading, sections
@@ -31,6 +34,12 @@ def paged(*pages: str) -> ParsedText:
         spans.append(PageSpan(number, start, start + len(page)))
         start += len(page)
     return ParsedText("".join(pages), pages=tuple(spans))
+
+
+@pytest.mark.parametrize("unit", [PageUnit.ROW, PageUnit.SECOND])
+def test_rows_and_times_are_not_summarised_one_by_one(unit):
+    pages = replace(paged(*(sentences(8, n) + " " for n in range(8))), page_unit=unit)
+    assert parts(pages, SummaryUnit.PAGE) == parts(pages, SummaryUnit.CHUNK)
 
 
 def outlined(*pieces: tuple[str, int, str]) -> ParsedText:

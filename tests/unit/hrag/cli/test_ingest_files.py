@@ -11,8 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hrag.cli import input_documents
-from hrag.cli.ingest_files import ROOT_KEY, document_id, find
+from hrag.cli.ingest_files import document_id, find
 from hrag.cli.input_documents import GivenFields, Unreadable
+from hrag.values.documents import ROOT_KEY
 from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
 from hrag.values.ids import check_document_id
 

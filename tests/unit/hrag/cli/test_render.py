@@ -18,7 +18,6 @@ from hrag.cli.render import (
     highlighted,
     matched_ranges,
     merged,
-    pages,
     scores,
     section_citation,
 )
@@ -132,10 +131,6 @@ def test_a_citation_has_only_the_parts_that_the_chunk_has():
     chunk = _chunk(section_path=("Guide", "Install", "Linux"), first_page=3, last_page=4)
     assert citation(chunk) == "Guide · Install > Linux · p. 3-4 · docs/guide.md · guide#2.0"
     assert citation(_chunk(title="", source="")) == "guide#2.0"
-
-
-def test_a_single_page_is_not_shown_as_a_range():
-    assert pages(_chunk(first_page=7, last_page=7)) == "p. 7"
 
 
 def test_citation_cannot_move_the_cursor():

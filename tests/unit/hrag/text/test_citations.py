@@ -1,9 +1,12 @@
 """A citation consists of a heading and pages."""
 
+from dataclasses import replace
+
 import pytest
 
-from hrag.text.citations import heading, pages, pages_of
+from hrag.text.citations import heading, pages, pages_of, recognised_pages_of, short_pages
 from hrag.types import Chunk, PageStart, Span
+from hrag.values.reading import PageUnit
 
 
 def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> Chunk:
@@ -24,6 +27,35 @@ def test_pages_are_shown_as_one_page_or_as_a_range() -> None:
         "page 3",
         "pages 3-4",
     ]
+
+
+def test_rows_and_times_are_shown_as_such() -> None:
+    cases = {
+        (PageUnit.ROW, 5, 5): "row 5",
+        (PageUnit.ROW, 5, 8): "rows 5-8",
+        (PageUnit.ROW, 98, 3): "from row 98",
+        (PageUnit.SECOND, 72, 72): "00:01:12",
+        (PageUnit.SECOND, 72, 90): "00:01:12-00:01:30",
+        (PageUnit.SECOND, 1, 90 * 3600): "00:00:01-90:00:00",
+        (PageUnit.SECOND, 0, 0): "",
+    }
+    for (unit, first, last), text in cases.items():
+        chunk = replace(_chunk(first, last), page_unit=unit)
+        assert pages(chunk) == short_pages(chunk) == text
+
+
+def test_a_citation_of_recognised_text_says_so() -> None:
+    chunk = replace(_chunk(3, 4), recognised_pages=(4,))
+    assert (pages(chunk), short_pages(chunk)) == (
+        "pages 3-4 (recognised)",
+        "p. 3-4 (recognised)",
+    )
+
+
+def test_recognised_pages_of_a_span_are_those_that_it_touches() -> None:
+    chunk = replace(_chunk(3, 9, *STARTS), recognised_pages=(3, 9))
+    spans = [Span(at, end, at, end) for at, end in ((100, 110), (120, 150), (130, 151), (100, 200))]
+    assert [recognised_pages_of(chunk, span) for span in spans] == [(3,), (), (9,), (3, 9)]
 
 
 # Pages 4 and 9 begin inside a chunk that starts on page 3. Page numbers may have gaps.

@@ -19,7 +19,7 @@ from hrag.errors import (
 from hrag.observe.metrics import INSTRUMENTS
 from hrag.types import PDF
 from hrag.values.deadline import NEVER, Deadline
-from hrag.values.formats import DOCX, HTML
+from hrag.values.formats import DOCX, HTML, PNG
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_pool import ParserPool
@@ -33,7 +33,8 @@ SOON_S = 10.0
 class FakeProcess:
     """A process that waits until `gate` is set, then returns a file as text or raises `failure`.
 
-    While the process waits, it calls `check`. If `hangs` is true, it does not call `check`.
+    While the process waits, it calls `check`. If `hangs` is true, it does not call `check`. It
+    announces `page_counts` as the counts of recognised pages before.
     """
 
     def __init__(self, number: int, family: FormatFamily) -> None:
@@ -48,13 +49,18 @@ class FakeProcess:
         self.failure: Exception | None = None
         self.not_started = False
         self.read: list[bytes] = []
+        self.page_counts: list[int] = []
+        self.requests: list[dict[str, object]] = []
 
     def wait_until_ready(self, _check) -> None:
         if self.not_started:
             raise ParserNotStarted("exit code 1")
 
-    def parse(self, _request, content, _max_body_bytes, check) -> ParsedFile:
+    def parse(self, request, content, _max_body_bytes, check, on_page) -> ParsedFile:
         self.read.append(content)
+        self.requests.append(request)
+        for page_count in self.page_counts:
+            on_page(page_count)
         while not self.gate.wait(0.01):
             if not self.hangs:
                 check()
@@ -148,6 +154,15 @@ def hanging(process: FakeProcess) -> None:
 def no_memory(_process: FakeProcess) -> None:
     """Raises the error of a system that has no memory for another process."""
     raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def pages(*counts: int):
+    """Returns a function that makes a process announce these counts of recognised pages."""
+
+    def prepare(process: FakeProcess) -> None:
+        process.page_counts = list(counts)
+
+    return prepare
 
 
 def failing(failure: Exception):
@@ -246,6 +261,53 @@ def test_the_error_after_a_wait_for_a_slot_names_the_number_of_slots(starter):
     for call in calls:
         call.join(SOON_S)
     pool.close()
+
+
+@pytest.fixture
+def ocr_pool(starter: FakeStarter) -> Iterator[ParserPool]:
+    """A pool that recognises at most 3 pages of a file, for 0.3 s each."""
+    pool = ParserPool(2, 1 << 31, 0.3, starter, max_recognised_pages=3)
+    yield pool
+    pool.close()
+    assert starter.alive == []
+
+
+def test_a_pool_for_text_recognition_starts_its_processes_when_they_are_needed(ocr_pool, starter):
+    starter.prepare = pages(0, 1, 2)
+    before = INSTRUMENTS.get_sample_value("hrag_recognised_pages_total") or 0
+    for mime_type in (PDF, PNG):
+        assert parse(ocr_pool, "a", b"scan", mime_type=mime_type) == "scan"
+    (process,) = starter.processes
+    assert (process.family, process.read) == (FormatFamily.OCR, [b"scan", b"scan"])
+    assert process.requests[0]["max_pages"] == 3
+    assert INSTRUMENTS.get_sample_value("hrag_recognised_pages_total") == before + 6
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (1,), (0, 2), (0, 1, 2, 3)])
+def test_a_process_that_announces_pages_it_cannot_have_recognised_is_ended(
+    ocr_pool, starter, counts
+):
+    starter.prepare = pages(*counts)
+    with pytest.raises(UnreadableDocument, match="pages are recognised"):
+        parse(ocr_pool, "a")
+    assert starter.alive == []
+
+
+def test_each_page_has_the_time_limit_and_the_error_names_its_setting(ocr_pool, starter):
+    starter.prepare = slow
+    with pytest.raises(TooLarge, match=r"HRAG_OCR_TIMEOUT_S allows for each page, 0\.3 s"):
+        parse(ocr_pool, "a")
+
+
+def test_a_scan_waits_for_a_slot_as_long_as_its_caller(ocr_pool, starter):
+    starter.prepare = hanging
+    call = Call(ocr_pool, "a")
+    until(lambda: starter.used)
+    # The wait for the slot is longer than the time limit of a page, and is not refused.
+    with pytest.raises(DeadlineExceeded, match="waiting for a parser"):
+        parse(ocr_pool, "a", deadline=Deadline.after(0.5))
+    starter.used[0].gate.set()
+    call.join(SOON_S)
 
 
 def test_a_wait_for_a_slot_ends_at_the_deadline(starter):

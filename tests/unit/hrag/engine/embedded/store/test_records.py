@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentFile, SegmentRecord
 from hrag.types import CollectionSettings, Segment, TreeSettings
-from hrag.values.tree import PageSpan, Section
+from hrag.values.reading import PageUnit
+from hrag.values.tree import PageSpan, ParsedText, Section
 
 u64s = st.integers(0, 2**64 - 1)
 
@@ -56,6 +57,28 @@ def test_a_decoded_document_record_equals_the_original():
     assert DocumentRecord.from_bytes(memoryview(DOCUMENT.to_bytes())) == DOCUMENT
     bare = replace(DOCUMENT, sections=(), pages=(), metadata={})
     assert DocumentRecord.from_bytes(bare.to_bytes()) == bare
+
+
+def test_rows_and_recognised_pages_are_decoded_and_counted():
+    pages = (PageSpan(1, 0, 10, is_recognised=True), PageSpan(2, 10, 40))
+    record = replace(DOCUMENT, pages=pages)
+    assert (record.info().page_unit, record.info().recognised_page_count) == (PageUnit.PAGE, 1)
+    for unit in PageUnit:
+        changed = replace(record, page_unit=unit)
+        assert DocumentRecord.from_bytes(changed.to_bytes()) == changed
+        assert DocumentRecord.from_bytes(changed.to_short_bytes()) == changed
+        assert changed.parsed(b"text") == ParsedText("text", record.sections, pages, unit)
+
+
+def test_the_bytes_of_a_record_without_rows_and_recognised_pages_are_those_of_old_stores():
+    """Stores that were written before pages had units have such bytes."""
+    old = (
+        b'[3,"guide","","s","text/markdown","abc",[["One",1,0]],[[1,0,10],[2,10,40]],[5,2,1],5,90,'
+        b'400,320,900,17,{"n":1}]'
+    )
+    record = replace(DOCUMENT, title="", sections=(Section("One", 1, 0),), metadata={"n": 1})
+    assert record.to_short_bytes() == old
+    assert DocumentRecord.from_bytes(old) == record
 
 
 def test_the_info_of_a_document_counts_its_sections_and_pages():

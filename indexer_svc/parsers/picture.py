@@ -1,0 +1,109 @@
+"""Parses pictures of pages: PNG, JPEG, and TIFF with any number of pages.
+
+The text of a picture is recognised. A picture is decoded only if its pixels fit the memory of the
+process, and made as small as the recogniser needs it. Pillow opens the file only as one of these
+formats, because it also has decoders for many formats that nobody sends.
+"""
+
+import io
+
+import numpy as np
+from PIL import ExifTags, Image, ImageSequence, UnidentifiedImageError
+
+# A confined process cannot load modules, and Pillow would load these when it opens a file.
+from PIL import JpegImagePlugin, PngImagePlugin, TiffImagePlugin  # noqa: F401  # isort: skip
+
+from hrag.values.errors import TooLarge, UnreadableDocument
+from hrag.values.limits import MAX_PAGES
+from indexer_svc.parsers.page_picture import MAX_SIDE_PIXELS
+from indexer_svc.parsers.page_text import paragraphs
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.recognition import PageRecogniser, Picture
+from indexer_svc.parsers.text_writer import TextWriter
+
+# A sheet of A3 has so many pixels at 600 dots per inch. With three bytes each, a decoded picture
+# takes 200 MiB.
+MAX_PIXELS = 70_000_000
+_FORMATS = ("JPEG", "PNG", "TIFF")
+_FIELD = "content"
+# The modes of pictures with more than 256 grey values. They are divided by 256.
+_DEEP_MODES = ("I;16", "I;16B", "I;16L", "I", "F")
+_DEEP_FACTOR = 256
+# What must be done to a picture that has an orientation (Exif 2.3, 4.6.4). 1 is upright.
+_TRANSPOSITIONS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecogniser) -> ParsedFile:
+    """Returns the recognised text of each page of a picture.
+
+    Pages that the recogniser may not recognise any more have no text, and the report names them.
+    Raises UnreadableDocument for a damaged picture, and TooLarge for a page of more than MAX_PIXELS
+    pixels or for more than MAX_PAGES pages.
+    """
+    writer = TextWriter(max_text_bytes)
+    Image.MAX_IMAGE_PIXELS = None  # MAX_PIXELS limits them instead, with an error for the client.
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+            # Each page is counted only when it is reached, because a damaged TIFF may have a list
+            # of pages that never ends.
+            for number, page in enumerate(ImageSequence.Iterator(image), start=1):
+                _check_size(page, number)
+                if recogniser.is_exhausted:
+                    writer.page()
+                    writer.unread_page(number)
+                    continue
+                lines = recogniser.page(_picture(page))
+                writer.page(is_recognised=bool(lines.lines))
+                for paragraph in paragraphs(lines):
+                    writer.paragraph(paragraph)
+    except TooLarge:
+        raise
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
+        raise UnreadableDocument(
+            f"content is not a readable picture: {error}", field=_FIELD
+        ) from None
+    return writer.parsed()
+
+
+def _check_size(page: Image.Image, number: int) -> None:
+    if page.width * page.height > MAX_PIXELS:
+        raise TooLarge(
+            f"page {number} of content has {page.width} x {page.height} pixels; at most "
+            f"{MAX_PIXELS} are allowed",
+            field=_FIELD,
+        )
+    if number > MAX_PAGES:
+        raise TooLarge(
+            f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
+            field=_FIELD,
+        )
+
+
+def _picture(page: Image.Image) -> Picture:
+    """Returns a page as the recogniser needs it: upright as its camera says, on white, small."""
+    size = (MAX_SIDE_PIXELS, MAX_SIDE_PIXELS)
+    # Pillow itself turns pages of TIFF when they are decoded, and then forgets the orientation.
+    orientation = None if page.format == "TIFF" else page.getexif().get(ExifTags.Base.Orientation)
+    page.draft("RGB", size)
+    if page.mode in _DEEP_MODES:
+        grey = np.asarray(page).astype(np.float32)
+        grey = grey / _DEEP_FACTOR if grey.max(initial=0) >= _DEEP_FACTOR else grey
+        page = Image.fromarray(grey.clip(0, 255).astype(np.uint8))
+    image = page.convert("RGBA") if page.has_transparency_data else page.convert("RGB")
+    image.thumbnail(size, Image.Resampling.LANCZOS)
+    if image.mode == "RGBA":
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image)
+        image = white
+    transposition = _TRANSPOSITIONS.get(orientation)
+    if transposition is not None:
+        image = image.transpose(transposition)
+    return np.ascontiguousarray(np.asarray(image)[:, :, ::-1])

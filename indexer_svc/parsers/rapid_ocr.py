@@ -1,0 +1,89 @@
+"""The recogniser of the extra `ocr`: RapidOCR with the models that are in its wheel.
+
+RapidOCR runs three models of PaddleOCR in ONNX Runtime: the first finds the boxes of lines, the
+second says which lines are upside down, and the third reads each line. They read English and
+Chinese, and most other languages with Latin letters. The models are loaded when this module's
+`open_recogniser` is called, from files of the wheel. Nothing is downloaded. Everything runs in the
+calling thread, because a confined process cannot start threads.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import rapidocr
+from rapidocr.main import RapidOCRError
+from rapidocr.utils.process_img import map_boxes_to_original
+
+from indexer_svc.parsers.recognition import FoundLine, Picture, Recognise
+
+_MODELS = Path(rapidocr.__file__).parent / "models"
+# A line is turned by 180 degrees only if the second model is so certain. It is RapidOCR's default.
+_MIN_FLIP_SCORE = 0.9
+_PARAMETERS = {
+    # Without a path, RapidOCR would download a model that is missing in the wheel.
+    "Det.model_path": str(_MODELS / "PP-OCRv6_det_small.onnx"),
+    "Cls.model_path": str(_MODELS / "ch_ppocr_mobile_v2.0_cls_mobile.onnx"),
+    "Rec.model_path": str(_MODELS / "PP-OCRv6_rec_small.onnx"),
+    # Lines of one batch are padded to the longest of them. In one thread, larger batches are not
+    # faster, but take more memory.
+    "Rec.rec_batch_num": 1,
+    "Cls.cls_thresh": _MIN_FLIP_SCORE,
+    "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+    "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+    "Global.log_level": "critical",
+}
+# Lines with a lower score are noise, such as the texture of a photograph. It is RapidOCR's default.
+_MIN_SCORE = 0.5
+# RapidOCR turns a box that is so many times as high as it is wide counterclockwise by 90 degrees,
+# before it reads the line.
+_SIDEWAYS = 1.5
+_UPSIDE_DOWN = "180"
+
+
+def open_recogniser() -> Recognise:
+    """Loads the models and returns the recogniser. Only one thread at a time may call it."""
+    cv2.setNumThreads(1)
+    engine = rapidocr.RapidOCR(params=_PARAMETERS)
+
+    def recognise(picture: Picture) -> Sequence[FoundLine]:
+        record: dict[str, dict[str, float]] = {"preprocess": {"ratio_h": 1.0, "ratio_w": 1.0}}
+        try:
+            crops, boxes = engine.detect_and_crop(picture, record)
+            # The boxes of sideways lines are known from the crops before they are turned upright.
+            crops, turns = engine.cls_and_rotate(crops)
+            lines = engine.recognize_txt(crops)
+        except RapidOCRError:  # The picture has no text.
+            return ()
+        height, width = picture.shape[:2]
+        corners = map_boxes_to_original(boxes.boxes, record, height, width)
+        found = zip(lines.txts, lines.scores, corners, turns.cls_res, strict=True)
+        return tuple(
+            FoundLine(
+                text.strip(),
+                tuple(map(tuple, box.tolist())),
+                _turn(box, label, flip_score),
+                score,
+            )
+            for text, score, box, (label, flip_score) in found
+            if score >= _MIN_SCORE and text.strip()
+        )
+
+    # RapidOCR loads a model when it is first used. A confined process cannot read its file.
+    blank = np.full((64, 256, 3), 255, np.uint8)
+    recognise(blank)
+    engine.recognize_txt(engine.cls_and_rotate([blank])[0])
+    return recognise
+
+
+def _turn(
+    box: "np.ndarray[tuple[int, int], np.dtype[np.float32]]", label: str, score: float
+) -> int:
+    """Returns by how many degrees the text of a box is turned counterclockwise."""
+    width = max(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[2] - box[3]))
+    height = max(np.linalg.norm(box[0] - box[3]), np.linalg.norm(box[1] - box[2]))
+    is_flipped = label == _UPSIDE_DOWN and score > _MIN_FLIP_SCORE
+    if int(height) >= _SIDEWAYS * int(width):
+        return 90 if is_flipped else 270
+    return 180 if is_flipped else 0
