@@ -266,12 +266,11 @@ class _Reader:
                 self._paragraph(_text(title))
         rows = list(_rows(table))
         header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
-        stub_count = sum(bool(column.get("stub")) for column in table.findall(nodes.colspec))
-        # docutils marks a table without a header in the same way as one whose header is missing.
+        has_row_headers = any(column.get("stub") for column in table.findall(nodes.colspec))
+        # A table without a marked header may have one that its author has not marked.
+        if_unmarked = 0 if has_row_headers else None
         self._writer.table(
-            rows,
-            header_rows=header_rows or (0 if stub_count else None),
-            has_row_headers=stub_count > 0,
+            rows, header_rows=header_rows or if_unmarked, has_row_headers=has_row_headers
         )
         return False
 
