@@ -114,6 +114,13 @@ def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[
         reader.read(page.body)
 
 
+def write_element(
+    page: LexborHTMLParser, element: LexborNode, writer: TextWriter, label: str = ""
+) -> None:
+    """Writes the visible text of one element of a page after a label. Raises TooLarge."""
+    _BodyReader(page, writer, Visibility(page)).read(element, label)
+
+
 class _BodyReader:
     """Visits the nodes of a page's body and writes the text of each block when the block ends."""
 
@@ -127,14 +134,15 @@ class _BodyReader:
         self._inline = InlineText()
         self._block_inline = InlineText()
         self._lists: list[ListNumbers] = []
-        self._marker = ""
+        self._marker = self._label = ""
         # Terms of a list of definitions that wait for their definition.
         self._terms: list[str] = []
         self._notes: list[LexborNode] = []
         self.has_text = False
 
-    def read(self, body: LexborNode) -> None:
-        """Writes the blocks of `body`, then those of its notes."""
+    def read(self, body: LexborNode, label: str = "") -> None:
+        """Writes the blocks of `body`, then those of its notes. The text begins with `label`."""
+        self._label = label
         roots = [body]
         for root in roots:  # The notes are added to the list while it is read.
             walk(root, self._visibility.shows, self._enter, self._leave)
@@ -182,6 +190,7 @@ class _BodyReader:
             self._lists.append(numbers_of(node))
         elif tag == "li":
             numbers = self._lists[-1] if self._lists else ListNumbers()
+            numbers.following += numbers.step * self._visibility.count_left_out_before(node)
             self._marker = numbers.next_marker(node.attributes)
 
     def _leave(self, node: LexborNode) -> None:
@@ -207,6 +216,7 @@ class _BodyReader:
         if self._terms:
             text = "\n".join([*self._terms, f": {text}"])
             self._terms.clear()
+        text, self._label = self._label + text, ""
         if self._marker:
             self._writer.item(text, max(1, len(self._lists)), self._marker)
             self._marker = ""

@@ -62,7 +62,7 @@ class Visibility:
         """Returns True for text, and for elements whose text is read."""
         if node.is_text_node:
             return True
-        if not node.is_element_node or node.mem_id in self._left_out:
+        if not node.is_element_node or self._is_left_out(node):
             return False
         return self._shows_element(node, node.tag or "", node.attributes)
 
@@ -80,6 +80,18 @@ class Visibility:
             or self._is_label_of_panel(attributes)
             or _is_added(node, attributes)
         )
+
+    def count_left_out_before(self, node: LexborNode) -> int:
+        """Returns how many elements directly before a node, with its tag, are left out."""
+        count = 0
+        before = node.prev if self._left_out else None
+        while before is not None and (not before.is_element_node or self._is_left_out(before)):
+            count += before.tag == node.tag
+            before = before.prev
+        return count
+
+    def _is_left_out(self, node: LexborNode) -> bool:
+        return node.mem_id in self._left_out
 
     def label(self, attributes: Attributes) -> str:
         """Returns the label of a panel that is labelled by a tab elsewhere, or an empty string."""
