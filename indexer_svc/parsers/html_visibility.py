@@ -53,6 +53,9 @@ class Visibility:
         self._left_out = left_out
         self._reads_noscript = False
         self._revealed, self._labels = _revealed(page)
+        # The `mem_id` of the last heading with a button, and its text. It is read once, because
+        # reading it for each button of a heading would take quadratic time.
+        self._heading: tuple[int, str] = (0, "")
 
     def read_noscript(self) -> None:
         """Makes the elements `noscript` visible, which a browser shows only without scripts."""
@@ -73,7 +76,7 @@ class Visibility:
             return self._reads_noscript
         if tag == "script":
             return is_script_of_formula(attributes)
-        if tag == "button" and not _is_disclosure(attributes) and not _is_label(node):
+        if tag == "button" and not _is_disclosure(attributes) and not self._is_label(node):
             return False
         return not attributes or not (
             self._is_hidden(attributes)
@@ -98,6 +101,19 @@ class Visibility:
         if attributes.get("role") != "tabpanel":
             return ""
         return self._labels.get(attributes.get("aria-labelledby") or "", "")
+
+    def _is_label(self, button: LexborNode) -> bool:
+        """Returns True if a heading or term begins with the text of a button.
+
+        A button after the text of a heading, for example to copy a link, is not a label.
+        """
+        heading = _labelled(button)
+        if heading is None:
+            return False
+        if heading.mem_id != self._heading[0]:
+            self._heading = heading.mem_id, heading.text().strip()
+        label = button.text().strip()
+        return bool(label) and self._heading[1].startswith(label)
 
     def _is_label_of_panel(self, attributes: Attributes) -> bool:
         """Returns True for a tab whose label is read with its panel."""
@@ -176,20 +192,16 @@ def _is_disclosure(attributes: Attributes) -> bool:
     )
 
 
-def _is_label(button: LexborNode) -> bool:
-    """Returns True if a heading or term begins with the text of a button.
-
-    A button after the text of a heading, for example to copy a link, is not a label.
-    """
+def _labelled(button: LexborNode) -> LexborNode | None:
+    """Returns the heading, term or summary that contains a button, or None."""
     ancestor = button.parent
     for _ in range(_MAX_ANCESTORS):
-        if ancestor is None:
-            return False
-        if ancestor.tag in _LABELLED or ancestor.attributes.get("role") == "heading":
-            label = button.text().strip()
-            return bool(label) and ancestor.text().strip().startswith(label)
+        if ancestor is None or ancestor.tag in _LABELLED:
+            return ancestor
+        if ancestor.attributes.get("role") == "heading":
+            return ancestor
         ancestor = ancestor.parent
-    return False
+    return None
 
 
 def _revealed(page: LexborHTMLParser) -> tuple[set[str], dict[str, str]]:
