@@ -138,10 +138,10 @@ def _json(text: str, start: int) -> tuple[Values, int] | None:
         value, length = json.JSONDecoder().raw_decode(text[start : start + _MAX_CHARS])
     except (ValueError, RecursionError):
         return None
-    rest = _LINE.match(text, start + length)
-    if rest is None or rest["text"].strip() or not isinstance(value, dict) or not value:
+    line = _LINE.match(text, start + length)
+    if line is None or line["text"].strip() or not isinstance(value, dict) or not value:
         return None
-    return _texts_of(value), rest.end()
+    return _texts_of(value), line.end()
 
 
 def _texts_of(values: Mapping[str, Any]) -> Values:

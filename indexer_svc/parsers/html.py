@@ -101,8 +101,8 @@ def first_heading(writer: TextWriter) -> str:
 def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
     """Writes the visible text of a page's body to `writer`.
 
-    Elements whose `mem_id` is in `left_out` are not read. Notes at the foot of the text, which the
-    page marks as such, come last. Raises TooLarge.
+    Elements whose `mem_id` is in `left_out` are not read. Elements
+    that the page marks as notes come last. Raises TooLarge.
     """
     if page.body is None:
         return

@@ -12,7 +12,7 @@ Then three kinds of evidence decide, in this order:
 2. **Where the content is**: in `main`, in an element with the role `main`, or in the only
    `article`. If it has enough text, everything outside is boilerplate. A heading of level 1 outside
    is kept if the content has none.
-3. **Where the page does not say it**: names such as `sidebar` or `breadcrumbs`, and lists that
+3. **Where the page does not say it**: names like `sidebar` or `breadcrumbs`, and lists that
    consist of short links, as long as they are a small part of the page's text.
 
 No article may be lost. An element is kept if it contains the content or a large part of the text
@@ -44,7 +44,7 @@ _MIN_KEPT_SHARE = 0.5
 _MIN_CONTENT_SHARE = 0.3
 # A page of links has little text outside of links. So a share of all its letters must remain too.
 _MIN_LETTERS_SHARE = 0.3
-# Content that the page marks as such may be short, but not empty.
+# Content that the page itself marks may be short, but not empty.
 _MIN_MARKED_LETTERS = 40
 # A part with a larger share of the text outside of links is not left out because of its name.
 _MAX_NAMED_SHARE = 0.25
@@ -106,7 +106,7 @@ _MAX_EXAMPLE_CHARS = 400
 
 
 @dataclass(slots=True)
-class _Part:
+class _PagePart:
     """A block element, or a link. `letters` and the other counts include those of its content.
 
     `end` is the index after the last part inside of it.
@@ -138,7 +138,7 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
     if page.body is None:
         return {}
     visibility = Visibility(page)
-    parts = _Reader(visibility).read(page.body)
+    parts = _PartReader(visibility).read(page.body)
     marked = _marked(parts)
     content = _content(parts, marked)
     unmarked = marked | _outside(parts, content) | _unmarked(parts, content)
@@ -164,16 +164,16 @@ def navigation_of(page: LexborHTMLParser) -> dict[int, str]:
     }
 
 
-class _Reader:
+class _PartReader:
     """Visits a page's body and makes a part of each block element."""
 
     def __init__(self, visibility: Visibility) -> None:
         self._shows = visibility.shows
-        self._parts: list[_Part] = []
+        self._parts: list[_PagePart] = []
         self._open: list[int] = []
         self._links: list[int] = []
 
-    def read(self, body: LexborNode) -> list[_Part]:
+    def read(self, body: LexborNode) -> list[_PagePart]:
         """Returns the parts in document order. The first part is the body."""
         self._begin(body, "body")
         walk(body, self._shows, self._enter, self._leave)
@@ -206,7 +206,7 @@ class _Reader:
             self._parts[parent].is_in_section or _is_section(self._parts[parent])
         )
         self._open.append(len(self._parts))
-        part = _Part(node, tag, parent, is_in_section)
+        part = _PagePart(node, tag, parent, is_in_section)
         self._parts.append(part)
         if tag == "a" and "href" in node.attributes:
             part.links = 1
@@ -239,7 +239,7 @@ class _Reader:
             part.link_letters += letters
 
 
-def _is_section(part: _Part) -> bool:
+def _is_section(part: _PagePart) -> bool:
     return part.tag in _SECTIONS or part.node.attributes.get("role") == "main"
 
 
@@ -247,11 +247,11 @@ def _is_content(tag: str, attributes: Attributes) -> bool:
     return tag in _CONTENT_TAGS or attributes.get("role") in _CONTENT_TAGS
 
 
-def _holds_content(part: _Part) -> bool:
+def _holds_content(part: _PagePart) -> bool:
     return part.has_content or _is_content(part.tag, part.node.attributes) or part.tag == "body"
 
 
-def _marked(parts: list[_Part]) -> set[int]:
+def _marked(parts: list[_PagePart]) -> set[int]:
     """Returns the parts that the page itself marks as boilerplate."""
     prose = parts[0].prose
     marked = set()
@@ -273,13 +273,13 @@ def _marked(parts: list[_Part]) -> set[int]:
     return marked
 
 
-def _is_navigation(part: _Part, attributes: Attributes) -> bool:
+def _is_navigation(part: _PagePart, attributes: Attributes) -> bool:
     if attributes.get("role") in _NAVIGATION_ROLES or part.tag in ("nav", "search"):
         return True
     return part.tag == "footer" and not part.is_in_section
 
 
-def _is_notice(part: _Part, attributes: Attributes) -> bool:
+def _is_notice(part: _PagePart, attributes: Attributes) -> bool:
     """Returns True for a notice that asks for consent to cookies, by its names."""
     if part.letters > _MAX_NOTICE_LETTERS or part.has_title or part.is_in_section:
         return False
@@ -290,12 +290,12 @@ def _is_notice(part: _Part, attributes: Attributes) -> bool:
     return is_named and part.node.css_first("button, a, input") is not None
 
 
-def _is_skip_link(part: _Part, attributes: Attributes) -> bool:
+def _is_skip_link(part: _PagePart, attributes: Attributes) -> bool:
     target = attributes.get("href") or ""
     return target.startswith("#") and bool(_SKIP.match(part.node.text()[:80]))
 
 
-def _content(parts: list[_Part], marked: set[int]) -> int | None:
+def _content(parts: list[_PagePart], marked: set[int]) -> int | None:
     """Returns the part that contains the page's content, or None if the page does not say it."""
     mains, articles = [], []
     inside_article = 0
@@ -316,7 +316,7 @@ def _content(parts: list[_Part], marked: set[int]) -> int | None:
     return None
 
 
-def _outside(parts: list[_Part], content: int | None) -> set[int]:
+def _outside(parts: list[_PagePart], content: int | None) -> set[int]:
     """Returns the parts outside of the content, without headings that the content lacks."""
     if content is None:
         return set()
@@ -331,13 +331,13 @@ def _outside(parts: list[_Part], content: int | None) -> set[int]:
     return outside
 
 
-def _ancestors(parts: list[_Part], at: int) -> Iterable[int]:
+def _ancestors(parts: list[_PagePart], at: int) -> Iterable[int]:
     while at >= 0:
         yield at
         at = parts[at].parent
 
 
-def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
+def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
     """Returns the parts that are boilerplate by their names, or because they are menus."""
     prose = parts[0].prose
     unmarked = set()
@@ -358,7 +358,7 @@ def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
     return unmarked
 
 
-def _is_named(part: _Part, share: float, *, is_in_content: bool) -> bool:
+def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     """Returns True if the names of a part and its text show that it is boilerplate.
 
     The id of an element with a heading is often the name of the section, for example `method.skip`.
@@ -378,7 +378,7 @@ def _is_named(part: _Part, share: float, *, is_in_content: bool) -> bool:
     return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
-def _is_menu(part: _Part, share: float) -> bool:
+def _is_menu(part: _PagePart, share: float) -> bool:
     return (
         part.links >= _MIN_MENU_LINKS
         and share >= _MENU_LINK_SHARE
@@ -386,7 +386,7 @@ def _is_menu(part: _Part, share: float) -> bool:
     )
 
 
-def _is_contents(part: _Part, share: float) -> bool:
+def _is_contents(part: _PagePart, share: float) -> bool:
     """Returns True for a list of links to the sections of the same page."""
     if part.links < _MIN_MENU_LINKS or part.links_to_page < part.links:
         return False
@@ -394,7 +394,7 @@ def _is_contents(part: _Part, share: float) -> bool:
     return share >= (_CONTENTS_LINK_SHARE if is_named else _MENU_LINK_SHARE)
 
 
-def _outermost(parts: list[_Part], left_out: set[int]) -> list[int]:
+def _outermost(parts: list[_PagePart], left_out: set[int]) -> list[int]:
     """Returns the parts of `left_out` that are not inside of another one, in document order."""
     outermost = []
     end = 0
@@ -405,7 +405,9 @@ def _outermost(parts: list[_Part], left_out: set[int]) -> list[int]:
     return outermost
 
 
-def _examples(parts: list[_Part], outermost: list[int], visibility: Visibility) -> dict[int, str]:
+def _examples(
+    parts: list[_PagePart], outermost: list[int], visibility: Visibility
+) -> dict[int, str]:
     return {parts[at].node.mem_id: _start_of_text(parts[at].node, visibility) for at in outermost}
 
 

@@ -1,9 +1,9 @@
 """Decides which elements of an HTML page are read.
 
-What a reader of the page can see is read. That includes parts that a click reveals, such as the
-panel of a tab or the answer to a question in an accordion, and the label of the button that reveals
-it. Scripts, styles, templates, controls, hidden elements, and copies of what is read elsewhere are
-left out.
+Everything that a reader of the page can see is read. That includes parts that a click reveals, for
+example the panel of a tab or the answer to a question in an accordion, and the label of the button
+that reveals it. Scripts, styles, templates, controls, hidden elements, and copies of what is read
+elsewhere are left out.
 """
 
 import re

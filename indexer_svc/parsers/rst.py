@@ -58,7 +58,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
         try:
             document = document_of(content.decode().removeprefix("\ufeff"))
             writer = TextWriter(max_text_bytes)
-            _Reader(writer).read(document)
+            _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
             return writer.parsed(title)
         except (InvalidArgument, MemoryError):
@@ -69,7 +69,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 @dataclass(slots=True)
-class _List:
+class _ListItems:
     """A list that has begun: how its items are numbered, and the number of the next item."""
 
     kind: str = ""
@@ -86,13 +86,13 @@ class _List:
         return marker
 
 
-class _Reader:
+class _TreeReader:
     """Visits the nodes of a document tree and writes each block."""
 
     def __init__(self, writer: TextWriter) -> None:
         self._writer = writer
         self._depth = 0
-        self._lists: list[_List] = []
+        self._lists: list[_ListItems] = []
         self._marker = ""
         # Lines that the next paragraph continues: terms, or the label of a note.
         self._before = ""
@@ -215,11 +215,11 @@ class _Reader:
     def _begin_list(self, node: nodes.Node) -> None:
         self._flush()
         if isinstance(node, nodes.bullet_list):
-            self._lists.append(_List())
+            self._lists.append(_ListItems())
             return
         kind = _KINDS.get(node.get("enumtype", ""), "1")
         suffix = node.get("suffix", ".")
-        self._lists.append(_List(kind, node.get("prefix", ""), suffix, node.get("start", 1)))
+        self._lists.append(_ListItems(kind, node.get("prefix", ""), suffix, node.get("start", 1)))
 
     def _enter_item(self, _node: nodes.Node) -> bool:
         self._marker = self._lists[-1].next_marker() if self._lists else _BULLET
