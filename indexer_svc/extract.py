@@ -52,7 +52,14 @@ from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
-from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
+from indexer_svc.parsers.parsed_file import (
+    PAGE_BREAK,
+    Edit,
+    PageRange,
+    ParsedFile,
+    joined,
+    moved,
+)
 from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
@@ -71,14 +78,14 @@ _FOREIGN_FORMATS = {
     DOCX: "a Word document",
     PPTX: "a presentation",
     XLSX: "a workbook",
+    XLS: "a workbook",
+    ODS: "a workbook",
     EPUB: "an EPUB",
     EML: "a mail",
     MSG: "an Outlook message",
     RTF: "an RTF document",
     ODT: "an OpenDocument text",
     ODP: "an OpenDocument presentation",
-    ODS: "an OpenDocument spreadsheet",
-    XLS: "a workbook",
     NOTEBOOK: "a notebook",
     LATEX: "a LaTeX text",
     JSON: "a JSON text",
@@ -220,8 +227,8 @@ def extract(
     _check_text(read.text, field)
     parsed = _parsed_text(read)
     if pages:
-        # A client's pages are pages of Markdown, whose parser removes only front matter.
-        parsed = replace(parsed, pages=_without_start(pages, len(text) - len(read.text)))
+        # Pages that a client has sent are pages of that text; a parser's pages are its own.
+        parsed = replace(parsed, pages=_moved_pages(pages, read.edits))
     extracted = Extracted(parsed, read.title, read.metadata)
     return _with_report(extracted, mime_type, decoded, read.report)
 
@@ -346,13 +353,13 @@ def _page_spans(
     )
 
 
-def _without_start(pages: Sequence[PageSpan], char_count: int) -> tuple[PageSpan, ...]:
-    """Returns the pages of a text after its first `char_count` characters have been removed."""
+def _moved_pages(pages: Sequence[PageSpan], edits: Sequence[Edit]) -> tuple[PageSpan, ...]:
+    """Returns where the pages of a client's text are after a parser has replaced parts of it."""
+    starts = moved([page.char_start for page in pages], edits)
+    ends = moved([page.char_end for page in pages], edits)
     return tuple(
-        PageSpan(
-            page.number, max(0, page.char_start - char_count), max(0, page.char_end - char_count)
-        )
-        for page in pages
+        replace(page, char_start=start, char_end=end)
+        for page, start, end in zip(pages, starts, ends, strict=True)
     )
 
 
