@@ -250,7 +250,10 @@ def _table(values: list[Value]) -> list[list[str]] | None:
     if filled < _MIN_FILLED_SHARE * len(rows) * len(columns):
         return None
     names = list(columns)
-    return [[_writable(name) or "text" for name in names], *([row.get(n, "") for n in names] for row in rows)]
+    return [
+        [_writable(name) or "text" for name in names],
+        *([row.get(n, "") for n in names] for row in rows),
+    ]
 
 
 def _row(value: Value) -> dict[str, str] | None:

@@ -29,8 +29,8 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.file_format import detect
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html
-from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.text_encoding import DECLARATIONS, decode
 from indexer_svc.titles import document_title, section_title
@@ -321,7 +321,6 @@ def _parsed(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     if parser_functions.format_family(mime_type) is FormatFamily.OCR:
         raise UnreadableDocument("it is a picture", field="content")
     return parser_functions.parse(content, mime_type, max_text_bytes)
-
 
 
 def _nested(content: bytes, mime_type: str) -> Message:

@@ -167,7 +167,10 @@ def _recipients(storage: Storage) -> Iterator[tuple[int, str]]:
             return
         table = _Table(inner, _OTHER_OFFSET)
         address = table.text(constants.PID_SMTP_ADDRESS) or table.text(constants.PID_EMAIL_ADDRESS)
-        yield table.integer(constants.PID_RECIPIENT_TYPE), _person(table.text(constants.PID_DISPLAY_NAME), address)
+        yield (
+            table.integer(constants.PID_RECIPIENT_TYPE),
+            _person(table.text(constants.PID_DISPLAY_NAME), address),
+        )
 
 
 def _body(table: _Table) -> Body:
@@ -238,4 +241,3 @@ def _is_shown_picture(table: _Table, kind: str, name: str) -> bool:
     is_picture = kind.startswith("image/") or name.lower().endswith(_PICTURES)
     is_hidden = table.integer(constants.PID_ATTACHMENT_HIDDEN) != 0
     return is_picture and (is_hidden or bool(table.text(constants.PID_ATTACH_CONTENT_ID)))
-

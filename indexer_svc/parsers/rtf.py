@@ -81,7 +81,9 @@ _CODE_PAGES: Mapping[int, str] = {
 # Codecs are modules, and a confined process cannot load modules. So all codecs are loaded here.
 _CODECS = {name: codecs.lookup(name) for name in {*_CHARSETS.values(), *_CODE_PAGES.values()}}
 _DEFAULT = "cp1252"
-_HEADING_STYLE = re.compile(r"(?:heading|\u6807\u9898|\u898b\u51fa\u3057|titre|\u00fcberschrift) ?([1-9])")
+_HEADING_STYLE = re.compile(
+    r"(?:heading|\u6807\u9898|\u898b\u51fa\u3057|titre|\u00fcberschrift) ?([1-9])"
+)
 _TITLE_STYLES = ("title", "titel", "titre", "\u6807\u9898")
 _BULLETS = re.compile(r"[\u2022\u00b7\u25cf\u25aa\u25e6\uf0a7\uf0b7oo*-]")
 

@@ -63,7 +63,9 @@ _LINES = frozenset((
 ))  # fmt: skip
 
 # Line ends are kept in these elements, and in elements with the attribute `xml:space="preserve"`.
-_CODE = frozenset(("pre", "programlisting", "screen", "literallayout", "code", "codeblock", "verse"))
+_CODE = frozenset(
+    ("pre", "programlisting", "screen", "literallayout", "code", "codeblock", "verse")
+)
 _PRESERVED = ("xml:space", "preserve")
 _LINE_BREAK = "\0"  # XML cannot contain this character.
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
