@@ -19,7 +19,6 @@ archive only for names.
 import json
 import re
 from collections.abc import Mapping
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hrag.values.errors import UnreadableDocument
@@ -194,9 +193,9 @@ def detect(content: bytes, name: str = "") -> str:
     of a format that is not read, or of no known format.
     """
     named = mime_type_of(_path_of(name))
-    by_content = _by_signature(content) or _refuse_known(content)
-    if by_content:
+    if by_content := _by_signature(content):
         return by_content
+    _check_known(content)
     named_format = format_of(named)
     if named_format is not None and not named_format.is_text:
         return _of_binary_name(content, named)
@@ -255,8 +254,8 @@ def _detect_archive(content: bytes) -> str:
         return positions[min(positions)]
     for part, meaning in _ZIP_REFUSED:
         if part in content:
-            _refuse(meaning)
-    _refuse(f"a ZIP archive; {_ARCHIVE}")
+            raise _refusal(meaning)
+    raise _refusal(f"a ZIP archive; {_ARCHIVE}")
 
 
 def _detect_ole(content: bytes) -> str:
@@ -266,21 +265,20 @@ def _detect_ole(content: bytes) -> str:
             return mime_type
     for name, meaning in _OLE_REFUSED:
         if name in names:
-            _refuse(meaning)
-    _refuse("a file of an old Office program; save it in a current format")
+            raise _refusal(meaning)
+    raise _refusal("a file of an old Office program; save it in a current format")
 
 
-def _refuse_known(content: bytes) -> str:
-    """Raises UnreadableDocument for a known format that is not read; returns an empty text."""
+def _check_known(content: bytes) -> None:
+    """Raises UnreadableDocument for a known format that is not read."""
     for offset, signature, meaning in _REFUSED:
         # Short signatures could begin a text, for example "BZh" or "ID3".
         if content.startswith(signature, offset) and not is_text(content):
-            _refuse(meaning)
-    return ""
+            raise _refusal(meaning)
 
 
-def _refuse(meaning: str) -> NoReturn:
-    raise UnreadableDocument(f"content is {meaning}", field=_FIELD)
+def _refusal(meaning: str) -> UnreadableDocument:
+    return UnreadableDocument(f"content is {meaning}", field=_FIELD)
 
 
 def _of_binary_name(content: bytes, named: str) -> str:
@@ -350,5 +348,3 @@ def _detect_json(content: bytes, start: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return JSON
-
-

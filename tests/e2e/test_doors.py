@@ -48,7 +48,8 @@ FILES: Mapping[str, bytes] = {
     "sheets.xlsx": xlsx_file(),
     "book.epub": epub_file(),
     "mail.eml": (
-        b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\nSubject: =?utf-8?q?Gr=C3=B6=C3=9Fe?="
+        b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\n"
+        b"Subject: =?utf-8?q?Gr=C3=B6=C3=9Fe?="
         b"\r\nDate: Thu, 26 Nov 2026 10:00:00 +0100\r\nMIME-Version: 1.0\r\n"
         b"Content-Type: text/plain; charset=iso-8859-1\r\n\r\nDie Gr\xf6\xdfe der T\xfcr.\r\n"
     ),
