@@ -60,7 +60,7 @@ from indexer_svc.parsers.parsed_file import (
     joined,
     moved,
 )
-from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
+from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_encoding, decode
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
@@ -209,7 +209,7 @@ def extract(
     require_readable(mime_type, _FOREIGN_FORMATS.get(mime_type, ""))
     _check_encoding(document)
     _check_size(document.body, field, max_bytes)
-    decoded = _decode(document, mime_type)
+    decoded = _decode(document, mime_type, max_bytes)
     body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
         content = _bytes_of(body)
@@ -244,15 +244,24 @@ def _check_encoding(document: Document) -> None:
         )
 
 
-def _decode(document: Document, mime_type: str) -> DecodedText | None:
+def _decode(document: Document, mime_type: str, max_bytes: int) -> DecodedText | None:
     """Returns the text of bytes in a format that is text; None for other bodies.
 
-    Raises UnreadableDocument.
+    Raises UnreadableDocument, and TooLarge if the text has more than `max_bytes` bytes in UTF-8.
     """
     known = format_of(mime_type)
     if not isinstance(document.body, bytes) or known is None or not known.is_text:
         return None
-    return decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+    decoded = decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+    # A text may be larger in UTF-8, for example a Chinese text of two bytes per character.
+    size = 0 if decoded.encoding == UTF_8 else _utf8_size(decoded.text, "content", "content")
+    if size > max_bytes:
+        raise TooLarge(
+            f"content has {size} bytes of text in UTF-8; HRAG_MAX_DOCUMENT_BYTES allows "
+            f"{max_bytes}",
+            field="content",
+        )
+    return decoded
 
 
 def _with_report(

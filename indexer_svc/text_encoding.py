@@ -37,9 +37,9 @@ from hrag.values.formats import HTML, LATEX, PYTHON, XML
 from hrag.values.ids import quoted
 
 _ENCODING_FIELD = "encoding"
-_UTF_8 = "utf-8"
+UTF_8 = "utf-8"
 _MARKS = (
-    (codecs.BOM_UTF8, _UTF_8),
+    (codecs.BOM_UTF8, UTF_8),
     # The mark of UTF-32 begins with the mark of UTF-16, so it is tried first.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -80,7 +80,7 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-_WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": _UTF_8}
+_WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": UTF_8}
 # ISO-2022-JP changes to Japanese characters by these sequences, which no other text has.
 _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
 # By MIME type, where a file names its encoding: an HTML page, XML, Python (PEP 263), LaTeX.
@@ -154,7 +154,7 @@ def decode(
     if _JAPANESE_ESCAPE.search(content) and (decoded := _strictly(content, _ISO_2022_JP)):
         return decoded
     try:
-        return DecodedText(content.decode(), _UTF_8)
+        return DecodedText(content.decode(), UTF_8)
     except UnicodeDecodeError as error:
         return _decode_legacy(content, error, declaration)
 
@@ -284,14 +284,14 @@ def _check_repairable(content: bytes, error: UnicodeDecodeError) -> None:
     # is left, it may as well be a letter of another encoding, as in "caf\xe9".
     is_cut_off = error.end == len(content) and error.reason == "unexpected end of data"
     if is_cut_off and (error.end - error.start > 1 or not content[: error.start].isascii()):
-        raise _wrong_byte(_UTF_8, error)
+        raise _wrong_byte(UTF_8, error)
     sample = _sample(content)
     text = sample.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
     in_text = sample.count("\N{REPLACEMENT CHARACTER}".encode())
     wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
     if beyond_ascii - wrong >= wrong:
-        raise _wrong_byte(_UTF_8, error)
+        raise _wrong_byte(UTF_8, error)
 
 
 def _decode_guessed(content: bytes) -> DecodedText:
