@@ -30,6 +30,8 @@ _MAX_VALUES = 256
 _MAX_FIELD_CHARS = 16_384
 _MAX_NAME_CHARS = 100
 _MAX_VALUE_CHARS = 1_000
+# A name is searched in so many characters of a line.
+_MAX_NAME_LINE_CHARS = 300
 # A name of a field has at most this many words. More words before a colon are a sentence.
 _MAX_NAME_SPACES = 3
 
@@ -44,7 +46,7 @@ _VISIBLE = re.compile("[^\\s\u200b\ufeff]")
 _FENCES = {"---": ("---", "..."), "+++": ("+++",)}
 _NAME = re.compile(
     r"""(?P<name>"[^"\n]*"|'[^'\n]*'|[\w$@.](?:[^\s:]|:(?=\S))*(?:[ \t]+(?:[^\s:]|:(?=\S))+)*?)"""
-    r"[ \t]*:(?=\s|$)(?P<value>.*)"
+    r"[ \t]*:(?=\s|$)"
 )
 _ITEM = re.compile(r"\s*-(?:\s+(?P<value>.*)|)$")
 _NESTED_ITEM = re.compile(r"""(?:"[^"]*"|'[^']*'|[\w$@.-]+)[ \t]*:(?:\s|$)|-\s""")
@@ -136,10 +138,10 @@ def _json(text: str, start: int) -> tuple[Values, int] | None:
         value, length = json.JSONDecoder().raw_decode(text[start : start + _MAX_CHARS])
     except (ValueError, RecursionError):
         return None
-    rest = _LINE.match(text, start + length)
-    if rest is None or rest["text"].strip() or not isinstance(value, dict) or not value:
+    line = _LINE.match(text, start + length)
+    if line is None or line["text"].strip() or not isinstance(value, dict) or not value:
         return None
-    return _texts_of(value), rest.end()
+    return _texts_of(value), line.end()
 
 
 def _texts_of(values: Mapping[str, Any]) -> Values:
@@ -190,11 +192,11 @@ def _is_yaml(lines: Sequence[str]) -> bool:
 
 def _field(line: str) -> tuple[str, str] | None:
     """Returns the name and the value of a field on one line, or None if it is no field."""
-    match = _NAME.match(line[: _MAX_VALUE_CHARS * 4])
+    match = _NAME.match(line[:_MAX_NAME_LINE_CHARS])
     if match is None or match["name"].count(" ") > _MAX_NAME_SPACES:
         return None
     name = match["name"]
-    return (name[1:-1] if name[0] in "\"'" else name), match["value"]
+    return (name[1:-1] if name[0] in "\"'" else name), line[match.end() :]
 
 
 def _yaml(lines: Sequence[str]) -> Values:

@@ -101,8 +101,8 @@ def first_heading(writer: TextWriter) -> str:
 def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
     """Writes the visible text of a page's body to `writer`.
 
-    Elements whose `mem_id` is in `left_out` are not read. Notes at the foot of the text, which the
-    page marks as such, come last. Raises TooLarge.
+    Elements whose `mem_id` is in `left_out` are not read. Elements
+    that the page marks as notes come last. Raises TooLarge.
     """
     if page.body is None:
         return
@@ -112,6 +112,13 @@ def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[
     if not reader.has_text:
         visibility.read_noscript()
         reader.read(page.body)
+
+
+def write_element(
+    page: LexborHTMLParser, element: LexborNode, writer: TextWriter, label: str = ""
+) -> None:
+    """Writes the visible text of one element of a page after a label. Raises TooLarge."""
+    _BodyReader(page, writer, Visibility(page)).read(element, label)
 
 
 class _BodyReader:
@@ -127,14 +134,15 @@ class _BodyReader:
         self._inline = InlineText()
         self._block_inline = InlineText()
         self._lists: list[ListNumbers] = []
-        self._marker = ""
+        self._marker = self._label = ""
         # Terms of a list of definitions that wait for their definition.
         self._terms: list[str] = []
         self._notes: list[LexborNode] = []
         self.has_text = False
 
-    def read(self, body: LexborNode) -> None:
-        """Writes the blocks of `body`, then those of its notes."""
+    def read(self, body: LexborNode, label: str = "") -> None:
+        """Writes the blocks of `body`, then those of its notes. The text begins with `label`."""
+        self._label = label
         roots = [body]
         for root in roots:  # The notes are added to the list while it is read.
             walk(root, self._visibility.shows, self._enter, self._leave)
@@ -182,6 +190,7 @@ class _BodyReader:
             self._lists.append(numbers_of(node))
         elif tag == "li":
             numbers = self._lists[-1] if self._lists else ListNumbers()
+            numbers.following += numbers.step * self._visibility.count_left_out_before(node)
             self._marker = numbers.next_marker(node.attributes)
 
     def _leave(self, node: LexborNode) -> None:
@@ -207,6 +216,7 @@ class _BodyReader:
         if self._terms:
             text = "\n".join([*self._terms, f": {text}"])
             self._terms.clear()
+        text, self._label = self._label + text, ""
         if self._marker:
             self._writer.item(text, max(1, len(self._lists)), self._marker)
             self._marker = ""
@@ -251,7 +261,9 @@ class _BodyReader:
         for caption in children(node, ("caption",), shows):
             self._paragraph(" ".join(self._text_of(caption).split()))
         table = table_of(node, shows, self._text_of)
-        self._writer.table(table.rows, has_header=table.header_rows == 1)
+        self._writer.table(
+            table.rows, header_rows=table.header_rows, has_row_headers=table.has_row_headers
+        )
         self.has_text |= bool(table.rows)
 
     def _text_of(self, root: LexborNode) -> str:

@@ -12,7 +12,7 @@ Then three kinds of evidence decide, in this order:
 2. **Where the content is**: in `main`, in an element with the role `main`, or in the only
    `article`. If it has enough text, everything outside is boilerplate. A heading of level 1 outside
    is kept if the content has none.
-3. **Where the page does not say it**: names such as `sidebar` or `breadcrumbs`, and lists that
+3. **Where the page does not say it**: names like `sidebar` or `breadcrumbs`, and lists that
    consist of short links, as long as they are a small part of the page's text.
 
 No article may be lost. An element is kept if it contains the content or a large part of the text
@@ -42,7 +42,9 @@ _MIN_ARTICLE_LETTERS = 120
 _MIN_LETTERS = 20
 _MIN_KEPT_SHARE = 0.5
 _MIN_CONTENT_SHARE = 0.3
-# Content that the page marks as such may be short, but not empty.
+# A page of links has little text outside of links. So a share of all its letters must remain too.
+_MIN_LETTERS_SHARE = 0.3
+# Content that the page itself marks may be short, but not empty.
 _MIN_MARKED_LETTERS = 40
 # A part with a larger share of the text outside of links is not left out because of its name.
 _MAX_NAMED_SHARE = 0.25
@@ -50,6 +52,7 @@ _MIN_NAMED_LINK_SHARE = 0.5
 _MAX_PROMOTION_LETTERS = 600
 # A part this short, for example a copyright notice, need not consist of links.
 _MAX_NAVIGATION_LETTERS = 80
+_MAX_FOOTER_LETTERS = 300
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
 # A list with this share of letters in at least so many short links is a menu.
@@ -80,15 +83,18 @@ _NOTICE_FORM = frozenset((
 _NAVIGATION_NAMES = frozenset((
     *("breadcrumb", "breadcrumbs", "pagination", "pager", "paginator", "sidebar", "sidenav"),
     *("sphinxsidebar", "related", "recommended", "recommendations", "navbar", "nav", "navigation"),
-    *("menu", "topbar", "footer", "colophon", "copyright", "toolbar", "masthead"),
+    *("menu", "topbar", "toolbar", "masthead"),
     *("prevnext", "flyout", "drawer", "widget", "widgets", "searchbox", "navheader", "navfooter"),
 ))  # fmt: skip
 # Parts with these names are boilerplate if they are short.
 _PROMOTION_NAMES = frozenset((
-    *("share", "sharing", "social", "newsletter", "subscribe", "subscription", "signup", "advert"),
-    *("advertisement", "ads", "ad", "sponsor", "sponsored", "promo", "promotion", "login", "popup"),
+    *("share", "sharing", "social", "newsletter", "subscribe", "signup", "advert"),
+    *("advertisement", "ads", "ad", "sponsor", "sponsored", "promo", "popup"),
     *("modal", "paywall"),
 ))  # fmt: skip
+_FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
+_ALL_NAMES = _NAVIGATION_NAMES | _PROMOTION_NAMES | _FOOTER_NAMES
+_HEADING = ", ".join(HEADINGS)
 _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
@@ -100,7 +106,7 @@ _MAX_EXAMPLE_CHARS = 400
 
 
 @dataclass(slots=True)
-class _Part:
+class _PagePart:
     """A block element, or a link. `letters` and the other counts include those of its content.
 
     `end` is the index after the last part inside of it.
@@ -132,7 +138,7 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
     if page.body is None:
         return {}
     visibility = Visibility(page)
-    parts = _Reader(visibility).read(page.body)
+    parts = _PartReader(visibility).read(page.body)
     marked = _marked(parts)
     content = _content(parts, marked)
     unmarked = marked | _outside(parts, content) | _unmarked(parts, content)
@@ -143,7 +149,10 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
         outermost = _outermost(parts, left_out)
         prose = parts[0].prose - sum(parts[at].prose for at in outermost)
         letters = parts[0].letters - sum(parts[at].letters for at in outermost)
-        if letters and (prose >= min_letters or prose >= min_share * parts[0].prose > 0):
+        is_large = prose >= min_share * parts[0].prose > 0 and letters >= (
+            _MIN_LETTERS_SHARE * parts[0].letters
+        )
+        if letters and (prose >= min_letters or is_large):
             return _examples(parts, outermost, visibility)
     return {}
 
@@ -155,16 +164,16 @@ def navigation_of(page: LexborHTMLParser) -> dict[int, str]:
     }
 
 
-class _Reader:
+class _PartReader:
     """Visits a page's body and makes a part of each block element."""
 
     def __init__(self, visibility: Visibility) -> None:
         self._shows = visibility.shows
-        self._parts: list[_Part] = []
+        self._parts: list[_PagePart] = []
         self._open: list[int] = []
         self._links: list[int] = []
 
-    def read(self, body: LexborNode) -> list[_Part]:
+    def read(self, body: LexborNode) -> list[_PagePart]:
         """Returns the parts in document order. The first part is the body."""
         self._begin(body, "body")
         walk(body, self._shows, self._enter, self._leave)
@@ -197,7 +206,7 @@ class _Reader:
             self._parts[parent].is_in_section or _is_section(self._parts[parent])
         )
         self._open.append(len(self._parts))
-        part = _Part(node, tag, parent, is_in_section)
+        part = _PagePart(node, tag, parent, is_in_section)
         self._parts.append(part)
         if tag == "a" and "href" in node.attributes:
             part.links = 1
@@ -230,7 +239,7 @@ class _Reader:
             part.link_letters += letters
 
 
-def _is_section(part: _Part) -> bool:
+def _is_section(part: _PagePart) -> bool:
     return part.tag in _SECTIONS or part.node.attributes.get("role") == "main"
 
 
@@ -238,11 +247,11 @@ def _is_content(tag: str, attributes: Attributes) -> bool:
     return tag in _CONTENT_TAGS or attributes.get("role") in _CONTENT_TAGS
 
 
-def _holds_content(part: _Part) -> bool:
+def _holds_content(part: _PagePart) -> bool:
     return part.has_content or _is_content(part.tag, part.node.attributes) or part.tag == "body"
 
 
-def _marked(parts: list[_Part]) -> set[int]:
+def _marked(parts: list[_PagePart]) -> set[int]:
     """Returns the parts that the page itself marks as boilerplate."""
     prose = parts[0].prose
     marked = set()
@@ -264,13 +273,13 @@ def _marked(parts: list[_Part]) -> set[int]:
     return marked
 
 
-def _is_navigation(part: _Part, attributes: Attributes) -> bool:
+def _is_navigation(part: _PagePart, attributes: Attributes) -> bool:
     if attributes.get("role") in _NAVIGATION_ROLES or part.tag in ("nav", "search"):
         return True
     return part.tag == "footer" and not part.is_in_section
 
 
-def _is_notice(part: _Part, attributes: Attributes) -> bool:
+def _is_notice(part: _PagePart, attributes: Attributes) -> bool:
     """Returns True for a notice that asks for consent to cookies, by its names."""
     if part.letters > _MAX_NOTICE_LETTERS or part.has_title or part.is_in_section:
         return False
@@ -281,12 +290,12 @@ def _is_notice(part: _Part, attributes: Attributes) -> bool:
     return is_named and part.node.css_first("button, a, input") is not None
 
 
-def _is_skip_link(part: _Part, attributes: Attributes) -> bool:
+def _is_skip_link(part: _PagePart, attributes: Attributes) -> bool:
     target = attributes.get("href") or ""
     return target.startswith("#") and bool(_SKIP.match(part.node.text()[:80]))
 
 
-def _content(parts: list[_Part], marked: set[int]) -> int | None:
+def _content(parts: list[_PagePart], marked: set[int]) -> int | None:
     """Returns the part that contains the page's content, or None if the page does not say it."""
     mains, articles = [], []
     inside_article = 0
@@ -307,7 +316,7 @@ def _content(parts: list[_Part], marked: set[int]) -> int | None:
     return None
 
 
-def _outside(parts: list[_Part], content: int | None) -> set[int]:
+def _outside(parts: list[_PagePart], content: int | None) -> set[int]:
     """Returns the parts outside of the content, without headings that the content lacks."""
     if content is None:
         return set()
@@ -322,13 +331,13 @@ def _outside(parts: list[_Part], content: int | None) -> set[int]:
     return outside
 
 
-def _ancestors(parts: list[_Part], at: int) -> Iterable[int]:
+def _ancestors(parts: list[_PagePart], at: int) -> Iterable[int]:
     while at >= 0:
         yield at
         at = parts[at].parent
 
 
-def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
+def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
     """Returns the parts that are boilerplate by their names, or because they are menus."""
     prose = parts[0].prose
     unmarked = set()
@@ -336,32 +345,40 @@ def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
         if not part.letters or part.tag in _NEVER_NAMED or part.has_title or _holds_content(part):
             continue
         is_in_content = content is not None or part.is_in_section
-        # The id of an element is often the name of the section that it contains, for example
-        # `method.skip`. So only the class counts.
-        words = words_of(part.node.attributes, "class")
         share = part.link_letters / part.letters
-        if _is_contents(part, words | words_of(part.node.attributes, "id"), share):
+        if _is_contents(part, share):
             unmarked.add(at)
             continue
         is_inner = part.tag in _INNER and is_in_content
         is_named = not is_inner and part.prose <= _MAX_NAMED_SHARE * prose
-        if (is_named and _is_named(part, words, share)) or (
+        if (is_named and _is_named(part, share, is_in_content=is_in_content)) or (
             not is_in_content and _is_menu(part, share)
         ):
             unmarked.add(at)
     return unmarked
 
 
-def _is_named(part: _Part, words: set[str], share: float) -> bool:
-    """Returns True if the names of a part and its text show that it is boilerplate."""
-    if not words.isdisjoint(_PROMOTION_NAMES) and part.prose <= _MAX_PROMOTION_LETTERS:
-        return True
-    return not words.isdisjoint(_NAVIGATION_NAMES) and (
-        share >= _MIN_NAMED_LINK_SHARE or part.prose <= _MAX_NAVIGATION_LETTERS
-    )
+def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
+    """Returns True if the names of a part and its text show that it is boilerplate.
+
+    The id of an element with a heading is often the name of the section, for example `method.skip`.
+    So it counts only without a heading.
+    """
+    attributes = part.node.attributes
+    words = words_of(attributes, "class", "id")
+    if not words.isdisjoint(_ALL_NAMES) and part.node.css_first(_HEADING) is not None:
+        words = words_of(attributes, "class")
+    limit = _MAX_NAVIGATION_LETTERS
+    if not words.isdisjoint(_FOOTER_NAMES) and not is_in_content:
+        limit = _MAX_FOOTER_LETTERS
+    elif not words.isdisjoint(_PROMOTION_NAMES):
+        limit = _MAX_FOOTER_LETTERS if is_in_content else _MAX_PROMOTION_LETTERS
+    elif words.isdisjoint(_NAVIGATION_NAMES):
+        return False
+    return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
-def _is_menu(part: _Part, share: float) -> bool:
+def _is_menu(part: _PagePart, share: float) -> bool:
     return (
         part.links >= _MIN_MENU_LINKS
         and share >= _MENU_LINK_SHARE
@@ -369,15 +386,15 @@ def _is_menu(part: _Part, share: float) -> bool:
     )
 
 
-def _is_contents(part: _Part, words: set[str], share: float) -> bool:
+def _is_contents(part: _PagePart, share: float) -> bool:
     """Returns True for a list of links to the sections of the same page."""
     if part.links < _MIN_MENU_LINKS or part.links_to_page < part.links:
         return False
-    is_named = not words.isdisjoint(_CONTENTS_NAMES)
+    is_named = not words_of(part.node.attributes, "class", "id").isdisjoint(_CONTENTS_NAMES)
     return share >= (_CONTENTS_LINK_SHARE if is_named else _MENU_LINK_SHARE)
 
 
-def _outermost(parts: list[_Part], left_out: set[int]) -> list[int]:
+def _outermost(parts: list[_PagePart], left_out: set[int]) -> list[int]:
     """Returns the parts of `left_out` that are not inside of another one, in document order."""
     outermost = []
     end = 0
@@ -388,7 +405,9 @@ def _outermost(parts: list[_Part], left_out: set[int]) -> list[int]:
     return outermost
 
 
-def _examples(parts: list[_Part], outermost: list[int], visibility: Visibility) -> dict[int, str]:
+def _examples(
+    parts: list[_PagePart], outermost: list[int], visibility: Visibility
+) -> dict[int, str]:
     return {parts[at].node.mem_id: _start_of_text(parts[at].node, visibility) for at in outermost}
 
 

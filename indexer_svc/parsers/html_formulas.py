@@ -31,6 +31,7 @@ _MAX_SIBLINGS = 6
 _MAX_CHARS = 20_000
 _INVISIBLE = str.maketrans({"\u2061": " ", "\u2062": "", "\u2063": "", "\u2064": "", "\u00a0": " "})
 _SIMPLE = re.compile(r"\w+(?:[.,]\w+)*|\([^()]*\)|.")
+_ENDS_WITH_SCRIPT = re.compile(r"[\^_]\w+\Z")
 _NOT_READ = ("annotation", "annotation-xml", "mphantom", "none", "mprescripts", "maligngroup")
 
 
@@ -178,16 +179,24 @@ def _row(parts: Sequence[str]) -> str:
         text = part if texts else part.lstrip()
         if not text.strip():
             continue
-        words = before[-1:].isalnum() and text[0].isalnum()
-        texts += (
-            [" ", text] if words and (_ends_with_word(before) or text[:2].isalpha()) else [text]
-        )
+        if _needs_space(before, text):
+            texts.append(" ")
+        texts.append(text)
         before = text
     return "".join(texts)
 
 
-def _ends_with_word(text: str) -> bool:
-    return len(text) > 1 and text[-2:].isalpha()
+def _needs_space(before: str, text: str) -> bool:
+    """Returns True if two parts would be read as one word or as one exponent without a space."""
+    if not (before[-1:].isalnum() and text[0].isalnum()):
+        return False
+    return (
+        _is_word(before[-2:]) or _is_word(text[:2]) or _ENDS_WITH_SCRIPT.search(before) is not None
+    )
+
+
+def _is_word(letters: str) -> bool:
+    return len(letters) > 1 and letters.isalpha()
 
 
 def _operand(text: str) -> str:

@@ -33,6 +33,7 @@ _MAX_EXPANSION_CHARS = 200
 # A shorter alternative text rarely describes a picture: `logo`, `photo`.
 _MIN_DESCRIPTION_CHARS = 10
 _FILE_NAME = re.compile(r"\S*\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif)\W*", re.IGNORECASE)
+_MAX_FIGURE_ANCESTORS = 4
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOTE_TYPES = ("noteref", "doc-noteref")
 
@@ -59,6 +60,9 @@ class InlineText:
         self._regions: list[_Region] = []
         self._readings: list[str] = []
         self._expanded: set[str] = set()
+        # The `mem_id` of the last figure with a picture, and its caption. It is read once, because
+        # reading it for each picture of a figure would take quadratic time.
+        self._figure: tuple[int, str] = (0, "")
         # The text before the last superscript or subscript, and what was written for it.
         self._script: tuple[str, str] = ("", "")
 
@@ -232,8 +236,20 @@ class InlineText:
             self.add(text)
             return
         is_long = len(text) >= _MIN_DESCRIPTION_CHARS or bool(_WIDE.search(text) and len(text) > 3)
-        if is_long and not _FILE_NAME.fullmatch(text) and not _repeats_caption(node, text):
+        if is_long and not _FILE_NAME.fullmatch(text) and not self._repeats_caption(node, text):
             self.add(f" ![{text}] ")
+
+    def _repeats_caption(self, picture: LexborNode, text: str) -> bool:
+        """Returns True if a figure has a caption that says the same as its picture's text."""
+        figure = _figure_of(picture)
+        if figure is None:
+            return False
+        if figure.mem_id != self._figure[0]:
+            caption = figure.css_first("figcaption")
+            words = "" if caption is None else " ".join(caption.text().split())
+            self._figure = figure.mem_id, words
+        words = self._figure[1]
+        return bool(words) and (text in words or words in text)
 
     def _add_checkbox(self, attributes: Attributes) -> None:
         """Adds the state of a box in a list of tasks, as in Markdown."""
@@ -284,15 +300,10 @@ def _has_formula_near(picture: LexborNode) -> bool:
     return parent is not None and parent.css_first("math") is not None
 
 
-def _repeats_caption(picture: LexborNode, text: str) -> bool:
-    """Returns True if a figure has a caption that says the same as its picture's text."""
+def _figure_of(picture: LexborNode) -> LexborNode | None:
     ancestor = picture.parent
-    for _ in range(4):
-        if ancestor is None:
-            return False
-        if ancestor.tag == "figure":
-            caption = ancestor.css_first("figcaption")
-            words = "" if caption is None else " ".join(caption.text().split())
-            return bool(words) and (text in words or words in text)
+    for _ in range(_MAX_FIGURE_ANCESTORS):
+        if ancestor is None or ancestor.tag == "figure":
+            return ancestor
         ancestor = ancestor.parent
-    return False
+    return None

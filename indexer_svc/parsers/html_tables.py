@@ -64,7 +64,7 @@ def layout_tables(body: LexborNode, shows: Shows) -> set[int]:
     several paragraphs.
     """
     layout: set[int] = set()
-    tables: list[_Found] = []
+    tables: list[_TableContent] = []
 
     def enter(node: LexborNode) -> bool:
         tag = node.tag or ""
@@ -72,7 +72,7 @@ def layout_tables(body: LexborNode, shows: Shows) -> set[int]:
             if tables:
                 tables[-1].is_layout = True
             is_layout = node.attributes.get("role") in _LAYOUT_ROLES
-            tables.append(_Found(node.mem_id, is_layout))
+            tables.append(_TableContent(node.mem_id, is_layout))
         elif tables:
             tables[-1].note(tag)
         return True
@@ -88,8 +88,8 @@ def layout_tables(body: LexborNode, shows: Shows) -> set[int]:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a table contains, as far as it has been visited."""
+class _TableContent:
+    """The elements that have been found in a table so far."""
 
     mem_id: int
     is_layout: bool

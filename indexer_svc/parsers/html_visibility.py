@@ -1,9 +1,9 @@
 """Decides which elements of an HTML page are read.
 
-What a reader of the page can see is read. That includes parts that a click reveals, such as the
-panel of a tab or the answer to a question in an accordion, and the label of the button that reveals
-it. Scripts, styles, templates, controls, hidden elements, and copies of what is read elsewhere are
-left out.
+Everything that a reader of the page can see is read. That includes parts that a click reveals, for
+example the panel of a tab or the answer to a question in an accordion, and the label of the button
+that reveals it. Scripts, styles, templates, controls, hidden elements, and copies of what is read
+elsewhere are left out.
 """
 
 import re
@@ -53,6 +53,9 @@ class Visibility:
         self._left_out = left_out
         self._reads_noscript = False
         self._revealed, self._labels = _revealed(page)
+        # The `mem_id` of the last heading with a button, and its text. It is read once, because
+        # reading it for each button of a heading would take quadratic time.
+        self._heading: tuple[int, str] = (0, "")
 
     def read_noscript(self) -> None:
         """Makes the elements `noscript` visible, which a browser shows only without scripts."""
@@ -62,7 +65,7 @@ class Visibility:
         """Returns True for text, and for elements whose text is read."""
         if node.is_text_node:
             return True
-        if not node.is_element_node or node.mem_id in self._left_out:
+        if not node.is_element_node or self._is_left_out(node):
             return False
         return self._shows_element(node, node.tag or "", node.attributes)
 
@@ -73,7 +76,7 @@ class Visibility:
             return self._reads_noscript
         if tag == "script":
             return is_script_of_formula(attributes)
-        if tag == "button" and not _is_disclosure(attributes) and not _is_label(node):
+        if tag == "button" and not _is_disclosure(attributes) and not self._is_label(node):
             return False
         return not attributes or not (
             self._is_hidden(attributes)
@@ -81,11 +84,36 @@ class Visibility:
             or _is_added(node, attributes)
         )
 
+    def count_left_out_before(self, node: LexborNode) -> int:
+        """Returns how many elements directly before a node, with its tag, are left out."""
+        count = 0
+        before = node.prev if self._left_out else None
+        while before is not None and (not before.is_element_node or self._is_left_out(before)):
+            count += before.tag == node.tag
+            before = before.prev
+        return count
+
+    def _is_left_out(self, node: LexborNode) -> bool:
+        return node.mem_id in self._left_out
+
     def label(self, attributes: Attributes) -> str:
         """Returns the label of a panel that is labelled by a tab elsewhere, or an empty string."""
         if attributes.get("role") != "tabpanel":
             return ""
         return self._labels.get(attributes.get("aria-labelledby") or "", "")
+
+    def _is_label(self, button: LexborNode) -> bool:
+        """Returns True if a heading or term begins with the text of a button.
+
+        A button after the text of a heading, for example to copy a link, is not a label.
+        """
+        heading = _labelled(button)
+        if heading is None:
+            return False
+        if heading.mem_id != self._heading[0]:
+            self._heading = heading.mem_id, heading.text().strip()
+        label = button.text().strip()
+        return bool(label) and self._heading[1].startswith(label)
 
     def _is_label_of_panel(self, attributes: Attributes) -> bool:
         """Returns True for a tab whose label is read with its panel."""
@@ -164,20 +192,16 @@ def _is_disclosure(attributes: Attributes) -> bool:
     )
 
 
-def _is_label(button: LexborNode) -> bool:
-    """Returns True if a heading or term begins with the text of a button.
-
-    A button after the text of a heading, for example to copy a link, is not a label.
-    """
+def _labelled(button: LexborNode) -> LexborNode | None:
+    """Returns the heading, term or summary that contains a button, or None."""
     ancestor = button.parent
     for _ in range(_MAX_ANCESTORS):
-        if ancestor is None:
-            return False
-        if ancestor.tag in _LABELLED or ancestor.attributes.get("role") == "heading":
-            label = button.text().strip()
-            return bool(label) and ancestor.text().strip().startswith(label)
+        if ancestor is None or ancestor.tag in _LABELLED:
+            return ancestor
+        if ancestor.attributes.get("role") == "heading":
+            return ancestor
         ancestor = ancestor.parent
-    return False
+    return None
 
 
 def _revealed(page: LexborHTMLParser) -> tuple[set[str], dict[str, str]]:

@@ -1,7 +1,7 @@
 """Parses Markdown texts: the title, the sections and the front matter.
 
 Front matter is no text of the document: its title becomes the document's title, and its other
-fields become metadata. All other text stays as it is written.
+fields become metadata. Long tables become records. All other text stays as it is written.
 
 Sections begin at the top-level headings. CommonMark defines what a heading is: a `#` in fenced
 code, indented code or HTML is not a heading. A heading inside a list or quote is not part of the
@@ -23,9 +23,11 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from indexer_svc.parsers.front_matter import front_matter_of
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
+from indexer_svc.parsers.front_matter import FrontMatter, front_matter_of
+from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
 from indexer_svc.parsers.raised_text import subscript, superscript
+from indexer_svc.parsers.text_writer import check_text_size
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 # Headings after this many lines are ignored, because parsing as many lines of list markers takes
@@ -46,27 +48,52 @@ _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
 
 @dataclass(frozen=True, slots=True)
 class MarkdownOutline:
-    """The title and the sections of a Markdown text. `title` is empty if the text has no title."""
+    """The title, the sections and the tables of a Markdown text.
+
+    `title` is empty if the text has no title. `tables` are the ranges of the tables that are not
+    inside another block, from the beginning of a line to the end of one.
+    """
 
     title: str
     sections: tuple[Heading, ...]
+    tables: tuple[tuple[int, int], ...] = ()
 
 
-def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
+def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns UTF-8 text without its front matter, with its headings, title and metadata.
 
-    The title is that of the front matter, or else the first heading of level 1.
+    Long tables become records, as `markdown_tables` describes; all other text is unchanged. The
+    title is that of the front matter, or else the first heading of level 1. Raises TooLarge if the
+    text then has more than `max_text_bytes` bytes.
     """
-    text = content.decode()
-    front_matter = front_matter_of(text)
-    body = text[front_matter.end :]
+    source = content.decode()
+    front_matter = front_matter_of(source)
+    body = source[front_matter.end :]
     outline = outline_of(body)
+    text, edits = with_records(body, outline.tables)
+    if edits:
+        check_text_size(text, max_text_bytes)
+    starts = moved([section.char_start for section in outline.sections], edits)
+    sections = tuple(
+        section._replace(char_start=start)
+        for section, start in zip(outline.sections, starts, strict=True)
+    )
     title = front_matter.title or outline.title
-    return ParsedFile(body, (), outline.sections, title, metadata=front_matter.fields)
+    edits = _after(front_matter, edits)
+    return ParsedFile(text, (), sections, title, metadata=front_matter.fields, edits=edits)
+
+
+def _after(front_matter: FrontMatter, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Returns edits of the text after front matter as edits of the whole text."""
+    end = front_matter.end
+    moved_edits = (Edit(edit.char_start + end, edit.char_end + end, edit.length) for edit in edits)
+    return (Edit(0, end, 0), *moved_edits) if end else tuple(edits)
 
 
 def outline_of(text: str) -> MarkdownOutline:
-    """Returns the title and the top-level headings of `text`, in order. Raises no errors.
+    """Returns the title, the top-level headings and the tables of `text`, in order.
+
+    Raises no errors.
 
     The title is the first heading of level 1. The text has no front matter.
 
@@ -77,13 +104,17 @@ def outline_of(text: str) -> MarkdownOutline:
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
-    references: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     headings = _MarkdownHeadings()
     source = _LINE_END.sub("\n", text[starts[0] : end])
-    _PARSER.block.parse(source, _PARSER, references, headings)
-    sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
+    _PARSER.block.parse(source, _PARSER, environment, headings)
+    sections = tuple(islice(_sections(headings, starts, environment), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
-    return MarkdownOutline(first_heading, sections)
+    tables = tuple(
+        (starts[first], starts[last] if last < len(starts) else end)
+        for first, last in environment.get(TABLES, ())
+    )
+    return MarkdownOutline(first_heading, sections, tables)
 
 
 def _line_starts(text: str) -> list[int]:
@@ -174,6 +205,9 @@ def _build_parser() -> MarkdownIt:
     # `_skip_text` applies first.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
+    parser.block.ruler.before(
+        "code", "outer_table", table_rule, {"alt": ["paragraph", "reference"]}
+    )
     parser.parse("# warm *up*")
     return parser
 

@@ -15,9 +15,12 @@ from PIL import JpegImagePlugin, PngImagePlugin, TiffImagePlugin  # noqa: F401  
 
 from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
-from indexer_svc.parsers.page_picture import MAX_SIDE_PIXELS
-from indexer_svc.parsers.page_text import paragraphs
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.pdf.layout.document_layout import DocumentLayout
+from indexer_svc.parsers.pdf.page_content import PageContent
+from indexer_svc.parsers.pdf.page_picture import MAX_SIDE_PIXELS
+from indexer_svc.parsers.pdf.pdf_file import write_page
+from indexer_svc.parsers.pdf.recognised_content import recognised_content
 from indexer_svc.parsers.recognition import PageRecogniser, Picture
 from indexer_svc.parsers.text_writer import TextWriter
 
@@ -48,8 +51,8 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     Raises UnreadableDocument for a damaged picture, and TooLarge for a page of more than MAX_PIXELS
     pixels or for more than MAX_PAGES pages.
     """
-    writer = TextWriter(max_text_bytes)
     Image.MAX_IMAGE_PIXELS = None  # MAX_PIXELS limits them instead, with an error for the client.
+    pages: list[PageContent] = []
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
             # Each page is counted only when it is reached, because a damaged TIFF may have a list
@@ -57,19 +60,21 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
             for number, page in enumerate(ImageSequence.Iterator(image), start=1):
                 _check_size(page, number)
                 if recogniser.is_exhausted:
-                    writer.page()
-                    writer.unread_page(number)
-                    continue
-                lines = recogniser.page(_picture(page))
-                writer.page(is_recognised=bool(lines.lines))
-                for paragraph in paragraphs(lines):
-                    writer.paragraph(paragraph)
+                    pages.append(PageContent(page.width, page.height, has_pictures=True))
+                else:
+                    pages.append(recognised_content(recogniser.page(_picture(page))))
     except TooLarge:
         raise
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
         raise UnreadableDocument(
             f"content is not a readable picture: {error}", field=_FIELD
         ) from None
+    layout = DocumentLayout(len(pages))
+    for page_content in pages:
+        layout.add(page_content)
+    writer = TextWriter(max_text_bytes)
+    for blocks, page_content in zip(layout.pages(), pages, strict=True):
+        write_page(writer, blocks, is_recognised=bool(page_content.runs))
     return writer.parsed()
 
 

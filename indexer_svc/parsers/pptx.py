@@ -35,6 +35,7 @@ _NO_SHIFT = re.compile(r"-?0*(?:\.0*)?%?")
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
+_HEADER_SPANS = tuple("123")
 _REPEATED = ("dt", "ftr", "sldNum", "hdr")  # These are the same on every slide.
 
 
@@ -119,7 +120,7 @@ def _placeholder(shape: Element) -> str:
 
 def _write_shape(shape: Element, writer: TextWriter) -> None:
     if shape.tag == f"{_DRAWING}tbl":
-        writer.table([[_text(cell) for cell in row.iter(f"{_DRAWING}tc")] for row in _rows(shape)])
+        _write_table(shape, writer)
         return
     paragraphs = [paragraph for paragraph in shape.iter(f"{_DRAWING}p") if _line(paragraph).strip()]
     if len(paragraphs) == 1:
@@ -129,8 +130,38 @@ def _write_shape(shape: Element, writer: TextWriter) -> None:
         writer.item(_line(paragraph), 1 + _level(paragraph))
 
 
-def _rows(table: Element) -> Iterator[Element]:
-    return table.iter(f"{_DRAWING}tr")
+def _write_table(table: Element, writer: TextWriter) -> None:
+    """Writes a table. A cell that spans several rows is repeated in each of them.
+
+    If the style of the table marks its first row, the cells of this row are the header, with the
+    rows that they span.
+    """
+    rows: list[list[str]] = []
+    spans = [1]
+    for line in table.iter(f"{_DRAWING}tr"):
+        cells = list(line.iter(f"{_DRAWING}tc"))
+        above = rows[-1] if rows else []
+        if not rows:
+            spans += (_row_span(cell) for cell in cells)
+        rows.append(
+            [
+                above[at] if cell.get("vMerge") in _TRUE and at < len(above) else _text(cell)
+                for at, cell in enumerate(cells)
+            ]
+        )
+    properties = table.find(f"{_DRAWING}tblPr")
+    marks = properties.attrib if properties is not None else {}
+    writer.table(
+        rows,
+        header_rows=max(spans) if marks.get("firstRow") in _TRUE else None,
+        has_row_headers=marks.get("firstCol") in _TRUE,
+    )
+
+
+def _row_span(cell: Element) -> int:
+    """Returns how many rows of a header a cell of the first row spans."""
+    span = cell.get("rowSpan", "1")
+    return int(span) if span in _HEADER_SPANS else 1
 
 
 def _level(paragraph: Element) -> int:

@@ -45,7 +45,7 @@ _SLASHES = ("/", "⁄")
 
 
 class Position(IntEnum):
-    """Where a run of characters stands in its line."""
+    """The position of a run of characters in its line."""
 
     BASELINE = 0
     RAISED = 1
@@ -98,7 +98,7 @@ def superscript(before: str, raised: str, *, is_note: bool = False) -> str:
 
 
 def _note_mark(before: str, text: str, *, is_note: bool) -> str:
-    """Returns raised text as the mark of a note, in brackets; empty if it is no such mark."""
+    """Returns raised text as the mark of a note, in brackets; empty if it is not one."""
     if _BRACKETED.fullmatch(text):
         return text if text[0] == "[" or is_note or _has_note(before, "1") else ""
     return f"[{text}]" if is_note or (_NOTE.fullmatch(text) and _has_note(before, text)) else ""

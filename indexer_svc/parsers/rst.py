@@ -7,7 +7,7 @@ for each MB. A text that is too long or too deeply nested for it is kept as it i
 sections of `rst_outline`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from docutils import nodes
@@ -58,7 +58,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
         try:
             document = document_of(content.decode().removeprefix("\ufeff"))
             writer = TextWriter(max_text_bytes)
-            _Reader(writer).read(document)
+            _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
             return writer.parsed(title)
         except (InvalidArgument, MemoryError):
@@ -69,7 +69,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 @dataclass(slots=True)
-class _List:
+class _ListItems:
     """A list that has begun: how its items are numbered, and the number of the next item."""
 
     kind: str = ""
@@ -86,13 +86,13 @@ class _List:
         return marker
 
 
-class _Reader:
+class _TreeReader:
     """Visits the nodes of a document tree and writes each block."""
 
     def __init__(self, writer: TextWriter) -> None:
         self._writer = writer
         self._depth = 0
-        self._lists: list[_List] = []
+        self._lists: list[_ListItems] = []
         self._marker = ""
         # Lines that the next paragraph continues: terms, or the label of a note.
         self._before = ""
@@ -215,11 +215,11 @@ class _Reader:
     def _begin_list(self, node: nodes.Node) -> None:
         self._flush()
         if isinstance(node, nodes.bullet_list):
-            self._lists.append(_List())
+            self._lists.append(_ListItems())
             return
         kind = _KINDS.get(node.get("enumtype", ""), "1")
         suffix = node.get("suffix", ".")
-        self._lists.append(_List(kind, node.get("prefix", ""), suffix, node.get("start", 1)))
+        self._lists.append(_ListItems(kind, node.get("prefix", ""), suffix, node.get("start", 1)))
 
     def _enter_item(self, _node: nodes.Node) -> bool:
         self._marker = self._lists[-1].next_marker() if self._lists else _BULLET
@@ -265,8 +265,13 @@ class _Reader:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
         rows = list(_rows(table))
-        heads = [len(head.children) for head in table.findall(nodes.thead)]
-        self._writer.table(rows, has_header=bool(heads))
+        header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
+        has_row_headers = any(column.get("stub") for column in table.findall(nodes.colspec))
+        # A table without a marked header may have one that its author has not marked.
+        if_unmarked = 0 if has_row_headers else None
+        self._writer.table(
+            rows, header_rows=header_rows or if_unmarked, has_row_headers=has_row_headers
+        )
         return False
 
 
@@ -306,7 +311,10 @@ def _text(root: nodes.Node) -> str:
         elif isinstance(node, nodes.image):
             parts.append(node.get("alt", ""))
         else:
-            if isinstance(node, nodes.Body | nodes.Part) and parts:
+            is_block = isinstance(node, nodes.Body | nodes.Part) and not isinstance(
+                node, nodes.Inline
+            )
+            if is_block and parts:
                 parts.append("\n")
             pending += reversed(node.children)
         chars += len(parts[-1]) if parts else 0
@@ -362,7 +370,3 @@ def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
         if rows_below > 1:
             covering[column] = rows_below - 1, text
         cells.append(text)
-
-
-def _header_rows(tables: Sequence[nodes.Node]) -> int:
-    return sum(len(head.children) for head in tables)

@@ -1,9 +1,9 @@
 """Parses reStructuredText into docutils' document tree, without access to files.
 
-docutils knows the syntax and its own directives and roles. Documents also use those of Sphinx and
-of other programs, whose content docutils would leave out. So while a text is parsed, names that
-docutils does not know get a directive that keeps its arguments and content, and a role that keeps
-its text.
+docutils knows the syntax, and the directives and roles that it defines. Documents also use those of
+Sphinx and of other programs, whose content docutils would leave out. So while a text is parsed,
+names that docutils does not know get a directive that keeps its arguments and content, and a role
+that keeps its text.
 
 Nothing outside of the text is read: directives that would insert a file, an address or raw markup
 are off, and so are the date and highlighting. All modules of docutils that a text can need are
@@ -52,7 +52,7 @@ _OBJECTS = frozenset((
     *("object", "confval", "setting", "command", "variable", "macro", "type", "struct", "member"),
     *("enum", "enumerator", "var", "const", "opcode", "signal", "directive", "role", "field"),
 ))  # fmt: skip
-# docutils' `class` names a style of the content. Sphinx's describes a class of Python.
+# In docutils, `class` names a style of the content. In Sphinx it describes a class of Python.
 _CLASS = "class"
 _SIGNATURE = re.compile(r"[A-Z]|.*[.(]")
 _VERSIONS = {
@@ -138,8 +138,8 @@ class _KeptDirective(Directive):  # type: ignore[misc]  # docutils has no types.
 
     def _version(self, label: str, argument: str) -> list[nodes.Node]:
         version, _, explanation = argument.partition("\n")
-        number, _, rest = version.partition(" ")
-        text = " ".join(filter(None, (rest, explanation)))
+        number, _, first_words = version.partition(" ")
+        text = " ".join(filter(None, (first_words, explanation)))
         return [*self._inline(text, f"{label} {number}: "), *self._nested()]
 
     def _object(self, signatures: str) -> nodes.Node:
@@ -198,16 +198,16 @@ def _directive(
     if lower in _CODE:
         return _CodeDirective, []
     if lower in _KNOWN and lower != _CLASS:
-        found, messages = _FIND_DIRECTIVE(name, language, document)
-        if found is not None:
-            return found, messages
+        directive, messages = _FIND_DIRECTIVE(name, language, document)
+        if directive is not None:
+            return directive, messages
     return _KeptDirective, []
 
 
 def _role(name: str, language: Any, lineno: int, reporter: Any) -> tuple[Any, Sequence[nodes.Node]]:
     """Returns the function of a role. It is never None, so docutils knows every role."""
-    found, messages = _FIND_ROLE(name, language, lineno, reporter)
-    return (_kept_role, []) if found is None else (found, messages)
+    role, messages = _FIND_ROLE(name, language, lineno, reporter)
+    return (_kept_role, []) if role is None else (role, messages)
 
 
 @contextmanager

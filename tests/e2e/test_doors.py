@@ -47,6 +47,29 @@ FILES: Mapping[str, bytes] = {
     "slides.pptx": pptx_file(),
     "sheets.xlsx": xlsx_file(),
     "book.epub": epub_file(),
+    "mail.eml": (
+        b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\n"
+        b"Subject: =?utf-8?q?Gr=C3=B6=C3=9Fe?="
+        b"\r\nDate: Thu, 26 Nov 2026 10:00:00 +0100\r\nMIME-Version: 1.0\r\n"
+        b"Content-Type: text/plain; charset=iso-8859-1\r\n\r\nDie Gr\xf6\xdfe der T\xfcr.\r\n"
+    ),
+    "letter.rtf": b"{\\rtf1\\ansi\\ansicpg1252 Die Gr\\'f6\\'dfe der T\\'fcr.\\par}",
+    "letter.doc": b"{\\rtf1\\ansi A letter with the name of a Word document.\\par}",
+    "notebook.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "nbformat_minor": 5,
+            "metadata": {},
+            "cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Title"}],
+        }
+    ).encode(),
+    "paper.tex": b"\\documentclass{article}\\begin{document}\\section{One}Text.\\end{document}",
+    "paper.txt": b"\\documentclass{article}\\begin{document}\\section{One}Text.\\end{document}",
+    "data.json": b'{"pump": {"price": 12, "parts": ["valve", "seal"]}}',
+    "data.xml": '<?xml version="1.0" encoding="iso-8859-1"?><a><b>Größe</b></a>'.encode("latin-1"),
+    "film.srt": b"1\r\n00:00:01,000 --> 00:00:02,000\r\nHello.\r\n",
+    "film.vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n",
+    "front.md": b"---\ntitle: Guide\nteam: search\n---\n\n# Heading\n\nText\n",
     "unknown.xyz": b"Text of an unknown format",
     "no-extension": docx_file(),
 }
@@ -130,6 +153,7 @@ def test_a_file_gives_the_same_document_through_every_door(
         texts = {client.get_text(tenant, name, collection=c) for c in ("default", "grpc", "http")}
         assert texts == {read[name]["text"]}, name
         assert stored[0].title == read[name]["title"]
+        assert stored[0].metadata == read[name]["metadata"]
         # Each door reports the same.
         report = by_grpc.report
         assert report is not None
@@ -144,7 +168,8 @@ def test_a_file_gives_the_same_document_through_every_door(
 
 
 def _described(info: Any) -> tuple[object, ...]:
-    return info.title, info.source, info.mime_type, info.page_count, info.section_count
+    metadata = json.dumps(info.metadata, sort_keys=True)
+    return info.title, info.source, info.mime_type, metadata, info.page_count, info.section_count
 
 
 def test_files_that_are_not_read_are_refused_at_every_door(
@@ -185,7 +210,7 @@ def test_read_shows_pages_and_sections(folder: Path) -> None:
     result = CliRunner().invoke(app, ["read", str(folder / "report.pdf")], env={"NO_COLOR": "1"})
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
-        f"{folder}/report.pdf: application/pdf, 2 pages, 1 section",
+        f"{folder}/report.pdf: pdf, 2 pages, 1 section",
         "title: Report",
         "  Two (page 2)",
         "",

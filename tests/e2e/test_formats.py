@@ -81,7 +81,9 @@ def test_twelve_formats_are_cited_by_title_section_and_page(
     services: Running, tenant: str, folder: Path
 ) -> None:
     client: Client = services.client
-    results = list(client.ingest_many(tenant, (file.read() for file in find([folder]).documents)))
+    results = list(
+        client.ingest_many(tenant, (file.read() for file in find([folder]).documents))
+    )
     assert all(isinstance(result, IngestResult) for result in results), results
     assert len(results) == len(FILES) + 1
 

@@ -55,8 +55,8 @@ def _lines(result: Any) -> list[dict[str, Any]]:
 
 def test_metadata_title_and_encodings_are_stored_and_reported(run, services, tenant, folder):
     shown = run(folder, "--meta", "团队=搜索", "--meta", "year=2026").stdout
-    assert f"{folder}/子/b.txt: text/plain, read as gb18030; the encoding is a guess" in shown
-    assert f"{folder}/a.md: text/markdown, 1 section\n" in shown
+    assert f"{folder}/子/b.txt: txt, read as gb18030; the encoding is a guess" in shown
+    assert f"{folder}/a.md: md, 1 section\n" in shown
     assert "2 of 2 documents: 2 created" in shown
     assert "skipped 2: 1 empty, 1 of unknown format (.bin)\n" in shown
     client = services.client
@@ -114,7 +114,7 @@ def test_pruning_deletes_documents_whose_files_are_gone_from_the_folder(
     (folder / "a.md").rename(folder / "new.md")
     planned = run(folder, "--prune", "--dry-run").stdout
     assert "would delete a.md\nwould delete old.md\n" in planned
-    assert f"would store {folder}/new.md: text/markdown, 1 section\n" in planned
+    assert f"would store {folder}/new.md: md, 1 section\n" in planned
     assert "would store 1, delete 2; 1 unchanged, 0 failed\n" in planned
     assert ids() == before
     # A document whose file exists is not deleted, even if the file does not match the pattern.
@@ -159,7 +159,7 @@ def test_the_files_in_an_archive_are_stored_and_pruned_with_it(run, folder, ids)
         archive({"b.md": "# B\n\nText", "c/d.txt": "Text", "e.bin": "x"})
     )
     shown = run(folder, "--prune").stdout
-    assert f"{folder}/a.zip/b.md: text/markdown, 1 section\n" in shown
+    assert f"{folder}/a.zip/b.md: md, 1 section\n" in shown
     assert f"2 .bin: {folder}/image.bin, {folder}/a.zip/e.bin" in shown
     before = ids()
     assert {"a.zip:b.md", "a.zip:c:d.txt"} <= set(before)

@@ -153,6 +153,14 @@ def test_an_encoding_that_the_client_names_is_used():
     assert DANCE in parsed(Document(docx_file(), encoding="windows-1250")).text
 
 
+def test_the_size_of_a_text_is_limited_in_utf_8():
+    content = ("中文的文档，关于猫和狗。" * 10).encode("gb18030")
+    error = refusal(TooLarge, Document(content), len(content) + 1)
+    assert error.field == "content"
+    assert "360 bytes of text in UTF-8" in error.message
+    assert parsed(Document(content), 360).text.startswith("中文")
+
+
 @pytest.mark.parametrize(
     ("text", "mime_type", "codec"),
     [
@@ -173,12 +181,6 @@ def test_the_report_counts_what_was_read():
     assert report.encoding == ""
     report = extract(Document((Page("a"), Page("b"))), AMPLE_BYTES, parse).report
     assert (report.mime_type, report.page_count) == (PLAIN_TEXT, 2)
-
-
-def test_a_format_without_parser_is_refused():
-    error = refusal(InvalidArgument, Document(b"\x89PNG\r\n\x1a\n"))
-    assert error.field == "mime_type"
-    assert "a picture (image/png), which this indexer does not read" in error.message
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import HTML, LATEX, PYTHON, XML
-from indexer_svc.text_encoding import DECLARATIONS, decode, is_text
+from indexer_svc.text_encoding import DECLARATIONS, PART_BYTES, check_encoding, decode, is_text
 
 CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
 GERMAN = "Größe der Tür und Straße. " * 200
@@ -88,6 +88,30 @@ def test_utf_8_and_byte_order_marks_prove_the_encoding(codec, text):
 def test_wide_encodings_without_a_mark_are_recognised(codec, text):
     decoded = decode(text.encode(codec))
     assert (decoded.text, decoded.encoding, decoded.is_guessed) == (text, codec, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Big5", "EUC-JP", "EUC-KR", "GBK", "IBM866", "ISO-2022-JP", "ISO-8859-13", "ISO-8859-2"),
+        *("ISO-8859-4", "ISO-8859-5", "ISO-8859-6", "ISO-8859-7", "ISO-8859-8", "ISO-8859-8-I"),
+        *("KOI8-U", "Shift_JIS", "windows-1250", "windows-1251", "windows-1252", "windows-1253"),
+        *("windows-1254", "windows-1255", "windows-1256", "windows-1257", "windows-1258"),
+        *(
+            "windows-874",
+            "UTF-8",
+            "gb18030",
+            "macintosh",
+            "x-mac-cyrillic",
+            "ISO-8859-16",
+            "KOI8-R",
+        ),
+    ],
+)
+def test_clients_may_name_the_encodings_of_the_web(name):
+    """The detector returns the first 26 of these names."""
+    check_encoding(name)
+    assert decode(b"plain", name).text == "plain"
 
 
 def test_iso_2022_jp_is_recognised_by_its_escape_sequences():
@@ -199,6 +223,25 @@ def test_names_of_no_text_encoding_are_refused(name):
 def test_one_odd_character_late_in_a_long_text_is_guessed_by_its_line():
     text = "plain words\n" * 200_000 + "Die Größe der Tür und der Straße.\n"
     assert decode(text.encode("cp1252")).text == text
+
+
+@pytest.mark.parametrize(
+    "codec", ["gb18030", "shift_jis", "euc_jp", "cp1253", "utf-8", "utf-16-le"]
+)
+@pytest.mark.parametrize("shift", range(4))
+def test_long_texts_are_decoded_in_parts(codec, shift):
+    sign = "γ" if codec == "cp1253" else "日"
+    text = " " * shift + f"{sign}a" * (2 * PART_BYTES // len(f"{sign}a".encode(codec)))
+    content = text.encode(codec)
+    assert decode(content, codec).text == text
+    for position in (PART_BYTES - 1, PART_BYTES, len(content) - 1):
+        damaged = content[:position] + b"\xff" * 3 + content[position:]
+        with pytest.raises(UnicodeDecodeError) as expected:
+            damaged.decode(codec)
+        offset = expected.value.start
+        problem = f"byte 0x{damaged[offset]:02X} at offset {offset:,};"
+        with pytest.raises(UnreadableDocument, match=problem):
+            decode(damaged, codec)
 
 
 @given(st.binary(max_size=300))

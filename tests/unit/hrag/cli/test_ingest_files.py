@@ -59,7 +59,7 @@ def test_different_paths_give_different_ids(path, other):
 
 
 def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
-    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.odt")
+    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.xyz")
     names = [
         Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path]).documents
     ]
@@ -177,6 +177,15 @@ def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
     assert good.read().document_id == "b.md"
     _archive(tmp_path / "a.zip", "c.zip", "d.md")
     assert not find([tmp_path], root="").is_complete
+
+
+def test_old_office_documents_are_skipped_with_what_converts_them(tmp_path):
+    _write(tmp_path, "a.DOC", "b.ppt", "c.md")
+    found = find([tmp_path])
+    assert [file.path.name for file in found.skipped] == ["a.DOC", "b.ppt"]
+    assert all("--convert-to" in file.reason for file in found.skipped)
+    # A file that is named is sent, and the indexer decides by its content.
+    assert find([tmp_path / "a.DOC"]).documents[0].read().body == b"text of a.DOC"
 
 
 def test_empty_files_in_archives_are_skipped(tmp_path):

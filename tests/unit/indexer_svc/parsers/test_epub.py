@@ -138,3 +138,20 @@ def test_notes_come_after_the_text_of_their_chapter():
     )
     text = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, AMPLE_BYTES).text
     assert text.startswith("# Dance\n\nBees [1] dance.\n\nRound.\n\nNot all.\n\n# Honey")
+
+
+def test_notes_on_a_page_of_notes_come_after_their_chapters():
+    reference = '<a epub:type="noteref" href="two.xhtml#n{0}">{0}</a>'
+    chapter = (
+        '<html xmlns:epub="http://www.idpf.org/2007/ops"><body><h1>Dance</h1>'
+        f"<p>Bees{reference.format(1)} dance{reference.format(1)} a lot{reference.format(7)}.</p>"
+        "</body></html>"
+    )
+    notes = (
+        "<html><body><h1>Notes</h1><ol><li id='n1'><p>Not all.</p></li><li><p>Used "
+        "<a id='n2'/>later.</p></li></ol></body></html>"
+    )
+    parts = {"OEBPS/text/one.xhtml": chapter, "OEBPS/text/two.xhtml": notes}
+    assert parse(epub_file(**parts), EPUB, AMPLE_BYTES).text == (
+        "# Dance\n\nBees [1] dance [1] a lot [7].\n\n[1] Not all.\n\n# Notes\n\n2. Used later."
+    )

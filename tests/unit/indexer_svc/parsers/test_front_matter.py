@@ -149,7 +149,7 @@ def test_a_title_is_read_from_yaml(lines, title):
         ('title = "A \\"guide\\" # of caf\\u00e9s" # comment', 'A "guide" # of cafés'),
         ("draft = true\ntitle='It is # a guide' # comment", "It is # a guide"),
         ("[page]\ntitle = 'A table'", ""),
-        ("title = 3", ""),
+        ("title = 3", "3"),
         ("title = 'never closed", ""),
         ("subtitle = 'A guide'", ""),
         ("title: A guide", ""),

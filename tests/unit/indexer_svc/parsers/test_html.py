@@ -294,7 +294,7 @@ def test_the_label_of_a_tab_is_above_its_panel():
         ("<ins>new</ins>", "new"),
         ("<q>yes</q>", '"yes"'),
         ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby>", "漢字(かんじ)"),
-        ("<ruby>北京<rt>Běi</rt><rt>jīng</rt></ruby>", "北京(Běijīng)"),
+        ("<ruby>北京<rt>Běi</rt><rt>jīng</rt></ruby>", "北京(Běi jīng)"),
         ("<ruby>漢<rb>字</rb></ruby>", "漢字"),
         ("<abbr title='World Health Org'>WHO</abbr> <abbr title='World Health Org'>WHO</abbr>",
          "WHO (World Health Org) WHO"),

@@ -27,7 +27,8 @@ KATEX = (
         f'<math alttext="E=mc^2">{MATHML}</math>',
         f'<math alttext="{{\\displaystyle E=mc^2}}">{MATHML}</math>',
         (
-            '<span class="mwe-math-element"><span class="mwe-math-mathml-inline" style="display: none">'
+            '<span class="mwe-math-element"><span class="mwe-math-mathml-inline" '
+            'style="display: none">'
             f'<math alttext="{{\\displaystyle E=mc^2}}">{MATHML}</math></span><img alt="E=mc^2" '
             'class="mwe-math-fallback-image-inline" aria-hidden="true"></span>'
         ),
@@ -35,7 +36,8 @@ KATEX = (
         '<script type="math/tex">E=mc^2</script>',
         '<script type="math/tex; mode=display">E=mc^2</script>',
         (
-            '<span class="MathJax_Preview">E=mc2</span><span class="MathJax"><nobr>E=mc2</nobr></span>'
+            '<span class="MathJax_Preview">E=mc2</span>'
+            '<span class="MathJax"><nobr>E=mc2</nobr></span>'
             '<script type="math/tex">E=mc^2</script>'
         ),
         (
@@ -65,7 +67,7 @@ def test_a_formula_with_tex_is_read_once_as_tex(formula):
                 "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi>"
                 "</munderover><mi>i</mi>"
             ),
-            "∑_(i=1)^ni",
+            "∑_(i=1)^n i",
         ),
         ("<msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt>", "sqrt(x+1)"),
         ("<mroot><mi>x</mi><mn>3</mn></mroot>", "root(3)(x)"),

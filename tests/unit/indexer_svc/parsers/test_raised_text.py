@@ -42,7 +42,7 @@ BASE, UP, DOWN = Position.BASELINE, Position.RAISED, Position.LOWERED
         ("Smith", "1,2", " [1,2]"),
         ("Smith", "a", " [a]"),
         ("the end.", "3", " [3]"),
-        ("the end. ", "3", "[3]"),
+        ("the end. ", "14", "^14"),
         ("保修", "2", " [2]"),
         ("", "1", "[1]"),
         ("text", "[1]", " [1]"),

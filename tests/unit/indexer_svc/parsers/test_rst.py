@@ -112,7 +112,7 @@ def test_tables_keep_their_cells(source, text):
         ".. code-block:: python\n   :linenos:\n\n   def a():\n       return 1",
         ".. code:: python\n\n   def a():\n       return 1",
         ".. sourcecode:: python\n\n   def a():\n       return 1",
-        ".. parsed-literal::\n\n   def *a*():\n       return 1",
+        ".. parsed-literal::\n\n   def a():\n       *return* 1",
         ".. testcode::\n\n   def a():\n       return 1",
     ],
 )

@@ -1,0 +1,458 @@
+"""Finds tables whose cells are aligned, without ruled lines between the columns.
+
+1. A row is tabular if wide gaps divide it into pieces. Consecutive tabular rows make a group.
+   Rows with one piece between them belong to the group: they are wrapped cells, or headings inside
+   the table.
+2. The gutters of a group are the strips that no word of nearly all its tabular rows covers. A few
+   rows may cover a gutter, because a heading may span several columns. Between columns of numbers a
+   gutter may be as narrow as a space, between columns of words it may not.
+3. Each word goes to the column in which it lies. A piece that covers gutters is repeated in each
+   column that it spans if it is in the header. Numbers never leave their row: rows are joined only
+   if the lower row has no number and continues the text of the row above.
+4. The rows above the first row of numbers are the header, or those above the first ruled line.
+
+Lists, numbered equations and columns of prose also have aligned gaps. They are recognised by what
+is in their columns, and are no tables.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.paragraphs import joined
+from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.words import Word
+from indexer_svc.parsers.pdf.page_content import Rule
+
+# A gap of this many font sizes divides a row into pieces.
+_PIECE_GAP = 0.95
+_MIN_TEXT_GUTTER = 0.6
+_MIN_NUMBER_GUTTER = 0.18
+# Consecutive rows of a table are at most this many font sizes apart.
+_MAX_ROW_PITCH = 3.2
+_MAX_ROWS_BETWEEN = 2
+_MIN_ROWS = 2
+_MIN_ROWS_OF_TWO_COLUMNS = 3
+_MAX_HEADER_ROWS = 4
+# A continuation line of a cell is at most this many font sizes below the line before.
+_MAX_LEADING = 1.45
+_MAX_WORDS_OF_TERM = 5.0
+_MAX_WORDS_OF_CELL = 14.0
+
+NUMBER = re.compile(
+    r"[-+\u2212\u2013\u2014(<>~\u2248\u00b1]*[$\u20ac\u00a3\u00a5]?\s?[-+\u2212(]?\d[\d.,:/'\u2019\u2009\u00a0]*"
+    r"(?:[eE][-+]?\d+)?\s?[)%\u2030*\u00b0\u2020]*|[-\u2212\u2013\u2014]+%?|[nN]/?[aA]|[$\u20ac\u00a3\u00a5%)(]"
+)
+_YEAR = re.compile(r"(?:FY|Q[1-4]|[12]H)?\s?'?(?:19|20)\d\d[A-Z]?(?:[-/\u2013]\d\d(?:\d\d)?)?")
+_MARKER = re.compile(
+    r"[\u2022\u25cf\u25aa\u25e6\u2023\u2013\u2014*\u25a0\u25ba\u27a2\u2713\u00b7-]|"
+    r"[(\[]?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,6})[.)\]:]{1,2}|\[\w{1,12}\]|\d{1,2}(?:\.\d{1,2}){1,4}\.?"
+)
+_EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
+_DOTS = re.compile(r"[.\u2026\u00b7_]+")
+_LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
+
+
+class _Piece:
+    """Words of a row that stand close together."""
+
+    __slots__ = ("left", "right", "words")
+
+    def __init__(self, words: list[Word]) -> None:
+        self.words = words
+        self.left = words[0].left
+        self.right = max(word.right for word in words)
+
+
+def aligned_tables(
+    rows: Sequence[Row], rules: Sequence[Rule] = (), *, fixed_is_code: bool = True
+) -> list[tuple[int, int, Table]]:
+    """Returns the tables among the rows of a region: first row, row after the last, and table.
+
+    `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
+    have the same width are code and no table.
+    """
+    pieces = [_pieces(row) for row in rows]
+    tables = []
+    start = 0
+    while start < len(rows):
+        end = _group_end(rows, pieces, start, fixed_is_code)
+        if end == start:
+            start += 1
+            continue
+        table = _table(rows, pieces, start, end, rules)
+        if table is not None:
+            tables.append(table)
+            start = table[1]
+        else:
+            start = end
+    return tables
+
+
+def _pieces(row: Row) -> list[_Piece]:
+    """Returns the pieces of a row. Dots that lead to the next column are left out."""
+    pieces: list[_Piece] = []
+    current: list[Word] = []
+    dots = 0
+    for word in row.words:
+        if _DOTS.fullmatch(word.text) and (len(word.text) > 2 or dots or _is_followed(row, word)):
+            dots += len(word.text)
+            continue
+        gap = word.left - current[-1].right if current else 0.0
+        if current and (dots > 2 or gap > _PIECE_GAP * row.size):
+            pieces.append(_Piece(current))
+            current = []
+        dots = 0
+        current.append(word)
+    if current:
+        pieces.append(_Piece(current))
+    return pieces
+
+
+def _is_followed(row: Row, word: Word) -> bool:
+    """Returns True if a dot is followed by two more dots."""
+    index = row.words.index(word)
+    following = row.words[index + 1 : index + 3]
+    return len(following) == 2 and all(_DOTS.fullmatch(after.text) for after in following)
+
+
+def _is_code(row: Row) -> bool:
+    return all(word.font.is_fixed for word in row.words)
+
+
+def _group_end(
+    rows: Sequence[Row], pieces: Sequence[Sequence[_Piece]], start: int, fixed_is_code: bool
+) -> int:
+    """Returns the end of the group that begins at `start`, or `start` if none begins there."""
+    if len(pieces[start]) < 2 or (fixed_is_code and _is_code(rows[start])):
+        return start
+    end = start + 1
+    between = 0
+    for index in range(start + 1, len(rows)):
+        row, before = rows[index], rows[index - 1]
+        if row.baseline - before.baseline > _MAX_ROW_PITCH * max(row.size, before.size):
+            break
+        if len(pieces[index]) >= 2 and not (fixed_is_code and _is_code(row)):
+            end = index + 1
+            between = 0
+            continue
+        between += 1
+        if between > _MAX_ROWS_BETWEEN:
+            break
+    return end if end - start >= _MIN_ROWS else start
+
+
+def _table(
+    rows: Sequence[Row],
+    pieces: Sequence[Sequence[_Piece]],
+    start: int,
+    end: int,
+    rules: Sequence[Rule],
+) -> tuple[int, int, Table] | None:
+    tabular = [index for index in range(start, end) if len(pieces[index]) >= 2]
+    gutters = _gutters([pieces[index] for index in tabular], rows[start].size)
+    if not gutters:
+        return None
+    start = _with_header_above(rows, pieces, start, gutters)
+    end = _with_last_wrap(rows, pieces, end, gutters)
+    grid = [_cells(pieces[index], gutters) for index in range(start, end)]
+    if not _is_table(grid, [index - start for index in tabular]):
+        return None
+    left = min(row.left for row in rows[start:end])
+    right = max(row.right for row in rows[start:end])
+    lines = _lines_below(rows[start:end], rules, left, right)
+    cells = [[_text(cell) for cell in row] for row in grid]
+    header_rows = _header_rows(cells, grid, lines)
+    spanned = _with_spans(cells, pieces[start:end], gutters, header_rows or 0)
+    merged, merged_header = _merged_rows(rows[start:end], spanned, lines, header_rows)
+    if len(merged) < _MIN_ROWS:
+        return None
+    top, bottom = rows[start].top, rows[end - 1].bottom
+    columns = [left, *((low + high) / 2 for low, high in gutters), right]
+    return start, end, Table(merged, merged_header, left, top, right, bottom, columns)
+
+
+def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
+    """Returns the strips between the columns of tabular rows, from left to right."""
+    count = len(pieces)
+    allowed = 0 if count < 4 else max(1, count // 8)
+    events = []
+    for row in pieces:
+        for piece in row:
+            for word in piece.words:
+                events.append((word.left, 1))
+                events.append((word.right, -1))
+    events.sort()
+    strips = []
+    cover = 0
+    opened = None
+    for x, change in events:
+        was = cover
+        cover += change
+        if was > allowed >= cover:
+            opened = x
+        elif was <= allowed < cover and opened is not None:
+            if x > opened:
+                strips.append((opened, x))
+            opened = None
+    wide = [strip for strip in strips if strip[1] - strip[0] >= _MIN_TEXT_GUTTER * size]
+    narrow = [
+        strip
+        for strip in strips
+        if _MIN_NUMBER_GUTTER * size <= strip[1] - strip[0] < _MIN_TEXT_GUTTER * size
+    ]
+    edges = sorted(wide + narrow)
+    for strip in narrow:
+        at = edges.index(strip)
+        low = edges[at - 1][1] if at else float("-inf")
+        high = edges[at + 1][0] if at + 1 < len(edges) else float("inf")
+        if _are_numbers(pieces, low, strip[0]) and _are_numbers(pieces, strip[1], high):
+            wide.append(strip)
+    # A gutter that few rows have on both sides is the space beside a single long row.
+    return [strip for strip in sorted(wide) if _divides(pieces, strip, max(2, count // 4))]
+
+
+def _are_numbers(pieces: Sequence[Sequence[_Piece]], low: float, high: float) -> bool:
+    words = [
+        word
+        for row in pieces
+        for piece in row
+        for word in piece.words
+        if word.left >= low - 0.1 and word.right <= high + 0.1
+    ]
+    numbers = sum(bool(NUMBER.fullmatch(word.text)) for word in words)
+    return len(words) >= 2 and numbers >= 0.6 * len(words)
+
+
+def _divides(pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], least: int) -> bool:
+    count = 0
+    for row in pieces:
+        if row[0].left < strip[0] + 0.1 and row[-1].right > strip[1] - 0.1:
+            count += 1
+    return count >= min(least, len(pieces))
+
+
+def _cells(pieces: Sequence[_Piece], gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
+    """Returns the words of each column. A piece that covers gutters is in its first column."""
+    cells: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
+    middles = [(low + high) / 2 for low, high in gutters]
+    for piece in pieces:
+        column = -1
+        for word in piece.words:
+            first = bisect_right(middles, word.left)
+            at = bisect_right(middles, (word.left + word.right) / 2)
+            if column < 0 or (first > column and _leaves(cells[column], word, gutters[first - 1])):
+                column = min(first, at)
+            cells[column].append(word)
+    return cells
+
+
+def _leaves(before: Sequence[Word], word: Word, gutter: tuple[float, float]) -> bool:
+    """Returns True if `word` begins a column: no word of its row crosses the gutter before it."""
+    last = before[-1]
+    gap = word.left - last.right
+    if last.right > gutter[1] - 0.1 or word.left < gutter[0] + 0.1:
+        return False
+    if last.right > gutter[0] + 0.5 * (gutter[1] - gutter[0]):
+        return False
+    if gap > _MIN_TEXT_GUTTER * word.size:
+        return True
+    return bool(NUMBER.fullmatch(word.text)) or bool(NUMBER.fullmatch(last.text))
+
+
+def _text(words: Sequence[Word]) -> str:
+    return _LEADER.sub("", line_text(words)).rstrip() if words else ""
+
+
+def _is_number(text: str) -> bool:
+    words = text.split()
+    return bool(words) and all(NUMBER.fullmatch(word) for word in words)
+
+
+def _is_table(grid: Sequence[Sequence[Sequence[Word]]], tabular: Sequence[int]) -> bool:
+    """Returns True if the columns contain what tables contain."""
+    texts = [[_text(cell) for cell in grid[index]] for index in tabular]
+    width = len(grid[0])
+    columns = [[row[at] for row in texts if row[at]] for at in range(width)]
+    rows_with_cells = sum(sum(map(bool, row)) >= 2 for row in texts)
+    if rows_with_cells < _MIN_ROWS or min(map(len, columns)) == 0:
+        return False
+    if all(_MARKER.fullmatch(text) for text in columns[0]):
+        return False
+    if sum(bool(_EQUATION_NUMBER.fullmatch(text)) for text in columns[-1]) > len(columns[-1]) / 2:
+        return False
+    averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
+    if width == 2:
+        if rows_with_cells < _MIN_ROWS_OF_TWO_COLUMNS:
+            return False
+        numbers = sum(map(_is_number, columns[1]))
+        is_term_list = averages[0] <= _MAX_WORDS_OF_TERM
+        return numbers >= 0.5 * len(columns[1]) or is_term_list
+    return sum(averages) / width <= _MAX_WORDS_OF_CELL
+
+
+def _with_header_above(
+    rows: Sequence[Row],
+    pieces: Sequence[Sequence[_Piece]],
+    start: int,
+    gutters: Sequence[tuple[float, float]],
+) -> int:
+    """Returns the first row of the table: rows above that head its columns belong to it."""
+    first = start
+    while first > 0 and start - first < _MAX_HEADER_ROWS:
+        row, below = rows[first - 1], rows[first]
+        if below.baseline - row.baseline > 1.8 * max(row.size, below.size):
+            break
+        if not pieces[first - 1] or pieces[first - 1][0].left < gutters[0][1] - 0.5 * row.size:
+            break
+        first -= 1
+    return first
+
+
+def _with_last_wrap(
+    rows: Sequence[Row],
+    pieces: Sequence[Sequence[_Piece]],
+    end: int,
+    gutters: Sequence[tuple[float, float]],
+) -> int:
+    """Returns the end of the table: lines below that continue a cell of its last row are in it."""
+    while end < len(rows):
+        row, above = rows[end], rows[end - 1]
+        if row.baseline - above.baseline > _MAX_LEADING * max(row.size, above.size):
+            break
+        if len(pieces[end]) != 1 or pieces[end][0].left < gutters[0][1] - 0.5 * row.size:
+            break
+        if abs(row.size - above.size) > 0.5:
+            break
+        end += 1
+    return end
+
+
+def _lines_below(
+    rows: Sequence[Row], rules: Sequence[Rule], left: float, right: float
+) -> list[bool]:
+    """Returns for each row if a wide ruled line is between it and the next row."""
+    ys = sorted(
+        rule.top
+        for rule in rules
+        if rule.bottom - rule.top < 1
+        and min(rule.right, right) - max(rule.left, left) > 0.6 * (right - left)
+    )
+    below = []
+    for row, after in pairwise(rows):
+        low, high = row.baseline, after.baseline - 0.3 * after.size
+        below.append(bisect_right(ys, high) > bisect_right(ys, low))
+    return [*below, False]
+
+
+def _header_rows(
+    cells: Sequence[Sequence[str]], grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]
+) -> int | None:
+    """Returns how many rows at the top name the columns, or None if that is not known."""
+    ruled = sum(lines)
+    first_line = lines.index(True) + 1 if ruled else 0
+    if first_line and first_line <= _MAX_HEADER_ROWS and first_line < len(cells):
+        if ruled <= 2 or ruled >= 0.5 * (len(cells) - 1):
+            return first_line
+    bold = 0
+    for row in grid:
+        words = [word for cell in row for word in cell]
+        if not words or not all(word.font.is_bold for word in words):
+            break
+        bold += 1
+    if 0 < bold <= _MAX_HEADER_ROWS and bold < len(cells):
+        return bold
+    has_numbers = [
+        sum(_is_number(text) and not _YEAR.fullmatch(text) for text in row[1:]) for row in cells
+    ]
+    filled = [sum(map(bool, row[1:])) for row in cells]
+    total = sum(filled)
+    if not total or sum(has_numbers) < 0.4 * total:
+        return None
+    count = next((index for index, number in enumerate(has_numbers) if number), 0)
+    if count and count <= _MAX_HEADER_ROWS and filled[count - 1]:
+        # Rows with only a first cell after the names are headings inside the table.
+        while count > 1 and not filled[count - 1]:
+            count -= 1
+        return count
+    return 0 if has_numbers[0] else None
+
+
+def _with_spans(
+    cells: Sequence[Sequence[str]],
+    pieces: Sequence[Sequence[_Piece]],
+    gutters: Sequence[tuple[float, float]],
+    header_rows: int,
+) -> list[list[str]]:
+    """Returns the cells with each header that spans columns repeated in all of them."""
+    result = [list(row) for row in cells]
+    middles = [(low + high) / 2 for low, high in gutters]
+    for row, row_pieces in zip(result[:header_rows], pieces, strict=False):
+        for piece in row_pieces:
+            first = bisect_right(middles, piece.left + 0.1)
+            last = bisect_right(middles, piece.right - 0.1)
+            if last > first and not any(row[first + 1 : last + 1]):
+                row[first : last + 1] = [row[first]] * (last - first + 1)
+    return result
+
+
+def _merged_rows(
+    rows: Sequence[Row],
+    cells: Sequence[Sequence[str]],
+    lines: Sequence[bool],
+    header_rows: int | None,
+) -> tuple[list[list[str]], int | None]:
+    """Returns the rows with wrapped cells joined, and the number of header rows among them."""
+    pitches = [
+        (after.baseline - row.baseline) / max(row.size, 1.0) for row, after in pairwise(rows)
+    ]
+    separated = sum(lines) >= 0.5 * (len(rows) - 1) or sum(lines) >= 4
+    typical = median(pitches) if pitches else 0.0
+    merged: list[list[str]] = [list(cells[0])]
+    merged_header = None if header_rows is None else int(header_rows > 0)
+    for index in range(1, len(rows)):
+        row = cells[index]
+        is_header = header_rows is not None and index < header_rows
+        starts_body = header_rows is not None and index == header_rows
+        pitch = pitches[index - 1]
+        if separated:
+            continues = not lines[index - 1]
+        elif starts_body:
+            continues = False
+        elif is_header:
+            continues = pitch <= _MAX_LEADING and not _is_span_row(merged[-1])
+        else:
+            continues = _continues(merged[-1], row, pitch, typical)
+        if continues:
+            merged[-1] = [joined(above, text) for above, text in zip(merged[-1], row, strict=True)]
+        else:
+            merged.append(list(row))
+            if is_header and merged_header is not None:
+                merged_header += 1
+    return merged, merged_header
+
+
+def _is_span_row(row: Sequence[str]) -> bool:
+    """Returns True if neighbouring cells have the same text, because a header spans them."""
+    return any(text and text == after for text, after in pairwise(row))
+
+
+def _continues(above: Sequence[str], row: Sequence[str], pitch: float, typical: float) -> bool:
+    """Returns True if a row continues the wrapped cells of the row above."""
+    filled = [index for index, text in enumerate(row) if text]
+    if pitch > _MAX_LEADING or any(_is_number(row[index]) for index in filled[:]):
+        # Only the number of the row itself may follow a label that is wrapped over two lines.
+        return pitch <= _MAX_LEADING and bool(row[0]) and row[0][0].islower() and not any(above[1:])
+    if not filled:
+        return False
+    if row[0]:
+        is_lower = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
+        return bool(above[0]) and is_lower and len(filled) == 1
+    if not all(above[index] for index in filled):
+        return False
+    if pitch < 0.93 * typical or len(filled) == 1:
+        return True
+    return all(row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled)

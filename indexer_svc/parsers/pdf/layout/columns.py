@@ -1,0 +1,280 @@
+"""Finds the columns of a page and brings its rows into reading order.
+
+This is a recursive cut of the page along white space, as in the XY-cut algorithm (Nagy and Seth,
+1984), with one difference: a table must not be cut. A table has white space between its columns
+too, but it is read row by row.
+
+A gutter is a vertical strip that no word of consecutive rows crosses. Each row is a bit mask of the
+strips that its words cover, so the union of rows is an "or", and the gutters of a group of rows are
+the zeros inside it. The parts beside a gutter are columns of text if both are prose: their rows
+have several words and fill the column. They are also columns if their lines are not on the same
+baselines, or if they are an alphabetical list that continues in the next column. Everything else
+is left as it is, and may be a table.
+
+The rows of a page become regions: groups of rows that are read one after the other. In a region no
+row contains words of two columns.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from indexer_svc.parsers.pdf.layout.lines import Row, rows_of
+from indexer_svc.parsers.pdf.layout.words import Word
+
+# The width of a strip in points. A gutter is never narrower than three strips.
+STRIP = 2.0
+# A column of text has at least this many rows.
+_MIN_COLUMN_ROWS = 3
+_MIN_GUTTER_SIZE = 0.75
+_MAX_CUTS = 4
+_MIN_PROSE_WORDS = 3.5
+# A row fills a column if it is at least so wide, relative to the column.
+_FULL_ROW = 0.7
+_MIN_FULL_ROWS = 0.5
+_MAX_ALIGNED_ROWS = 0.4
+# This many consecutive rows that are prose on neither side of a gutter belong to a wide table.
+_WIDE_TABLE_ROWS = 3
+_CELL_GAP = 1.2
+_MAX_PAGE_STRIPS = 8_192
+_BULLETS = frozenset("\u2022\u25cf\u25aa\u25e6\u2023\u2013-*\u25a0\u25ba\u27a2\u2713\u00b7")
+
+
+class _Span(NamedTuple):
+    """Rows `start` to `end` in which the strip around `x` is a gutter between columns."""
+
+    start: int
+    end: int
+    x: float
+
+
+def regions_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Returns the rows of a page, from the top down, as regions in reading order.
+
+    Rows are divided at gutters. Each word is in exactly one row of exactly one region.
+    """
+    return _cut(rows, 0)
+
+
+def _cut(rows: Sequence[Row], depth: int) -> list[list[Row]]:
+    spans = [] if depth == _MAX_CUTS else _column_spans(rows)
+    regions: list[list[Row]] = []
+    position = 0
+    for span in spans:
+        if span.start > position:
+            regions.append(list(rows[position : span.start]))
+        inside = [word for row in rows[span.start : span.end] for word in row.words]
+        for column in (
+            [word for word in inside if word.left < span.x],
+            [word for word in inside if word.left >= span.x],
+        ):
+            # The rows of a column are made again, since its baselines differ from those of others.
+            regions += _cut(rows_of(column), depth + 1)
+        position = span.end
+    if position < len(rows):
+        regions.append(list(rows[position:]))
+    return regions
+
+
+def mask_of(words: Sequence[Word]) -> int:
+    """Returns the strips that words cover, as the bits of a number."""
+    mask = 0
+    for word in words:
+        first, last = int(word.left / STRIP), int(word.right / STRIP)
+        if first < 0 or last > _MAX_PAGE_STRIPS:
+            first, last = _inside(first), _inside(last)
+        mask |= ((1 << (last - first + 1)) - 1) << first
+    return mask
+
+
+def _inside(strip: int) -> int:
+    return min(max(strip, 0), _MAX_PAGE_STRIPS)
+
+
+def zeros_inside(mask: int) -> list[tuple[int, int]]:
+    """Returns the runs of zeros between ones: the first strip and the strip after the last."""
+    bits = bin(mask)[2:][::-1]
+    runs = []
+    at = bits.find("1")
+    while True:
+        start = bits.find("0", at)
+        end = bits.find("1", start) if start >= 0 else -1
+        if end < 0:
+            return runs
+        runs.append((start, end))
+        at = end
+
+
+def _column_spans(rows: Sequence[Row]) -> list[_Span]:
+    """Returns the spans of rows that are divided into columns, from the top down."""
+    if len(rows) < _MIN_COLUMN_ROWS:
+        return []
+    masks = [mask_of(row.words) for row in rows]
+    best: list[_Span] = []
+    best_rows = 0
+    for strip in _candidate_strips(rows):
+        spans = _spans_at(rows, masks, strip)
+        count = sum(span.end - span.start for span in spans)
+        if count > best_rows:
+            best, best_rows = spans, count
+    return best
+
+
+def _candidate_strips(rows: Sequence[Row]) -> list[int]:
+    """Returns the strips that are covered by fewer rows than the strips on both sides."""
+    last = _inside(int(max(row.right for row in rows) / STRIP))
+    changes = [0] * (last + 2)
+    for row in rows:
+        for word in row.words:
+            first, end = int(word.left / STRIP), int(word.right / STRIP) + 1
+            changes[first if 0 <= first <= last else _inside(min(first, last))] += 1
+            changes[end if 0 <= end <= last else _inside(min(end, last + 1))] -= 1
+    cover = list(accumulate(changes))
+    highest_before = list(accumulate(cover, max))
+    highest_after = list(accumulate(reversed(cover), max))[::-1]
+    candidates = []
+    run: list[int] = []
+    for strip, count in enumerate(cover):
+        peak = min(highest_before[strip], highest_after[strip])
+        if peak - count >= _MIN_COLUMN_ROWS and count <= 0.6 * peak:
+            run.append(strip)
+            continue
+        if run:
+            lowest = min(cover[index] for index in run)
+            deepest = [index for index in run if cover[index] == lowest]
+            candidates.append(deepest[len(deepest) // 2])
+            run = []
+    return candidates
+
+
+def _spans_at(rows: Sequence[Row], masks: Sequence[int], strip: int) -> list[_Span]:
+    """Returns the spans of rows in which `strip` lies in a gutter between columns."""
+    spans: list[_Span] = []
+    start = 0
+    bit = 1 << strip
+    for index in range(len(rows) + 1):
+        if index < len(rows) and not masks[index] & bit:
+            continue
+        if index - start >= _MIN_COLUMN_ROWS:
+            spans += _checked_spans(rows, masks, start, index, strip)
+        start = index + 1
+    return spans
+
+
+def _checked_spans(
+    rows: Sequence[Row], masks: Sequence[int], start: int, end: int, strip: int
+) -> list[_Span]:
+    """Returns the parts of rows `start` to `end` that are two columns beside `strip`."""
+    union = 0
+    for mask in masks[start:end]:
+        union |= mask
+    gutter = next((run for run in zeros_inside(union) if run[0] <= strip < run[1]), None)
+    if gutter is None:
+        return []
+    x = (gutter[0] + gutter[1]) / 2 * STRIP
+    left_parts = [[word for word in row.words if word.left < x] for row in rows[start:end]]
+    right_parts = [[word for word in row.words if word.left >= x] for row in rows[start:end]]
+    left, right = _Side(left_parts), _Side(right_parts)
+    size = sorted(row.size for row in rows[start:end])[(end - start) // 2]
+    if right.left - left.right < _MIN_GUTTER_SIZE * size:
+        return []
+    spans = []
+    for first, last in _without_wide_tables(left, right):
+        if _are_columns(left.part(first, last), right.part(first, last)):
+            spans.append(_Span(start + first, start + last, x))
+    return spans
+
+
+class _Side:
+    """The words of consecutive rows that are on one side of a gutter."""
+
+    def __init__(self, parts: Sequence[Sequence[Word]]) -> None:
+        self.parts = parts
+        filled = [part for part in parts if part]
+        self.filled = filled
+        self.left = min((part[0].left for part in filled), default=0.0)
+        self.right = max((part[-1].right for part in filled), default=0.0)
+        self.width = max(self.right - self.left, 1.0)
+
+    def part(self, start: int, end: int) -> "_Side":
+        return _Side(self.parts[start:end])
+
+    def is_prose_row(self, index: int) -> bool | None:
+        """Returns None for a row without words on this side."""
+        part = self.parts[index]
+        if not part:
+            return None
+        return part[-1].right - part[0].left >= _FULL_ROW * self.width and not _has_cells(part)
+
+    @property
+    def is_prose(self) -> bool:
+        """True if the rows have several words and most of them fill the column."""
+        count = len(self.filled)
+        full = sum(part[-1].right - part[0].left >= _FULL_ROW * self.width for part in self.filled)
+        words = sum(map(len, self.filled))
+        cells = sum(map(_has_cells, self.filled))
+        return (
+            words >= _MIN_PROSE_WORDS * count
+            and full >= _MIN_FULL_ROWS * count
+            and cells <= 0.5 * count
+        )
+
+    @property
+    def is_list(self) -> bool:
+        """True if many rows begin with a bullet."""
+        bullets = sum(part[0].text[0] in _BULLETS for part in self.filled)
+        return bullets >= 2 and bullets >= 0.3 * len(self.filled)
+
+    @property
+    def first_words(self) -> list[str]:
+        return [part[0].text.casefold() for part in self.filled if part[0].text[0].isalpha()]
+
+
+def _has_cells(part: Sequence[Word]) -> bool:
+    return any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
+
+
+def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
+    """Returns the ranges of rows that remain when wide tables are taken out."""
+    count = len(left.parts)
+    tabular = [
+        left.is_prose_row(index) is False and right.is_prose_row(index) is False
+        for index in range(count)
+    ]
+    ranges = []
+    start = index = 0
+    while index < count:
+        after = index
+        while after < count and tabular[after]:
+            after += 1
+        if after - index >= _WIDE_TABLE_ROWS and after - index < count:
+            if index > start:
+                ranges.append((start, index))
+            start = after
+        index = max(after, index + 1)
+    if start < count:
+        ranges.append((start, count))
+    return ranges
+
+
+def _are_columns(left: _Side, right: _Side) -> bool:
+    count = min(len(left.filled), len(right.filled))
+    if count < _MIN_COLUMN_ROWS:
+        return False
+    if left.is_prose and right.is_prose:
+        return True
+    if left.is_list and right.is_list:
+        return True
+    both = sum(bool(one and other) for one, other in zip(left.parts, right.parts, strict=True))
+    if both <= _MAX_ALIGNED_ROWS * count and count >= 2 * _MIN_COLUMN_ROWS:
+        return True
+    return _is_alphabetical(left.first_words, right.first_words)
+
+
+def _is_alphabetical(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Returns True if both columns are one sorted list, like an index."""
+    if len(left) < 8 or len(right) < 8:
+        return False
+    words = [*left, *right]
+    ordered = sum(word <= after for word, after in pairwise(words))
+    return ordered >= 0.8 * (len(words) - 1) and left[len(left) // 2] < right[len(right) // 2]

@@ -1,0 +1,276 @@
+"""Turns the content of a PDF's pages into blocks of text: headings, paragraphs, items and tables.
+
+Theory of operation. A PDF says where characters stand on a page, and nothing about words, lines,
+paragraphs, columns or tables. The layout finds these in the order in which a typesetter made them,
+from small to large:
+
+1. Characters become words, and words become rows (`words`, `lines`).
+2. Rows that are repeated at the edges of pages are running heads, and are left out
+   (`running_heads`). This needs the rows of neighbouring pages. So pages are read in windows of
+   WINDOW_PAGES pages, and only one window of words is in memory at a time.
+3. Lines that are drawn on the page enclose the cells of ruled tables (`ruled_tables`).
+4. White space divides the rest into columns, which are read one after the other (`columns`).
+5. In a column, tables of contents are left out (`contents_pages`), and rows with aligned gaps are
+   tables (`aligned_tables`). All other rows are lines of text.
+6. When all pages are read, the style of most lines is that of the text. Bookmarks, tags, or styles
+   that differ from it mark the headings (`headings`). Lines become paragraphs (`blocks`).
+7. Footnotes go to the end of their page. A table that continues on the next page gets its header
+   there again.
+
+This package is pure: it gets characters and returns blocks, and knows nothing about PDFium.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.pdf.layout.blocks import Block, blocks_of
+from indexer_svc.parsers.pdf.layout.headings import (
+    BodyStyle,
+    body_style,
+    mark_bookmarks,
+    mark_typographic,
+)
+from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.layout.page_layout import (
+    PageLayout,
+    PageRows,
+    Region,
+    page_layout,
+    page_rows,
+)
+from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, running_heads
+from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
+
+WINDOW_PAGES = 64
+# With fewer bookmarks than one for so many pages, headings between them are found by their style.
+_PAGES_PER_BOOKMARK = 4
+_FOOTNOTE_SIZE = 0.93
+_FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
+_SAME_EDGE = 6.0
+_VOCABULARY = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+
+
+@dataclass(slots=True)
+class PageBlocks:
+    """The blocks of a page, and what was left out of its text."""
+
+    index: int
+    blocks: list[Block | Table] = field(default_factory=list)
+    left_out: list[tuple[LeftOutKind, str]] = field(default_factory=list)
+    is_unread: bool = False
+
+
+class DocumentLayout:
+    """Lays out the pages of a document, which are added one after the other."""
+
+    def __init__(self, page_count: int) -> None:
+        """Begins a document of `page_count` pages."""
+        self._page_count = page_count
+        self._window: list[PageRows] = []
+        self._edges: list[EdgeRow] = []
+        self._layouts: list[PageLayout] = []
+        self._heading_number = 0
+        self._fixed_is_code: bool | None = None
+        self._continues_contents = False
+
+    def add(self, content: PageContent) -> None:
+        """Adds the next page."""
+        index = len(self._layouts) + len(self._window)
+        self._window.append(page_rows(index, content))
+        if len(self._window) == WINDOW_PAGES:
+            self._close_window()
+
+    def pages(self, bookmarks: Sequence[Bookmark] = ()) -> Iterator[PageBlocks]:
+        """Yields the blocks of each page, when all pages have been added."""
+        self._close_window()
+        body = body_style(line for layout in self._layouts for line in layout.lines)
+        missing = self._mark_headings(bookmarks)
+        has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)
+        knows = _Vocabulary(self._layouts)
+        pages = [self._blocks(layout, body, knows) for layout in self._layouts]
+        texts = [
+            [item for item in page if isinstance(item, Block) and item.lines] for page in pages
+        ]
+        if not has_headings or 0 < len(bookmarks) * _PAGES_PER_BOOKMARK < self._page_count:
+            titles = (entry.title for layout in self._layouts for entry in layout.contents)
+            deepest = max((bookmark.depth for bookmark in bookmarks), default=0)
+            mark_typographic(texts, body, titles, deepest)
+        _continue_tables(pages)
+        for layout, blocks in zip(self._layouts, pages, strict=True):
+            blocks[:0] = [_heading_block(mark) for mark in missing if mark.page == layout.index]
+            yield PageBlocks(layout.index, blocks, layout.left_out, layout.is_unread)
+
+    def _close_window(self) -> None:
+        """Lays out the pages of the window."""
+        if not self._window:
+            return
+        first = self._window[0].index
+        near = [row for row in self._edges if row.page >= first - WINDOW_PAGES]
+        self._edges = near + [row for page in self._window for row in page.edge_rows()]
+        heads = running_heads(self._edges, self._page_count)
+        if self._fixed_is_code is None:
+            self._fixed_is_code = not _is_typewritten(self._window)
+        for page in self._window:
+            layout = page_layout(
+                page,
+                heads,
+                self._page_count,
+                continues_contents=self._continues_contents,
+                fixed_is_code=self._fixed_is_code,
+            )
+            self._continues_contents = bool(layout.contents)
+            self._mark_tags(page, layout)
+            self._layouts.append(layout)
+        self._window = []
+
+    def _mark_tags(self, page: PageRows, layout: PageLayout) -> None:
+        """Marks the lines that belong to headings of the structure tree."""
+        tags = page.content.tags
+        if not tags:
+            return
+        element = 0
+        for line in layout.lines:
+            tag = next((tags[mark] for mark in line.marks if mark in tags), Tag())
+            if not tag.heading_depth:
+                element = 0
+                continue
+            if tag.element != element:
+                self._heading_number -= 1
+                element = tag.element
+            mark_heading([line], tag.heading_depth, self._heading_number)
+
+    def _mark_headings(self, bookmarks: Sequence[Bookmark]) -> list[Bookmark]:
+        """Marks the headings that bookmarks name; returns the bookmarks without a heading.
+
+        Bookmarks take the place of the headings of the structure tree.
+        """
+        if not bookmarks:
+            return []
+        for layout in self._layouts:
+            mark_heading(layout.lines, 0, 0)
+        return mark_bookmarks([layout.lines for layout in self._layouts], bookmarks)
+
+    def _blocks(
+        self, layout: PageLayout, body: BodyStyle, knows: "_Vocabulary"
+    ) -> list[Block | Table]:
+        """Returns the blocks of a page, its footnotes last."""
+        items: list[Block | Table] = []
+        notes: list[Block | Table] = []
+        for region in layout.regions:
+            upper, lower = _divided_at_footnotes(region, layout.height, body)
+            items += _region_blocks(upper, knows, self._fixed_is_code)
+            notes += _region_blocks(lower, knows, self._fixed_is_code)
+        for note in notes:
+            if isinstance(note, Block):
+                note.is_footnote = True
+        for text in layout.side_texts:
+            notes.append(_text_block(text))
+        return items + notes
+
+
+class _Vocabulary:
+    """The words that stand inside the lines of a document, collected when they are first needed."""
+
+    def __init__(self, layouts: Sequence[PageLayout]) -> None:
+        self._layouts = layouts
+        self._words: set[str] | None = None
+
+    def __call__(self, word: str) -> bool:
+        """Returns True if the document has the word, in lower case, inside a line."""
+        if self._words is None:
+            self._words = set()
+            for layout in self._layouts:
+                for line in layout.lines:
+                    self._words.update(_VOCABULARY.findall(line.text.lower()))
+        return word in self._words
+
+
+def _is_typewritten(pages: Iterable[PageRows]) -> bool:
+    """Returns True if most words have a font whose characters have the same width."""
+    fixed = count = 0
+    for page in pages:
+        for row in page.rows:
+            for word in row.words:
+                fixed += word.font.is_fixed
+                count += 1
+    return fixed > 0.6 * count
+
+
+def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tuple[Region, Region]:
+    """Returns the items of a region above its footnotes, and the footnotes."""
+    for index, item in enumerate(region):
+        if (
+            isinstance(item, Line)
+            and item.size <= _FOOTNOTE_SIZE * body.size
+            and item.baseline > 0.4 * height
+            and not item.heading_depth
+            and _FOOTNOTE_START.match(item.text)
+            and all(
+                isinstance(rest, Line) and rest.size <= _FOOTNOTE_SIZE * body.size
+                for rest in region[index:]
+            )
+        ):
+            return region[:index], region[index:]
+    return region, []
+
+
+def _region_blocks(
+    region: Region, knows: "_Vocabulary", fixed_is_code: bool | None
+) -> Iterator[Block | Table]:
+    """Yields the blocks and tables of a region, in order."""
+    lines: list[Line] = []
+    for item in region:
+        if isinstance(item, Line):
+            lines.append(item)
+            continue
+        yield from blocks_of(lines, knows, fixed_is_code=bool(fixed_is_code))
+        lines = []
+        yield item
+    yield from blocks_of(lines, knows, fixed_is_code=bool(fixed_is_code))
+
+
+def _text_block(text: str) -> Block:
+    block = Block([], text)
+    block.is_footnote = True
+    return block
+
+
+def _heading_block(bookmark: Bookmark) -> Block:
+    block = Block([], bookmark.title)
+    block.heading_depth = bookmark.depth
+    return block
+
+
+def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
+    """Gives a table that continues one of the page before the header of that table.
+
+    A table continues if it is the first block of its page, the other table is the last block of the
+    page before, and both have the same columns.
+    """
+    for before, after in zip(pages, pages[1:], strict=False):
+        upper = next((item for item in reversed(before) if not _is_note(item)), None)
+        lower = after[0] if after else None
+        if not isinstance(upper, Table) or not isinstance(lower, Table):
+            continue
+        if not _same_columns(upper, lower):
+            continue
+        header = upper.rows[: upper.header_rows or 1]
+        if lower.rows[: len(header)] == header:
+            lower.header_rows = len(header)
+        elif upper.header_rows and not lower.header_rows:
+            lower.rows[:0] = [list(row) for row in header]
+            lower.header_rows = upper.header_rows
+
+
+def _is_note(item: Block | Table) -> bool:
+    return isinstance(item, Block) and item.is_footnote
+
+
+def _same_columns(upper: Table, lower: Table) -> bool:
+    return len(upper.rows[0]) == len(lower.rows[0]) and all(
+        abs(one - other) <= _SAME_EDGE
+        for one, other in zip(upper.columns[:1], lower.columns[:1], strict=False)
+    )

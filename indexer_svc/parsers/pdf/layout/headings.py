@@ -1,0 +1,299 @@
+"""Finds the headings of a document, and their depths.
+
+Bookmarks are the best source: each of them names a heading and its depth, and only its lines have
+to be found. The tags of a tagged PDF are the next one. Without both, a heading is a short block
+whose style is not that of the text: it is larger, bold, in capitals, or numbered and apart from
+other blocks. A table of contents confirms headings in a weaker style.
+
+The styles of headings are ordered by size and weight, and the depth of a heading is the rank of its
+style. Numbers of several parts (`2.1.3`) say the depth within a style.
+"""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from indexer_svc.parsers.pdf.layout.blocks import Block
+from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.page_content import Bookmark
+
+MAX_DEPTH = 9
+_MAX_HEADING_CHARS = 220
+_MAX_HEADING_LINES = 4
+_MAX_TITLE_LINES = 5
+_LARGER = 1.07
+_NUMBERED = re.compile(
+    r"(?:(?:chapter|section|part|article|appendix|annex|kapitel|teil|abschnitt|anhang|chapitre|partie)"
+    r"\s+)?(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z](?:\.\d{1,3}){1,5}|[A-Z](?=[.:)]\s)|[IVXLC]{1,6}(?=[.:)\s]))"
+    r"[.:)]?\s+(?=\S*[^\W\d_])",
+    re.IGNORECASE,
+)
+_KEYWORD = re.compile(
+    r"(?:chapter|part|appendix|annex|kapitel|teil|anhang|chapitre)\s+(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})\b",
+    re.IGNORECASE,
+)
+_CAPTION = re.compile(
+    r"(?:figure|fig\.|table|tab\.|listing|algorithm|abbildung|abb\.|tabelle|tableau|example|note|warning|"
+    r"tip|caution|theorem|lemma|definition|proof)\s*[\d:.(]|\[|\u25a6",
+    re.IGNORECASE,
+)
+_BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
+_CJK_NUMBERED = re.compile(
+    "\u7b2c[\u4e00-\u9fff\\d]{1,4}[\u7ae0\u8282\u7bc0\u7de8\u7f16]|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
+)
+_LETTERS = re.compile(r"[^\W\d_]")
+
+
+class BodyStyle(NamedTuple):
+    """The style of most characters of a document."""
+
+    size: float
+    is_bold: bool
+    is_fixed: bool
+
+
+def body_style(lines: Iterable[Line]) -> BodyStyle:
+    """Returns the style of most characters of lines."""
+    counts: Counter[BodyStyle] = Counter()
+    for line in lines:
+        style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed)
+        counts[style] += len(line.text)
+    return counts.most_common(1)[0][0] if counts else BodyStyle(10.0, False, False)
+
+
+def normalised(text: str) -> str:
+    """Returns the letters and digits of a title, in lower case, for a comparison."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(character for character in folded if character.isalnum())
+
+
+def mark_bookmarks(
+    pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
+) -> list[Bookmark]:
+    """Marks the lines of the heading that each bookmark names; returns bookmarks without lines.
+
+    `pages` are the lines of each page, in reading order.
+    """
+    missing = []
+    by_page: dict[int, list[Bookmark]] = defaultdict(list)
+    for bookmark in bookmarks:
+        by_page[bookmark.page].append(bookmark)
+    number = 0
+    for page, page_bookmarks in by_page.items():
+        lines = pages[page]
+        texts = [normalised(line.text) for line in lines]
+        position = 0
+        for bookmark in page_bookmarks:
+            number += 1
+            title = normalised(bookmark.title)
+            found = _find_title(title, lines, texts, position) or _find_title(
+                title, lines, texts, 0
+            )
+            if found is None and page + 1 < len(pages):
+                # Some programs let a bookmark lead to the end of the page before.
+                after = pages[page + 1][:3]
+                found = _find_title(title, after, [normalised(line.text) for line in after], 0)
+                if found is not None:
+                    mark_heading(after[found[0] : found[1]], bookmark.depth, number)
+                    continue
+            if found is None:
+                missing.append(bookmark)
+                continue
+            mark_heading(lines[found[0] : found[1]], bookmark.depth, number)
+            position = found[1]
+    return missing
+
+
+def _find_title(
+    title: str, lines: Sequence[Line], texts: Sequence[str], start: int
+) -> tuple[int, int] | None:
+    """Returns the first line of a title and the line after its last; None if it is not there."""
+    if not title:
+        return None
+    for first in range(start, len(lines)):
+        head = texts[first]
+        if not head or lines[first].heading_number:
+            continue
+        whole = ""
+        for after in range(first, min(first + _MAX_TITLE_LINES, len(lines))):
+            whole += texts[after]
+            if _is_title(whole, title, lines[first].text):
+                return first, after + 1
+            if len(whole) > len(title) + 24:
+                break
+    return None
+
+
+def _is_title(text: str, title: str, line: str) -> bool:
+    if text == title:
+        return True
+    if text.endswith(title):  # The line has a number that the bookmark lacks.
+        return _is_numbering(text[: -len(title)], line)
+    return title.endswith(text) and len(text) >= 3 and _is_number(title[: -len(text)])
+
+
+def _is_numbering(prefix: str, line: str) -> bool:
+    return _is_number(prefix) or (bool(_NUMBERED.match(line)) and len(prefix) <= 14)
+
+
+def _is_number(prefix: str) -> bool:
+    return bool(
+        re.fullmatch(
+            r"(?:chapter|section|part|article|appendix|annex|kapitel|teil|anhang)?(?:\d{1,8}|[a-z]\d{0,6}|[ivxlc]{1,7})",
+            prefix,
+        )
+    )
+
+
+class _Style(NamedTuple):
+    size: float
+    is_bold: bool
+    is_capital: bool
+
+
+def mark_typographic(
+    pages: Sequence[Sequence[Block]], body: BodyStyle, contents: Iterable[str], least_depth: int = 0
+) -> None:
+    """Sets the depth of blocks that look like headings.
+
+    `contents` are the titles in the tables of contents. Headings get depths below `least_depth`.
+    """
+    titles = {normalised(title) for title in contents}
+    candidates: list[Block] = []
+    for page_index, blocks in enumerate(pages):
+        for index, block in enumerate(blocks):
+            if block.heading_depth or block.is_footnote:
+                continue
+            before = blocks[index - 1] if index else None
+            after = blocks[index + 1] if index + 1 < len(blocks) else None
+            if _is_candidate(block, before, after, body, titles):
+                candidates.append(block)
+        _ = page_index
+    chosen = _without_lists(pages, _without_cover(pages, candidates, body))
+    for block, depth in _depths(chosen).items():
+        block.heading_depth = min(MAX_DEPTH, least_depth + depth)
+
+
+def _is_candidate(
+    block: Block, before: Block | None, after: Block | None, body: BodyStyle, titles: set[str]
+) -> bool:
+    text = block.text
+    if len(block.lines) > _MAX_HEADING_LINES or len(text) > _MAX_HEADING_CHARS:
+        return False
+    if block.marker or _CAPTION.match(text) or not _LETTERS.search(text):
+        return False
+    first = block.first
+    is_larger = first.size >= _LARGER * body.size
+    if block.is_code and not is_larger:
+        return False
+    if titles and normalised(text) in titles:
+        return True
+    if _BAD_END.search(text) and not (is_larger and first.size >= 1.25 * body.size):
+        return False
+    letters = [character for character in text if character.isalpha()]
+    if len(letters) < max(2, 0.45 * len(text.replace(" ", ""))):
+        return False
+    is_bold = first.is_bold and not body.is_bold
+    number = _NUMBERED.match(text) or _CJK_NUMBERED.match(text)
+    if first.size < 0.93 * body.size:
+        return False
+    if is_larger or is_bold:
+        return text[0].isupper() or not text[0].isalpha() or bool(number) or is_larger
+    is_apart = _is_apart(block, before, after)
+    if number and is_apart and len(text) < 100 and len(block.lines) <= 2:
+        return text[number.end() : number.end() + 1].isupper() or bool(_CJK_NUMBERED.match(text))
+    is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
+    return is_capital and is_apart and len(text) < 90 and len(block.lines) <= 2
+
+
+def _is_apart(block: Block, before: Block | None, after: Block | None) -> bool:
+    """Returns True if there is space above a block, and text below it."""
+    first, last = block.lines[0], block.lines[-1]
+    if before is not None and 0 < first.baseline - before.lines[-1].baseline < 1.4 * first.size:
+        return False
+    return after is None or after.first.baseline - last.baseline < 4 * last.size
+
+
+def _without_cover(
+    pages: Sequence[Sequence[Block]], candidates: list[Block], body: BodyStyle
+) -> list[Block]:
+    """Returns the candidates; of those before the text begins, only the largest.
+
+    The first page often has the names of authors and other lines in large letters.
+    """
+    if not pages or not pages[0]:
+        return candidates
+    first_page = pages[0]
+    begins = next(
+        (
+            index
+            for index, block in enumerate(first_page)
+            if len(block.text) > 200 and abs(block.first.size - body.size) < 0.2 * body.size
+        ),
+        len(first_page),
+    )
+    is_candidate = set(map(id, candidates))
+    cover = [block for block in first_page[:begins] if id(block) in is_candidate]
+    if len(cover) <= 2:
+        return candidates
+    largest = max(cover, key=lambda block: block.first.size)
+    last = cover[-1]
+    kept = {id(largest), id(last)} if begins < len(first_page) else {id(largest)}
+    dropped = {id(block) for block in cover if id(block) not in kept}
+    return [block for block in candidates if id(block) not in dropped]
+
+
+def _without_lists(pages: Sequence[Sequence[Block]], candidates: list[Block]) -> list[Block]:
+    """Returns the candidates without runs of three or more of one style that have no text."""
+    is_candidate = set(map(id, candidates))
+    dropped: set[int] = set()
+    for blocks in pages:
+        run: list[Block] = []
+        for block in [*blocks, None]:
+            if (
+                block is not None
+                and id(block) in is_candidate
+                and (not run or _style(run[-1]) == _style(block))
+            ):
+                run.append(block)
+                continue
+            if len(run) >= 3 and not all(_NUMBERED.match(item.text) for item in run):
+                dropped.update(map(id, run))
+            run = [block] if block is not None and id(block) in is_candidate else []
+    return [block for block in candidates if id(block) not in dropped]
+
+
+def _style(block: Block) -> _Style:
+    letters = [character for character in block.text if character.isalpha()]
+    is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
+    return _Style(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
+
+
+def _depths(headings: Sequence[Block]) -> dict[Block, int]:
+    """Returns the depth of each heading, from 1, by the rank of its style and its number."""
+    keys = {}
+    for block in headings:
+        style = _style(block)
+        keys[block] = (
+            (-style.size, not style.is_bold, not style.is_capital),
+            _number_depth(block.text),
+        )
+    ranks: dict[tuple[tuple[float, bool, bool], int], int] = {}
+    depth = 0
+    last_size = None
+    for style_key, numbers in sorted(set(keys.values())):
+        if last_size is None or (style_key, numbers) not in ranks:
+            depth += 1
+        last_size = style_key
+        ranks[style_key, numbers] = depth
+    return {block: min(MAX_DEPTH, ranks[key]) for block, key in keys.items()}
+
+
+def _number_depth(text: str) -> int:
+    """Returns how many parts the number of a heading has; 1 if it has no number."""
+    match = _NUMBERED.match(text)
+    if match is None or _KEYWORD.match(text):
+        return 1
+    return match["number"].count(".") + 1

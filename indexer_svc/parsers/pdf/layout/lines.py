@@ -1,0 +1,281 @@
+"""Joins words into lines.
+
+Words whose baselines are nearly the same make a row, whatever stands between them. A row is not yet
+a line of text: on a page with two columns it contains words of both. A line is made of
+the words of a row that belong to one column, or to one cell of a table.
+
+Superscripts and subscripts have a baseline of their own. A small word that touches a larger word,
+and whose baseline lies inside that word's box, is attached to it: as a power after a digit
+(`10^6`), as a note mark after a word (`word [1]`), and without a sign if it is a subscript (`H2O`).
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+
+from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
+
+# The baselines of one row differ by at most this share of the font size.
+_ROW_TOLERANCE = 0.22
+# A superscript or subscript is at most this large, relative to the word that it belongs to.
+_MAX_SCRIPT_SIZE = 0.87
+# A script begins at most this far from its word, relative to that word's size.
+_MAX_SCRIPT_GAP = 0.25
+# Its baseline is at most so much above or below that of its word, relative to that word's size.
+_MAX_RISE, _MAX_DROP = 0.75, 0.35
+# A word is at most this much larger than its script.
+_MAX_HOST_SIZE = 2.2
+# A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
+_MAX_SAME_SIZE_WORDS = 2
+_POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[A-Za-z]|[kcmdn]m|cm|mi|ft|in|sec))$")
+_NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
+_SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
+_ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|e|\u00aa|\u00ba|a|o|TM|\u2122|\u00ae)")
+_CJK = (
+    "[\u2e80-\u303f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
+)
+_CJK_ENDS = re.compile(rf"{_CJK}$")
+_CJK_STARTS = re.compile(_CJK)
+
+
+class Row:
+    """Words with nearly the same baseline, from left to right."""
+
+    __slots__ = ("baseline", "bottom", "size", "top", "words")
+
+    def __init__(self, words: list[Word]) -> None:
+        words.sort(key=_left)
+        self.words = words
+        main = words[0]
+        top, bottom = main.top, main.bottom
+        for word in words:
+            if word.size > main.size:
+                main = word
+            if word.top < top:
+                top = word.top
+            if word.bottom > bottom:
+                bottom = word.bottom
+        self.size = main.size
+        self.baseline = main.baseline
+        self.top = top
+        self.bottom = bottom
+
+    @property
+    def left(self) -> float:
+        """The x of the first word."""
+        return self.words[0].left
+
+    @property
+    def right(self) -> float:
+        """The x at which the last word ends."""
+        return max(word.right for word in self.words)
+
+
+class Line:
+    """A line of text in one column, with the style of most of its characters.
+
+    `first_width` is the width of the first word. `is_fixed` is True if all characters have the same
+    width. `marks` are the numbers of the marked contents. `note_start` is True if the line begins
+    with a superscript, as a footnote does. `heading_depth` is the depth of the heading that the
+    line belongs to, or 0, and `heading_number` is the same for all lines of one heading.
+    """
+
+    __slots__ = (
+        *("text", "left", "top", "right", "bottom", "baseline", "size", "font", "is_bold"),
+        *("first_width", "is_fixed", "marks", "note_start", "heading_depth", "heading_number"),
+    )
+
+    def __init__(self, words: Sequence[Word]) -> None:
+        self.text = line_text(words)
+        self.left = words[0].left
+        self.right = max(word.right for word in words)
+        self.top = min(word.top for word in words)
+        self.bottom = max(word.bottom for word in words)
+        self.first_width = words[0].right - words[0].left
+        styles: Counter[tuple[float, float, str]] = Counter()
+        bold_chars = chars = 0
+        by_style = {}
+        for word in words:
+            key = word.size, word.baseline, word.font.name
+            count = len(word.text)
+            styles[key] += count
+            by_style[key] = word
+            chars += count
+            if word.font.is_bold:
+                bold_chars += count
+        main = by_style[max(styles, key=styles.__getitem__)]
+        self.baseline = main.baseline
+        self.size = main.size
+        self.font = main.font
+        self.is_bold = bold_chars >= 0.8 * chars
+        self.marks = {word.mark for word in words}
+        self.is_fixed = all(word.font.is_fixed for word in words)
+        self.note_start = (
+            words[0].size < _MAX_SCRIPT_SIZE * self.size
+            and words[0].baseline < self.baseline - 0.1 * self.size
+        )
+        self.heading_depth = 0
+        self.heading_number = 0
+
+    def __repr__(self) -> str:
+        return f"Line({self.text!r}, {self.left:.1f}, {self.baseline:.1f}, {self.size})"
+
+
+def rows_of(words: Sequence[Word]) -> list[Row]:
+    """Returns the rows of words, from the top down. Each word is in exactly one row."""
+    rows: list[Row] = []
+    current: list[Word] = []
+    for word in sorted(words, key=_baseline):
+        if current:
+            first = current[0]
+            reach = _ROW_TOLERANCE * (first.size if first.size > word.size else word.size)
+            if word.baseline - first.baseline > reach:
+                rows.append(Row(current))
+                current = []
+        current.append(word)
+    if current:
+        rows.append(Row(current))
+    return _with_scripts(rows)
+
+
+def _with_scripts(rows: list[Row]) -> list[Row]:
+    """Returns the rows with superscripts and subscripts moved into the row of their word."""
+    baselines = [row.baseline for row in rows]
+    moves: dict[int, list[Word]] = {}
+    moved: set[int] = set()
+    for row in rows:
+        words = row.words
+        if len(words) > _MAX_SAME_SIZE_WORDS:
+            limit = _MAX_SCRIPT_SIZE * row.size
+            small = [word for word in words if word.size <= limit]
+            # A row of small words is a row of scripts if no word of it is larger.
+            words = small or words
+        size = words[0].size
+        low = bisect_left(baselines, row.baseline - _MAX_DROP * _MAX_HOST_SIZE * size)
+        high = bisect_right(baselines, row.baseline + _MAX_RISE * _MAX_HOST_SIZE * size)
+        hosts = [
+            (index, rows[index])
+            for index in range(low, high)
+            if rows[index] is not row and _may_carry(rows[index], words, size)
+        ]
+        if not hosts:
+            continue
+        for word in words:
+            for index, host in hosts:
+                if _carries(host, word):
+                    moves.setdefault(index, []).append(word)
+                    moved.add(id(word))
+                    break
+    if not moves:
+        return rows
+    result = []
+    for index, row in enumerate(rows):
+        kept = [word for word in row.words if id(word) not in moved] + moves.get(index, [])
+        if kept:
+            result.append(Row(kept))
+    return result
+
+
+def _may_carry(host: Row, words: Sequence[Word], size: float) -> bool:
+    if size <= _MAX_SCRIPT_SIZE * host.size:
+        return True
+    return len(words) <= _MAX_SAME_SIZE_WORDS < len(host.words)
+
+
+def _carries(row: Row, word: Word) -> bool:
+    """Returns True if `word` is a superscript or subscript of a word of `row`.
+
+    A single character of the same size that is only a little higher or lower belongs to a logo.
+    """
+    left, right, baseline, size = word.left, word.right, word.baseline, word.size
+    for host in row.words:
+        host_size = host.size
+        if left - host.right > _MAX_SCRIPT_GAP * host_size or (
+            host.left - right > _MAX_SCRIPT_GAP * host_size
+        ):
+            continue
+        offset = (host.baseline - baseline) / host_size
+        if size > _MAX_SCRIPT_SIZE * host_size:
+            if len(word.text) > 1 or size > 1.02 * host_size or abs(offset) > 0.3:
+                continue
+        elif not -_MAX_DROP <= offset <= _MAX_RISE or abs(offset) < 0.05:
+            continue
+        if left - host.right >= -0.45 * host_size or host.left - right >= -0.1 * host_size:
+            return True
+    return False
+
+
+def mark_heading(lines: Sequence[Line], depth: int, number: int) -> None:
+    """Makes lines the lines of one heading."""
+    for line in lines:
+        line.heading_depth = depth
+        line.heading_number = number
+
+
+def line_text(words: Sequence[Word]) -> str:
+    """Returns the text of words of one line, with one space between words that stand apart."""
+    host = before = words[0]
+    parts = [host.text]
+    if len(words) > 1 and _script(words[1], host) == "^" and _NOTE_MARK.fullmatch(host.text):
+        parts = [f"[{host.text}] "]
+    for word in words[1:]:
+        gap = word.left - before.right
+        separator = ""
+        if parts[-1].endswith(" "):
+            pass
+        elif gap > WORD_GAP * min(word.size, before.size) or not word.is_glued:
+            separator = " "
+            if (
+                gap < 0.5 * word.size
+                and _CJK_STARTS.match(word.text)
+                and _CJK_ENDS.search(before.text)
+            ):
+                separator = ""
+        script = _script(host, word)
+        if script:
+            parts.append(_script_text(script, "".join(parts[-2:]), word.text, gap, host.size))
+        else:
+            parts.append(separator + word.text)
+            host = word
+        before = word
+    return "".join(parts)
+
+
+def _script(host: Word, word: Word) -> str:
+    """Returns "^" for a superscript of `host`, "_" for a subscript, or ""."""
+    if word.size > _MAX_SCRIPT_SIZE * host.size:
+        return ""
+    offset = (host.baseline - word.baseline) / host.size
+    if word.left - host.right > 2 * host.size or abs(offset) < 0.05:
+        return ""
+    return "^" if offset > 0 else "_"
+
+
+def _script_text(script: str, base: str, text: str, gap: float, size: float) -> str:
+    """Returns a script with the sign that keeps it apart from the word before it."""
+    if gap > WORD_GAP * 1.5 * size:
+        return f" {text}"
+    if base.startswith((" ^", "^")) or "^" in base or base.endswith("]"):
+        return text if base[-1:].isdigit() == text[:1].isdigit() else f" {text}"
+    if script == "_":
+        return f"_{text}" if base[-1:].isdigit() and text[:1].isdigit() else text
+    if _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
+        return text
+    if _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
+        return f"^{text}"
+    if _NOTE_MARK.fullmatch(text):
+        return f" [{text}]"
+    return f" {text}"
+
+
+def _left(word: Word) -> float:
+    return word.left
+
+
+def _size(word: Word) -> float:
+    return word.size
+
+
+def _baseline(word: Word) -> float:
+    return word.baseline

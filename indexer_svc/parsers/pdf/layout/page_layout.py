@@ -1,0 +1,214 @@
+"""Divides one page into regions of lines and tables, in reading order.
+
+A page is divided in two steps, because running heads are found by a comparison of pages: first its
+words are joined into rows, then the rows without running heads are divided into regions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
+from indexer_svc.parsers.pdf.layout.columns import regions_of
+from indexer_svc.parsers.pdf.layout.contents_pages import ContentsEntry, contents_of
+from indexer_svc.parsers.pdf.layout.lines import Line, Row, line_text, rows_of
+from indexer_svc.parsers.pdf.layout.ruled_tables import ruled_tables
+from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, edge_rows
+from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.words import Word, noise_share, words_of, words_of_values
+from indexer_svc.parsers.pdf.page_content import Font, PageContent
+
+# A page of which more characters than this are unknown has no readable text.
+MAX_NOISE_SHARE = 0.3
+_VALUE_FONT = Font("")
+_VALUE_SIZE = 10.0
+_TABLE_FONT = Font("table")
+
+Region = list[Line | Table]
+
+
+@dataclass(slots=True)
+class PageRows:
+    """The rows of a page. `side_texts` are the lines of text that is not upright.
+
+    `is_unread` is True if the page shows text that cannot be read.
+    """
+
+    index: int
+    content: PageContent
+    rows: list[Row] = field(default_factory=list)
+    side_lines: list[Line] = field(default_factory=list)
+    is_unread: bool = False
+
+    def edge_rows(self) -> list[EdgeRow]:
+        """Returns the rows that may be running heads."""
+        return edge_rows(self.index, self.rows, self.content.height)
+
+
+@dataclass(slots=True)
+class PageLayout:
+    """The regions of a page in reading order, and what is left out of its text."""
+
+    index: int
+    height: float
+    regions: list[Region] = field(default_factory=list)
+    side_texts: list[str] = field(default_factory=list)
+    left_out: list[tuple[LeftOutKind, str]] = field(default_factory=list)
+    contents: list[ContentsEntry] = field(default_factory=list)
+    is_unread: bool = False
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of all regions."""
+        return [item for region in self.regions for item in region if isinstance(item, Line)]
+
+
+def shows_unread_text(content: PageContent) -> bool:
+    """Returns True if the page shows text that cannot be read, before it is divided into rows."""
+    if noise_share(content.runs) > MAX_NOISE_SHARE:
+        return True
+    has_text = content.form_values or any(run.text.strip() for run in content.runs)
+    return content.has_pictures and not has_text
+
+
+def page_rows(index: int, content: PageContent) -> PageRows:
+    """Returns the rows of a page. `index` counts the pages from 0."""
+    page = PageRows(index, content)
+    if not content.runs and not content.form_values:
+        page.is_unread = content.has_pictures
+        return page
+    if noise_share(content.runs) > MAX_NOISE_SHARE:
+        page.is_unread = True
+        return page
+    words = words_of([run for run in content.runs if run.angle == 0])
+    size = words[0].size if words else _VALUE_SIZE
+    words += words_of_values(content.form_values, size, _VALUE_FONT)
+    page.rows = rows_of(words)
+    for angle in (90, 180, 270):
+        side = words_of([run for run in content.runs if run.angle == angle])
+        page.side_lines += [Line(row.words) for row in rows_of(side)] if side else []
+    page.is_unread = not page.rows and not page.side_lines and content.has_pictures
+    return page
+
+
+def page_layout(
+    page: PageRows,
+    heads: set[EdgeRow],
+    page_count: int,
+    *,
+    continues_contents: bool,
+    fixed_is_code: bool,
+) -> PageLayout:
+    """Returns the regions of a page without its running heads.
+
+    `heads` are the rows of all pages that are running heads, feet or page numbers.
+    """
+    layout = PageLayout(page.index, page.content.height, is_unread=page.is_unread)
+    rows = _without_heads(page, heads, layout)
+    tables, words = _ruled(page, rows)
+    placeholders = {id(word): table for word, table in tables}
+    if tables:
+        rows = rows_of([*words, *(word for word, _ in tables)])
+    for region in regions_of(rows):
+        items = _items(
+            region, placeholders, page, layout, page_count, continues_contents, fixed_is_code
+        )
+        if items:
+            layout.regions.append(items)
+    layout.side_texts = [line.text for line in page.side_lines]
+    return layout
+
+
+def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> list[Row]:
+    """Returns the rows that are not running heads, and notes those that are."""
+    removed = set()
+    for edge in page.edge_rows():
+        if edge in heads:
+            at = edge.distance if edge.is_top else len(page.rows) - 1 - edge.distance
+            if at not in removed:
+                removed.add(at)
+                is_number = edge.is_only_number
+                kind = LeftOutKind.PAGE_NUMBER if is_number else LeftOutKind.RUNNING_HEAD
+                layout.left_out.append((kind, edge.text))
+    return [row for at, row in enumerate(page.rows) if at not in removed]
+
+
+def _ruled(
+    page: PageRows, rows: Sequence[Row]
+) -> tuple[list[tuple[Word, Table]], list[Word]]:
+    """Returns the ruled tables, each with a word that takes its place, and the other words."""
+    tables: list[tuple[Word, Table]] = []
+    words = [word for row in rows for word in row.words]
+    for table, inside in ruled_tables(page.content.rules, words):
+        taken = set(map(id, inside))
+        words = [word for word in words if id(word) not in taken]
+        place = Word(
+            "\u25a6",
+            *(table.left, table.top, table.right, table.bottom, table.top + 1.0, 1.0, _TABLE_FONT),
+        )
+        tables.append((place, table))
+    return tables, words
+
+
+def _items(
+    rows: Sequence[Row],
+    placeholders: dict[int, Table],
+    page: PageRows,
+    layout: PageLayout,
+    page_count: int,
+    continues_contents: bool,
+    fixed_is_code: bool,
+) -> Region:
+    """Returns the lines and tables of a region, from the top down."""
+    items: Region = []
+    waiting: list[Row] = []
+
+    def flush() -> None:
+        items.extend(
+            _free_items(waiting, page, layout, page_count, continues_contents, fixed_is_code)
+        )
+        waiting.clear()
+
+    for row in rows:
+        if not any(id(word) in placeholders for word in row.words):
+            waiting.append(row)
+            continue
+        others = [word for word in row.words if id(word) not in placeholders]
+        if others:
+            waiting.append(Row(others))
+        flush()
+        items += [placeholders[id(word)] for word in row.words if id(word) in placeholders]
+    flush()
+    return items
+
+
+def _free_items(
+    rows: list[Row],
+    page: PageRows,
+    layout: PageLayout,
+    page_count: int,
+    continues_contents: bool,
+    fixed_is_code: bool,
+) -> Region:
+    """Returns the lines and tables of rows that no ruled lines enclose."""
+    items: Region = []
+    position = 0
+    for contents in contents_of(rows, page_count, continues=continues_contents):
+        items += _lines_and_tables(rows[position : contents.start], page, fixed_is_code)
+        text = "\n".join(line_text(row.words) for row in rows[contents.start : contents.end])
+        layout.left_out.append((LeftOutKind.CONTENTS_PAGE, text))
+        layout.contents += contents.entries
+        position = contents.end
+    items += _lines_and_tables(rows[position:], page, fixed_is_code)
+    return items
+
+
+def _lines_and_tables(rows: Sequence[Row], page: PageRows, fixed_is_code: bool) -> Region:
+    items: Region = []
+    position = 0
+    for start, end, table in aligned_tables(rows, page.content.rules, fixed_is_code=fixed_is_code):
+        items += [Line(row.words) for row in rows[position:start]]
+        items.append(table)
+        position = end
+    items += [Line(row.words) for row in rows[position:]]
+    return items

@@ -1,0 +1,214 @@
+"""Finds running heads, running feet and page numbers.
+
+A row at the upper or lower edge of a page is one of them
+
+- if a neighbouring page has the same text at the same place, and so at least three pages, or
+- if it begins or ends with a number that grows by one with each page, at the same place, or
+- if most rows at its place, in its size, are one of them: the title of a short chapter.
+
+A row can only be one of them if all rows between it and the edge of the page are. The header of a
+table that is repeated on each page looks like a running head, but the rows of the table follow
+closely.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+
+# So many rows at each edge of a page are examined.
+_EDGE_ROWS = 3
+# A running head is in this part of the page, and a foot in the part of the same height below.
+_EDGE_SHARE = 0.2
+_SAME_PLACE = 4.0
+_MIN_PAGES = 3
+_NEIGHBOUR_PAGES = 2
+# Rows of one table are at most this many font sizes apart.
+_TABLE_PITCH = 2.2
+_CELL_GAP = 1.0
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+_NUMBER_AT_EDGE = re.compile(
+    r"^\W{0,2}(\d{1,5})\b|(?<![\d.,])(\d{1,5})\W{0,2}$|^\W{0,2}([ivxlc]{1,7})\b|\b([ivxlc]{1,7})\W{0,2}$"
+)
+_OF_TOTAL = re.compile(r"(?<!\d)(\d{1,5})\s?(?:/|of|von|de|sur)\s?(\d{1,5})\W{0,2}$", re.IGNORECASE)
+_ONLY_NUMBER = re.compile(
+    r"\W*(?:(?:page|seite|p\.?)\s?)?(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE
+)
+
+
+class EdgeRow(NamedTuple):
+    """A row near an edge of a page. `distance` is the number of rows between it and the edge."""
+
+    page: int
+    is_top: bool
+    distance: int
+    text: str
+    baseline: float
+    size: float
+    is_table_like: bool
+
+    @property
+    def is_only_number(self) -> bool:
+        """True if the row is a page number and nothing else."""
+        return bool(_ONLY_NUMBER.fullmatch(self.text)) or bool(_OF_TOTAL.fullmatch(self.text))
+
+
+def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
+    """Returns the rows of a page that may be running heads, running feet or page numbers."""
+    result = []
+    limit = height * _EDGE_SHARE
+    for distance, row in enumerate(rows[:_EDGE_ROWS]):
+        if row.baseline > limit:
+            break
+        after = rows[distance + 1] if distance + 1 < len(rows) else None
+        result.append(_edge_row(page, True, distance, row, after))
+    for distance, row in enumerate(reversed(rows[-_EDGE_ROWS:])):
+        if row.baseline < height - limit:
+            break
+        at = len(rows) - 2 - distance
+        result.append(_edge_row(page, False, distance, row, rows[at] if at >= 0 else None))
+    return result
+
+
+def _edge_row(page: int, is_top: bool, distance: int, row: Row, inner: Row | None) -> EdgeRow:
+    text = line_text(row.words)
+    cells = 1 + sum(
+        after.left - word.right > _CELL_GAP * row.size
+        for word, after in zip(row.words, row.words[1:], strict=False)
+    )
+    is_close = inner is not None and abs(inner.baseline - row.baseline) < _TABLE_PITCH * row.size
+    return EdgeRow(
+        page, is_top, distance, text, row.baseline, row.size, is_top and cells >= 3 and is_close
+    )
+
+
+def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
+    """Returns the rows that are running heads, running feet or page numbers.
+
+    `rows` are the rows of consecutive pages, and `page_count` is the number of pages of the file.
+    """
+    places = _places(rows)
+    confirmed: set[EdgeRow] = set()
+    for place in places:
+        confirmed |= _repeated(place, page_count)
+        confirmed |= _numbered(place, page_count)
+    for place in places:
+        for size_rows in _by_size(place):
+            share = sum(row in confirmed for row in size_rows)
+            if share >= _MIN_PAGES and share >= 0.5 * len(size_rows):
+                confirmed.update(size_rows)
+    return _outermost(confirmed)
+
+
+def _places(rows: Iterable[EdgeRow]) -> list[list[EdgeRow]]:
+    """Returns the rows by the place on the page where they stand."""
+    places: list[list[EdgeRow]] = []
+    for is_top in (True, False):
+        last = float("-inf")
+        ordered = sorted((row for row in rows if row.is_top is is_top), key=_baseline)
+        for row in ordered:
+            if row.baseline - last > _SAME_PLACE:
+                places.append([])
+            places[-1].append(row)
+            last = row.baseline
+    return places
+
+
+def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
+    by_text: dict[str, list[EdgeRow]] = defaultdict(list)
+    for row in place:
+        if not row.is_table_like:
+            by_text[row.text].append(row)
+    found: set[EdgeRow] = set()
+    least = _MIN_PAGES if page_count > 4 else 2
+    for same in by_text.values():
+        pages = {row.page for row in same}
+        near = [row for row in same if _has_neighbour(row.page, pages)]
+        if len(near) >= least:
+            found.update(near)
+    return found
+
+
+def _has_neighbour(page: int, pages: set[int]) -> bool:
+    return any(
+        page + step in pages for step in range(-_NEIGHBOUR_PAGES, _NEIGHBOUR_PAGES + 1) if step
+    )
+
+
+def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
+    """Returns the rows with a number that grows with the page number."""
+    offsets: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
+    for row in place:
+        for offset, is_roman in _offsets(row):
+            offsets[offset, is_roman].append(row)
+    found: set[EdgeRow] = set()
+    least = _MIN_PAGES if page_count > 4 else 2
+    for same in offsets.values():
+        pages = {row.page for row in same}
+        near = [row for row in same if _has_neighbour(row.page, pages)]
+        if len({row.page for row in near}) >= least:
+            found.update(near)
+    for row in place:
+        total = _OF_TOTAL.search(row.text)
+        number = total and int(total[1])
+        if (total and number == row.page + 1 and int(total[2]) == page_count) or (row.distance == 0 and row.text.strip("- ") == str(row.page + 1) and page_count <= 4):
+            found.add(row)
+    return found
+
+
+def _offsets(row: EdgeRow) -> set[tuple[int, bool]]:
+    """Returns how much each number at an end of a row exceeds the page index.
+
+    The second value of each pair is True if the number is Roman.
+    """
+    found = set()
+    for match in _NUMBER_AT_EDGE.finditer(row.text):
+        arabic, roman = match[1] or match[2], match[3] or match[4]
+        if arabic:
+            found.add((int(arabic) - row.page, False))
+        elif roman:
+            found.add((_roman_value(roman) - row.page, True))
+    total = _OF_TOTAL.search(row.text)
+    if total:
+        found.add((int(total[1]) - row.page, False))
+    return found
+
+
+def _roman_value(numeral: str) -> int:
+    values = [_ROMAN[letter] for letter in numeral]
+    return sum(
+        -value if value < after else value
+        for value, after in zip(values, [*values[1:], 0], strict=True)
+    )
+
+
+def _by_size(place: Sequence[EdgeRow]) -> Iterable[list[EdgeRow]]:
+    by_size: dict[float, list[EdgeRow]] = defaultdict(list)
+    for row in place:
+        by_size[round(row.size, 1)].append(row)
+    return by_size.values()
+
+
+def _outermost(confirmed: set[EdgeRow]) -> set[EdgeRow]:
+    """Returns the rows for which all rows between them and the edge are confirmed, too."""
+    counts = Counter((row.page, row.is_top) for row in confirmed)
+    by_edge: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
+    for row in confirmed:
+        by_edge[row.page, row.is_top].append(row)
+    result = set()
+    for edge in counts:
+        for expected, row in enumerate(sorted(by_edge[edge], key=_distance)):
+            if row.distance != expected:
+                break
+            result.add(row)
+    return result
+
+
+def _baseline(row: EdgeRow) -> float:
+    return row.baseline
+
+
+def _distance(row: EdgeRow) -> int:
+    return row.distance
