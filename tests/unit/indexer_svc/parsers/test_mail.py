@@ -109,6 +109,43 @@ def test_a_mail_without_a_body_has_its_subject_as_text():
     assert parsed(mail_file("", Subject="Call me")).text == "Call me"
 
 
+def test_further_alternatives_are_left_out_and_attachments_among_them_are_kept():
+    """An invitation is an alternative; a file between two parts of the HTML is an attachment."""
+    content = b"""Subject: x
+Content-Type: multipart/alternative; boundary=a
+
+--a
+Content-Type: text/plain
+
+plain
+--a
+Content-Type: multipart/mixed; boundary=m
+
+--m
+Content-Type: text/html
+
+<ul><li>one</ul>
+--m
+Content-Type: text/csv; name=a.csv
+Content-Disposition: attachment
+
+a,b
+1,2
+--m
+Content-Type: text/html
+
+<p>two
+--m--
+--a
+Content-Type: text/calendar; method=REQUEST; name=invite.ics
+
+BEGIN:VCALENDAR
+--a--
+"""
+    file = parsed(content)
+    assert file.text == "- one\n\ntwo\n\n# a.csv\n\n| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
 @pytest.mark.parametrize(
     ("encoding", "transfer"),
     [
