@@ -134,7 +134,7 @@ class _DataWriter:
             self._flush()
             if path and not 0 < depth <= _SECTION_DEPTH:
                 self._writer.paragraph(_writable(f"{path}:"))
-            self._writer.table(rows, has_header=True)
+            self._writer.table(rows, header_rows=1)
             return None
         return ((f"{path}[{index}]", item) for index, item in enumerate(value))
 

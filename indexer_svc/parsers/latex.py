@@ -75,6 +75,7 @@ _SETTINGS = {
         ("newtheorem", "theoremstyle", "geometry", "captionsetup", "usetikzlibrary"), 1
     ),
     **dict.fromkeys(("title", "author", "date"), 1),
+    **dict.fromkeys(("maketitle", "tableofcontents", "listoffigures", "listoftables", "today"), 0),
     **dict.fromkeys(("setlength", "addtolength", "setcounter", "addtocounter", "definecolor"), 2),
     **dict.fromkeys(("newcommand", "renewcommand", "providecommand", "DeclareMathOperator"), 2),
     **dict.fromkeys(("newenvironment", "renewenvironment"), 3),
@@ -96,7 +97,7 @@ _SPECIAL_SIGNS = {"\\": "\\textbackslash{}", "^": "\\textasciicircum{}", "~": "\
 _BODY = re.compile(r"\\begin\s*\{document\}")
 _BODY_END = re.compile(r"\\end\s*\{document\}")
 _COMMAND = re.compile(
-    r"\\begin\s*\{(?P<begin>[A-Za-z]{1,40})\*?\}"
+    r"\\begin\s*\{(?P<begin>[A-Za-z]{1,40}\*?)\}"
     r"|\\end\s*\{(?P<end>[A-Za-z]{1,40})\*?\}"
     r"|\\(?P<name>[A-Za-z]{1,60})\*?"
     r"|(?P<display>\$\$|\\\[)"
@@ -388,6 +389,9 @@ def _converter(definitions: dict[str, str]) -> LatexNodes2Text:
             MacroTextSpec("textsuperscript", simplify_repl=_raised),
             MacroTextSpec("textsubscript", simplify_repl=_lowered),
             MacroTextSpec("-", simplify_repl=""),
+            # The same file must give the same text on every day.
+            MacroTextSpec("today", simplify_repl=""),
+            MacroTextSpec("maketitle", simplify_repl=""),
             *(MacroTextSpec(name, simplify_repl=_citation) for name in _CITATIONS),
             *(MacroTextSpec(name, simplify_repl="") for name in _REFERENCES),
             *(
@@ -535,15 +539,17 @@ class _BlockReader:
             self._position = option.end()
         label = self._text.text(option[1]).strip() if option else ""
         if is_bibliography:
-            label = f"[{label or self._next_argument()}]"
+            key = self._next_argument()
+            label = f"[{label or key}]"
         self._marker = self._lists[-1].next_marker() if self._lists else "-"
         if label:
             self._inline.append(f"{_SPECIAL.sub(_as_text, label)} ")
 
     def _begin(self, environment: str, start: int) -> None:
         self._end_block()
+        whole_name, environment = environment, environment.rstrip("*")
         if environment in _FORMULAS or environment in _TABLES or environment in _DRAWINGS:
-            self._read_whole(environment, start)
+            self._read_whole(environment, whole_name, start)
         elif environment in _LISTS:
             self._lists.append(_List(environment))
             if environment == "thebibliography":
@@ -571,29 +577,30 @@ class _BlockReader:
         if environment in _LISTS and self._lists:
             self._lists.pop()
 
-    def _read_whole(self, environment: str, start: int) -> None:
-        """Writes a formula or a table, or leaves out a drawing. Without an end, it is text."""
+    def _read_whole(self, environment: str, whole_name: str, start: int) -> None:
+        """Writes a formula or a table, or leaves out a drawing. Without an end, it is text.
+
+        `whole_name` is the name of the environment with its asterisk, if it has one.
+        """
         content_start = self._position
-        end = self._find_end(environment)
+        end = self._find_end(whole_name)
         if end is None:
             return
         if environment in _FORMULAS:
             self._writer.paragraph(self._source[start : self._position])
         elif environment in _TABLES:
-            self._write_table(environment, content_start, end)
+            has_width = whole_name in ("tabularx", "tabulary", "tabular*", "tabularx*")
+            self._write_table(content_start, end, setting_count=2 if has_width else 1)
 
     def _find_end(self, environment: str) -> int | None:
         """Returns where the end of an environment begins, and continues after it."""
-        if environment in self._endless:
+        mark = f"\\end{{{environment}}}"
+        end = -1 if environment in self._endless else self._source.find(mark, self._position)
+        if end < 0:
+            self._endless.add(environment)
             return None
-        for name in (environment, f"{environment}*"):
-            mark = f"\\end{{{name}}}"
-            end = self._source.find(mark, self._position)
-            if end >= 0:
-                self._position = end + len(mark)
-                return end
-        self._endless.add(environment)
-        return None
+        self._position = end + len(mark)
+        return end
 
     def _display(self, mark: str, start: int) -> None:
         if mark in self._endless:
@@ -606,10 +613,10 @@ class _BlockReader:
         self._position = end + len(mark)
         self._writer.paragraph(self._source[start : self._position])
 
-    def _write_table(self, environment: str, start: int, end: int) -> None:
+    def _write_table(self, start: int, end: int, *, setting_count: int) -> None:
         source, after = self._source, self._position
         self._source, self._position = source[:end], start
-        self._skip_settings(2 if environment in ("tabularx", "tabulary") else 1)
+        self._skip_settings(setting_count)
         rows = [
             [" ".join(self._text.text(cell).split()) for cell in row]
             for row in _rows(source[self._position : end])

@@ -81,7 +81,7 @@ def header_fields(mail: Any) -> dict[str, Any]:
 def utc_time(time: datetime) -> str:
     """Returns a time in UTC in the form of RFC 3339. A time without a zone is in UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return aware.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def _message(mail: Any) -> Message:

@@ -25,7 +25,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import EML, HTML, MSG, PLAIN_TEXT, format_of
-from hrag.values.reading import LeftOutKind
+from hrag.values.reading import LeftOutKind, PageUnit
 from indexer_svc.file_format import detect
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html
@@ -117,6 +117,12 @@ class _Section:
     file: ParsedFile | None = None
     message: Message | None = None
 
+    @property
+    def has_pages(self) -> bool:
+        """True if the attachment is a file with pages. Rows of a table are no pages here."""
+        file = self.file
+        return file is not None and bool(file.pages) and file.page_unit is PageUnit.PAGE
+
 
 def parsed_message(message: Message, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a message with its attachments, its metadata and its subject as title.
@@ -154,7 +160,7 @@ class _MessageWriter:
     def parsed(self, message: Message) -> ParsedFile:
         self._write_bodies(message)
         sections = self._read(message.attachments)
-        paged = [section for section in sections if section.file and section.file.pages]
+        paged = [section for section in sections if section.has_pages]
         for section in sections:
             if section not in paged or len(paged) > 1:
                 self._write_section(section, 1)

@@ -43,7 +43,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
     UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        notebook = json.loads(content.decode().removeprefix(_BYTE_ORDER_MARK), parse_int=str)
+        notebook = json.loads(content.decode().removeprefix(_BYTE_ORDER_MARK), parse_int=_integer)
         writer = TextWriter(max_text_bytes)
         for cell in _cells(notebook):
             _write_cell(cell, writer, max_text_bytes)
@@ -52,6 +52,11 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
         title = metadata_title(_writable(title)) if isinstance(title, str) else ""
         first_heading = next((head.title for head in writer.headings if head.depth == 1), "")
         return writer.parsed(title or first_heading)
+
+
+def _integer(digits: str) -> int:
+    """Returns a number, which is wrong if it is very long; no number of a notebook is."""
+    return int(digits[:9].rstrip("-") or 0)
 
 
 def _cells(notebook: Any) -> Iterator[dict[str, Any]]:

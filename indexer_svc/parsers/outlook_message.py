@@ -14,7 +14,7 @@ the sizes of all streams are added before any is read.
 
 import struct
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from email import policy
 from email.parser import HeaderParser
 from io import BytesIO
@@ -22,10 +22,10 @@ from typing import Any
 
 from olefile import OleFileIO
 from oxmsg.domain import constants
-from oxmsg.properties import Properties
+from oxmsg.domain.encodings import encoding_from_codepage
 from oxmsg.storage import Storage
 
-from hrag.values.errors import TooLarge
+from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.formats import HTML
 from indexer_svc.parsers.mail import header_fields, utc_time
 from indexer_svc.parsers.message import Attachment, Body, Message, parsed_message, plain_text
@@ -38,7 +38,9 @@ _FIELD = "content"
 # The offset of the first property in the table of each kind of storage.
 _ROOT_OFFSET, _INNER_OFFSET, _OTHER_OFFSET = 32, 24, 8
 _PROPERTY = struct.Struct("<HH4xq")
-_INTEGER, _BOOLEAN = 0x0003, 0x000B
+_MASK = 0xFFFF_FFFF
+_TABLE = "__properties_version1.0"
+_TIME_ORIGIN = datetime(1601, 1, 1, tzinfo=UTC)
 _TO, _CC = 1, 2
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".emz", ".wmz")
 _INNER_MESSAGE = "__substg1.0_3701000D"
@@ -78,7 +80,12 @@ def read_message(content: bytes) -> Message:
                 f"content is {KIND} whose streams have {sizes} bytes, more than the file itself",
                 field=_FIELD,
             )
-        return _message(Storage.from_ole(ole), _ROOT_OFFSET, 0)
+        root = Storage.from_ole(ole)
+    if all(file.name != _TABLE for file in root.streams):
+        raise UnreadableDocument(
+            f"content is not {KIND}: it is another OLE file, without properties", field=_FIELD
+        )
+    return _message(root, _ROOT_OFFSET, 0)
 
 
 def _message(storage: Storage, offset: int, depth: int) -> Message:
@@ -101,48 +108,56 @@ def _message(storage: Storage, offset: int, depth: int) -> Message:
 
 
 class _Table:
-    """The properties of a storage. Properties that are missing or damaged are empty."""
+    """The properties of a storage. Properties that are missing or damaged are empty.
+
+    A property of fixed size is in the table. Any other property is a file whose name has the
+    property's id and type.
+    """
 
     def __init__(self, storage: Storage, offset: int) -> None:
-        self._properties = Properties(storage, properties_header_offset=offset)
-        data = storage.properties_stream_bytes[offset:]
+        self._files = {file.name: file.bytes_ for file in storage.streams}
+        data = self._files.get(_TABLE, b"")[offset:]
         whole = len(data) - len(data) % _PROPERTY.size
-        # The integers of the table by their ids. python-oxmsg would raise for another type.
-        self._integers = {
-            name: value & 0xFFFF_FFFF
-            for kind, name, value in _PROPERTY.iter_unpack(data[:whole])
-            if kind in (_INTEGER, _BOOLEAN)
+        self._values = {
+            (name, kind): value for kind, name, value in _PROPERTY.iter_unpack(data[:whole])
         }
 
     def text(self, name: int) -> str:
-        try:
-            return (self._properties.str_prop_value(name) or "").rstrip("\0")
-        except (KeyError, ValueError, LookupError):
-            return ""
+        """Returns a text, which is in UTF-16 or in the code page of the message."""
+        text = self._files.get(_file_name(name, constants.PTYP_STRING))
+        if text is not None:
+            return text.decode("utf-16-le", "replace").rstrip("\0")
+        return plain_text(
+            self._files.get(_file_name(name, constants.PTYP_STRING8), b"").rstrip(b"\0")
+        )
 
     def binary(self, name: int) -> bytes:
-        try:
-            return self._properties.binary_prop_value(name) or b""
-        except KeyError:
-            return b""
+        return self._files.get(_file_name(name, constants.PTYP_BINARY), b"")
 
     def integer(self, name: int) -> int:
-        return self._integers.get(name, 0)
+        """Returns an integer or a truth value; 0 if there is none."""
+        kinds = (constants.PTYP_INTEGER_32, constants.PTYP_BOOLEAN)
+        return next((self._values[name, k] & _MASK for k in kinds if (name, k) in self._values), 0)
 
     def time(self, name: int) -> datetime | None:
+        """Returns a time, which is in units of 100 nanoseconds since the year 1601."""
+        ticks = self._values.get((name, constants.PTYP_TIME), 0)
         try:
-            value = self._properties.date_prop_value(name)
-        except (ValueError, OverflowError):
+            return _TIME_ORIGIN + timedelta(microseconds=ticks // 10) if ticks > 0 else None
+        except OverflowError:
             return None
-        return value if isinstance(value, datetime) else None
 
     @property
     def encoding(self) -> str:
-        """The encoding of the body, or empty if the message names none that is known."""
+        """The encoding of HTML, or empty if the message names none that is known."""
         try:
-            return self._properties.body_encoding
+            return encoding_from_codepage(self.integer(constants.PID_INTERNET_CODEPAGE))
         except Exception:  # python-oxmsg has a class of errors of its own for unknown code pages.
             return ""
+
+
+def _file_name(name: int, kind: int) -> str:
+    return f"__substg1.0_{name:04X}{kind:04X}"
 
 
 def _sender(table: _Table) -> str:

@@ -176,7 +176,7 @@ class _Reader:
         self._is_starred = False
 
     def read(self, content: bytes) -> None:
-        position = 0
+        position = content.index(b"{")
         size = len(content)
         while position < size:
             match = _TOKEN.match(content, position)

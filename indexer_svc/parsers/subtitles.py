@@ -109,7 +109,7 @@ def _cues(lines: Sequence[str], *, is_vtt: bool) -> Iterator[_Cue]:
     it, except the number of the next cue, because some programs write blank lines in a cue.
     """
     times = [(at, match) for at, line in enumerate(lines) if (match := _TIMES.fullmatch(line))]
-    ends = [at for at, _ in times[1:]] + [len(lines)]
+    ends = [*(at for at, _ in times), len(lines)][1:]
     for (at, match), end in zip(times, ends, strict=True):
         words = lines[at + 1 : end]
         if is_vtt:

@@ -2,15 +2,19 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from email.message import EmailMessage
 from itertools import pairwise
 
 _SECTOR_BYTES, _SMALL_BYTES, _SMALL_LIMIT = 512, 64, 4096
 _FREE, _END, _IS_FAT = 0xFFFF_FFFF, 0xFFFF_FFFE, 0xFFFF_FFFD
 _STORAGE, _STREAM, _ROOT = 1, 2, 5
-_TEXT, _BINARY, _INTEGER = 0x001F, 0x0102, 0x0003
+_TEXT, _BINARY, _INTEGER, _TIME = 0x001F, 0x0102, 0x0003, 0x0040
+_MAX_TIME = (1 << 63) - 1
 _PROPERTIES = "__properties_version1.0"
 
+Property = str | bytes | int | timedelta
+"""The value of a property. A time is the time since the year 1601."""
 Tree = Mapping[str, "bytes | Tree"]
 """The files of a storage by their names; a file that is a mapping is a storage."""
 
@@ -52,10 +56,10 @@ def mail(
 
 
 def msg_file(
-    properties: Mapping[int, str | bytes | int],
-    recipients: Sequence[Mapping[int, str | bytes | int]] = (),
-    attachments: Sequence[Mapping[int, str | bytes | int]] = (),
-    messages: Sequence[Mapping[int, str | bytes | int]] = (),
+    properties: Mapping[int, Property],
+    recipients: Sequence[Mapping[int, Property]] = (),
+    attachments: Sequence[Mapping[int, Property]] = (),
+    messages: Sequence[Mapping[int, Property]] = (),
 ) -> bytes:
     """Returns an Outlook message. The properties are by their ids; see MS-OXPROPS.
 
@@ -72,12 +76,14 @@ def msg_file(
     return ole_archive(root)
 
 
-def _storage(properties: Mapping[int, str | bytes | int], offset: int) -> dict[str, "bytes | Tree"]:
+def _storage(properties: Mapping[int, Property], offset: int) -> dict[str, "bytes | Tree"]:
     table = [bytes(offset)]
     files: dict[str, bytes | Tree] = {}
     for number, value in properties.items():
         if isinstance(value, int):
             kind, stored = _INTEGER, value
+        elif isinstance(value, timedelta):
+            kind, stored = _TIME, min(value // timedelta(microseconds=1) * 10, _MAX_TIME)
         else:
             kind = _TEXT if isinstance(value, str) else _BINARY
             data = value.encode("utf-16-le") if isinstance(value, str) else value

@@ -26,7 +26,7 @@ def parsed(content: bytes | EmailMessage) -> ParsedFile:
 
 def sections(file: ParsedFile) -> list[tuple[str, int]]:
     for head in file.headings:
-        assert file.text[head.char_start :].lstrip("#").startswith(f" {head.title}")
+        assert file.text[head.char_start :].lstrip("# ").startswith(head.title)
     return [(head.title, head.depth) for head in file.headings]
 
 
@@ -64,7 +64,6 @@ def test_the_fields_of_the_header_are_title_and_metadata():
     [
         (b"Date: Mon, 1 Jan 2024 00:00:00 -0000", "date", "2024-01-01T00:00:00Z"),
         (b"Date: yesterday", "date", None),
-        (b"Date: Mon, 1 Jan 0001 00:00:00 +1400", "date", None),
         (b"From: Ann", "from", "Ann"),
         (b"From: =?utf-8?b?w4Q=?= <a@x.example>", "from", "Ä <a@x.example>"),
         ("From: Ä <a@x.example>".encode(), "from", "Ä <a@x.example>"),

@@ -1,6 +1,7 @@
 """An Outlook message becomes its body, its attachments as sections, and metadata."""
 
 import struct
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,6 +16,7 @@ SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 SENDER, SENDER_ADDRESS, NAME, ADDRESS, KIND = 0x0C1A, 0x5D01, 0x3001, 0x39FE, 0x0C15
 FILE_NAME, DATA, CONTENT_ID, CODE_PAGE = 0x3707, 0x3701, 0x3712, 0x3FDE
 RICH = rb"{\rtf1\ansi Bees \b dance\b0 .\par}"
+SENT = datetime(2026, 11, 26, 4, tzinfo=UTC) - datetime(1601, 1, 1, tzinfo=UTC)
 UNCOMPRESSED = struct.pack("<IIII", len(RICH) + 12, len(RICH), 0x414C454D, 0) + RICH
 
 
@@ -49,6 +51,12 @@ def test_the_properties_are_title_and_metadata():
         "to": ["Bob <bob@x.example>", "d@x.example"],
         "cc": ["Carl"],
     }
+
+
+def test_the_time_is_the_one_at_which_the_message_was_sent():
+    """Times count 100 nanoseconds since the year 1601."""
+    assert parsed(msg_file({SUBJECT: "S", 0x39: SENT})).metadata == {"date": "2026-11-26T04:00:00Z"}
+    assert parsed(msg_file({SUBJECT: "S", 0x39: timedelta.max})).metadata == {}
 
 
 def test_the_header_of_the_mail_comes_first():
@@ -100,7 +108,7 @@ def test_compressed_rich_text_is_read():
     assert parsed(msg_file({SUBJECT: "S", RTF: compressed(RICH)})).text == "Bees dance."
     reference = b"\x01" + struct.pack(">H", 0 << 4 | 4) + b"ansi x}"  # Copies `{\\rtf1` (6 bytes).
     data = struct.pack("<IIII", len(reference) + 12, 20, 0x75465A4C, 0) + reference
-    assert parsed(msg_file({SUBJECT: "S", RTF: data})).text == "x"
+    assert parsed(msg_file({SUBJECT: "S", RTF: data})).text == "ansi x"
 
 
 def test_attachments_are_sections_and_pictures_in_the_body_are_left_out():

@@ -105,7 +105,6 @@ def test_entities_inside_entities_stay_small():
         ("<!DOCTYPE a [<!ENTITY b 'c>]><a/>", "has no end"),
         ("<a>&#0;</a>", "not XML"),
         ("<a>" * (MAX_DEPTH + 1), "deeper than"),
-        ("<a/><!DOCTYPE a [<!ENTITY b 'c'>]>", "not XML"),
     ],
 )
 def test_other_texts_are_refused_with_a_reason(text, message):
