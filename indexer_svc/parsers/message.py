@@ -207,7 +207,7 @@ class _MessageWriter:
         except InvalidArgument as error:
             self._leave_out(name, error.message)
         except Exception as error:  # Libraries raise errors of any kind for damaged files.
-            self._leave_out(name, type(error).__name__)
+            self._leave_out(name, f"{type(error).__name__}: {error}"[:200])
         else:
             if parsed.text.strip():
                 return _Section(name, file=parsed)
