@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
     DocumentOutcome,
@@ -45,7 +46,6 @@ from hrag.cli.options import (
     connection_options,
 )
 from hrag.cli.read_report import report_text
-from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
 from hrag.values.documents import ROOT_KEY, IngestOutcome
