@@ -54,7 +54,8 @@ def test_files_archives_and_failures_are_shown(tmp_path):
 
 
 def test_standard_input_and_options(tmp_path):
-    assert "č" in run("-", "--encoding", "windows-1250", "--as", "md", data="č".encode("cp1250"))
+    options = ("--encoding", "windows-1250", "--as", "md")
+    assert "č" in run("-", *options, data="č".encode("cp1250"))
     assert "title: A" in run("-", "--id", "a.md", data=b"# A")
     path = tmp_path / "a.md"
     path.write_text("x")
