@@ -308,7 +308,10 @@ class _Ingest:
         documents = self.inputs.documents
         target = self.client, self.tenant, self.collection, documents
         if not self.as_json:
-            return ingest_with_progress(*target, output(), validate_only=validate_only)
+            keeps_all = self.is_verbose or validate_only
+            return ingest_with_progress(
+                *target, output(), validate_only=validate_only, keeps_all=keeps_all
+            )
         progress = IngestProgress(len(documents), on_outcome=on_outcome)
         ingest_all(*target, progress, validate_only=validate_only)
         return progress
@@ -391,7 +394,7 @@ class _Ingest:
                 print_json_line({"document_id": document_id, "outcome": "would delete"})
             print_skipped(self.inputs.skipped)
             return
-        for label, result in progress.results:
+        for label, result in progress.reported:
             if result.report is not None:
                 print_line(f"would store {label}: {report_text(result.report)}")
             elif self.is_verbose:

@@ -77,8 +77,9 @@ class IngestProgress:
     """The outcomes of an ingest so far.
 
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
-    reason) for each document that could not be stored, and `results` contains (label, result) for
-    each that was. `error` is the error that ended the stream early, if any. `on_outcome` is called
+    reason) for each document that could not be stored. `reported` contains (label, result) for the
+    first documents that were stored, and for those whose report has something to note; with
+    `keeps_all` for each document. `error` is the error that ended the stream early, if any. `on_outcome` is called
     with each outcome, sometimes in the stream's thread.
     """
 
@@ -87,13 +88,17 @@ class IngestProgress:
         total: int = 0,
         total_bytes: int = 0,
         on_outcome: Callable[[DocumentOutcome], None] = _ignore_outcome,
+        *,
+        keeps_all: bool = False,
     ) -> None:
         self.total = total
+        self._keeps_all = keeps_all
         self.total_bytes = total_bytes
         self.completed_bytes = 0
         self.outcomes: Counter[IngestOutcome] = Counter()
         self.failures: list[tuple[str, str]] = []
-        self.results: list[tuple[str, IngestResult]] = []
+        self.document_ids: list[str] = []
+        self.reported: list[tuple[str, IngestResult]] = []
         self.chunks_per_level: tuple[int, ...] = ()
         self.tokens = 0
         self.error: HragError | None = None
@@ -107,12 +112,7 @@ class IngestProgress:
     @property
     def stored(self) -> int:
         """The number of documents that are in the store, including unchanged ones."""
-        return len(self.results)
-
-    @property
-    def document_ids(self) -> list[str]:
-        """The ids of the stored documents, in the order in which they were sent."""
-        return [result.document_id for _, result in self.results]
+        return len(self.document_ids)
 
     @property
     def completed(self) -> int:
@@ -150,7 +150,10 @@ class IngestProgress:
             self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
             return
         self.outcomes[answer.outcome] += 1
-        self.results.append((sent.label, answer))
+        self.document_ids.append(answer.document_id)
+        is_notable_result = answer.report is not None and is_notable(answer.report)
+        if self._keeps_all or is_notable_result or len(self.document_ids) <= _REPORTS_SHOWN:
+            self.reported.append((sent.label, answer))
         self.tokens += answer.token_count
         self.chunks_per_level = _add_per_level(self.chunks_per_level, answer.chunks_per_level)
         self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
@@ -251,13 +254,15 @@ def ingest_with_progress(
     console: Console,
     *,
     validate_only: bool = False,
+    keeps_all: bool = False,
 ) -> IngestProgress:
     """Ingests documents, shows the progress, and returns the final progress with its counts.
 
-    With `validate_only`, the documents are read and not stored.
+    With `validate_only`, the documents are read and not stored. With `keeps_all`, the progress
+    contains the results of all documents.
     """
     total_bytes = sum(document.size_bytes for document in documents)
-    progress = IngestProgress(len(documents), total_bytes)
+    progress = IngestProgress(len(documents), total_bytes, keeps_all=keeps_all)
     with shown_progress(progress, console):
         ingest_all(client, tenant, collection, documents, progress, validate_only=validate_only)
     return progress
@@ -402,13 +407,13 @@ def _kind(file: SkippedFile) -> str:
 
 
 def show_reports(progress: IngestProgress, *, is_verbose: bool = False) -> None:
-    """Prints what was read of each document.
+    """Prints what was read of each document in `progress`.
 
     If there are many documents and `is_verbose` is False, prints only the documents with something
     to note: an encoding that was guessed, for example, or pages that could not be read.
     """
-    shows_all = is_verbose or len(progress.results) <= _REPORTS_SHOWN
-    for label, result in progress.results:
+    shows_all = is_verbose or progress.stored <= _REPORTS_SHOWN
+    for label, result in progress.reported:
         if result.report is None:
             if is_verbose:
                 print_line(f"{label}: {result.outcome}")

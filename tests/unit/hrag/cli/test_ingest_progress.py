@@ -72,7 +72,7 @@ def test_each_failure_is_reported_with_its_file():
     assert (progress.tokens, progress.chunks_per_level, progress.completed) == (20, (6, 2), 4)
     assert progress.error is None
     assert progress.completed_bytes == 310
-    assert [label for label, _ in progress.results] == ["a", "d"]
+    assert [label for label, _ in progress.reported] == ["a", "d"]
     assert progress.next_label == ""
 
 
@@ -192,8 +192,8 @@ def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
     assert capsys.readouterr().out == ""
 
 
-def _progress_of(*reports: ReadReport | None) -> IngestProgress:
-    progress = IngestProgress()
+def _progress_of(*reports: ReadReport | None, keeps_all: bool = False) -> IngestProgress:
+    progress = IngestProgress(keeps_all=keeps_all)
     for number, report in enumerate(reports):
         progress.send(f"{number}.txt", 1)
         outcome = IngestOutcome.CREATED if report else IngestOutcome.UNCHANGED
@@ -206,12 +206,12 @@ def test_reports_of_few_documents_are_shown_and_of_many_the_notable_ones(capsys)
     show_reports(_progress_of(plain, None, guessed))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["0.txt", "2.txt"]
-    many = _progress_of(*[plain] * 30, None, guessed)
-    show_reports(many)
+    many = (*[plain] * 30, None, guessed)
+    show_reports(_progress_of(*many))
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("31.txt: ")
     assert "the encoding is a guess (--encoding sets it)" in line
-    show_reports(many, is_verbose=True)
+    show_reports(_progress_of(*many, keeps_all=True), is_verbose=True)
     assert len(capsys.readouterr().out.splitlines()) == 32
 
 

@@ -42,7 +42,9 @@ def test_files_archives_and_failures_are_shown(tmp_path):
     (tmp_path / "d.txt").write_bytes("Größe".encode("cp1252"))
     (tmp_path / "e.md").write_bytes(b"\0\1")
     shown = run(tmp_path, code=1)
-    assert f"{tmp_path}/a.zip/b.md: md, 1 section\ntitle: Title\n  Title\n\n# Title\n\nText" in shown
+    assert (
+        f"{tmp_path}/a.zip/b.md: md, 1 section\ntitle: Title\n  Title\n\n# Title\n\nText" in shown
+    )
     assert f"{tmp_path}/d.txt: txt, read as windows-1252; the encoding is a guess" in shown
     assert f"{tmp_path}/e.md: content is neither text" in shown
     assert "skipped 1: 1 of unknown format (.bin)" in shown
