@@ -79,8 +79,8 @@ class IngestProgress:
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
     reason) for each document that could not be stored. `reported` contains (label, result) for the
     first documents that were stored, and for those whose report has something to note; with
-    `keeps_all` for each document. `error` is the error that ended the stream early, if any. `on_outcome` is called
-    with each outcome, sometimes in the stream's thread.
+    `keeps_all` for each document. `error` is the error that ended the stream early, if any.
+    `on_outcome` is called with each outcome, sometimes in the stream's thread.
     """
 
     def __init__(
