@@ -351,9 +351,9 @@ class _Ingest:
 
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
         """Prints what was done."""
-        skipped = self.inputs.skipped
+        skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
-            print_skipped(skipped)
+            print_skipped(self.inputs.skipped)
             for document_id in deleted:
                 print_json_line({"document_id": document_id, "outcome": "deleted"})
             print_summary(progress, skipped, deleted)
@@ -389,6 +389,7 @@ class _Ingest:
             gone = self._gone()
         except CollectionNotFound:
             gone = []
+        skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
             for document_id in gone:
                 print_json_line({"document_id": document_id, "outcome": "would delete"})
@@ -408,7 +409,7 @@ class _Ingest:
             f"would store {progress.stored - unchanged:,}, delete {len(gone):,}; "
             f"{unchanged:,} unchanged, {len(progress.failures):,} failed"
         )
-        show_skipped(self.inputs.skipped, is_verbose=self.is_verbose)
+        show_skipped(skipped, is_verbose=self.is_verbose)
 
 
 def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:

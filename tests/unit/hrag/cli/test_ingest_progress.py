@@ -11,6 +11,7 @@ from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.ingest_progress import (
     IngestProgress,
     ingest_all,
+    print_outcome,
     show_reports,
     show_skipped,
     shown_progress,
@@ -20,6 +21,7 @@ from hrag.cli.input_documents import InputDocument, Unreadable
 from hrag.errors import (
     BlankDocument,
     CollectionNotFound,
+    InvalidArgument,
     ServiceUnavailable,
     TooLarge,
     UnreadableDocument,
@@ -213,6 +215,21 @@ def test_reports_of_few_documents_are_shown_and_of_many_the_notable_ones(capsys)
     assert "the encoding is a guess (--encoding sets it)" in line
     show_reports(_progress_of(*many, keeps_all=True), is_verbose=True)
     assert len(capsys.readouterr().out.splitlines()) == 32
+
+
+def test_pictures_in_folders_without_text_are_skipped_and_named_ones_fail():
+    progress = IngestProgress(on_outcome=print_outcome)
+    blank = BlankDocument("content is a picture without readable text", field="content")
+    for label, is_in_folder in (("a.png", True), ("b.png", True), ("c.png", False)):
+        progress.send(label, 1, may_be_skipped=is_in_folder)
+    progress.receive(blank)
+    progress.receive(InvalidArgument("its text must be recognised", field="mime_type"))
+    progress.receive(blank)
+    progress.send("d.png", 1, may_be_skipped=True)
+    progress.receive(UnreadableDocument("content is damaged", field="content"))
+    assert [str(file.path) for file in progress.skipped] == ["a.png", "b.png"]
+    assert [label for label, _ in progress.failures] == ["c.png", "d.png"]
+    assert progress.completed == 4
 
 
 def test_an_error_names_the_option_that_sets_the_field():
