@@ -52,8 +52,15 @@ from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions
-from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
-from indexer_svc.text_encoding import DECLARATIONS, DecodedText, check_encoding, decode
+from indexer_svc.parsers.parsed_file import (
+    PAGE_BREAK,
+    Edit,
+    PageRange,
+    ParsedFile,
+    joined,
+    moved,
+)
+from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_encoding, decode
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # The longest run of characters without white space, and the longest run of white space. Runs are
@@ -71,14 +78,14 @@ _FOREIGN_FORMATS = {
     DOCX: "a Word document",
     PPTX: "a presentation",
     XLSX: "a workbook",
+    XLS: "a workbook",
+    ODS: "a workbook",
     EPUB: "an EPUB",
     EML: "a mail",
     MSG: "an Outlook message",
     RTF: "an RTF document",
     ODT: "an OpenDocument text",
     ODP: "an OpenDocument presentation",
-    ODS: "an OpenDocument spreadsheet",
-    XLS: "a workbook",
     NOTEBOOK: "a notebook",
     LATEX: "a LaTeX text",
     JSON: "a JSON text",
@@ -94,6 +101,8 @@ _FOREIGN_FORMATS = {
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# docutils takes ten times as long, so a parser process parses all reStructuredText.
+_NEVER_PARSED_HERE = (RST,)
 # Zero-width characters count as blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
@@ -200,7 +209,7 @@ def extract(
     require_readable(mime_type, _FOREIGN_FORMATS.get(mime_type, ""))
     _check_encoding(document)
     _check_size(document.body, field, max_bytes)
-    decoded = _decode(document, mime_type)
+    decoded = _decode(document, mime_type, max_bytes)
     body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
         content = _bytes_of(body)
@@ -212,14 +221,14 @@ def extract(
     if mime_type not in _TEXT_FORMATS:
         return _with_report(Extracted(ParsedText(text, (), pages)), mime_type, decoded)
     content = text.encode()
-    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE and mime_type not in _NEVER_PARSED_HERE:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes, document.keep_boilerplate)
     _check_text(read.text, field)
-    # Pages that a client has sent are pages of that text; a parser's pages are its own.
     parsed = _parsed_text(read)
     if pages:
-        parsed = replace(parsed, pages=pages)
+        # Pages that a client has sent are pages of that text; a parser's pages are its own.
+        parsed = replace(parsed, pages=_moved_pages(pages, read.edits))
     extracted = Extracted(parsed, read.title, read.metadata)
     return _with_report(extracted, mime_type, decoded, read.report)
 
@@ -235,15 +244,24 @@ def _check_encoding(document: Document) -> None:
         )
 
 
-def _decode(document: Document, mime_type: str) -> DecodedText | None:
+def _decode(document: Document, mime_type: str, max_bytes: int) -> DecodedText | None:
     """Returns the text of bytes in a format that is text; None for other bodies.
 
-    Raises UnreadableDocument.
+    Raises UnreadableDocument, and TooLarge if the text has more than `max_bytes` bytes in UTF-8.
     """
     known = format_of(mime_type)
     if not isinstance(document.body, bytes) or known is None or not known.is_text:
         return None
-    return decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+    decoded = decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
+    # A text may be larger in UTF-8, for example a Chinese text of two bytes per character.
+    size = 0 if decoded.encoding == UTF_8 else _utf8_size(decoded.text, "content", "content")
+    if size > max_bytes:
+        raise TooLarge(
+            f"content has {size} bytes of text in UTF-8; HRAG_MAX_DOCUMENT_BYTES allows "
+            f"{max_bytes}",
+            field="content",
+        )
+    return decoded
 
 
 def _with_report(
@@ -341,6 +359,16 @@ def _page_spans(
             page.is_recognised,
         )
         for position, page in enumerate(ranges, start=1)
+    )
+
+
+def _moved_pages(pages: Sequence[PageSpan], edits: Sequence[Edit]) -> tuple[PageSpan, ...]:
+    """Returns where the pages of a client's text are after a parser has replaced parts of it."""
+    starts = moved([page.char_start for page in pages], edits)
+    ends = moved([page.char_end for page in pages], edits)
+    return tuple(
+        replace(page, char_start=start, char_end=end)
+        for page, start, end in zip(pages, starts, ends, strict=True)
     )
 
 

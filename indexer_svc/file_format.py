@@ -19,7 +19,6 @@ archive only for names.
 import json
 import re
 from collections.abc import Mapping
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hrag.values.errors import UnreadableDocument
@@ -55,10 +54,12 @@ from indexer_svc import ole_directory
 from indexer_svc.text_encoding import is_text
 
 _FIELD = "content"
-_ZIP_MAGIC = b"PK\x03\x04"
+_PDF_MAGIC, _ZIP_MAGIC = b"%PDF-", b"PK\x03\x04"
+# The directory of a ZIP archive is followed by this record, and by a comment of up to 64 KB.
+_ZIP_END, _ZIP_END_SEARCHED_BYTES = b"PK\x05\x06", 22 + (1 << 16)
 # These formats begin with fixed bytes, except for white space and a byte order mark before RTF.
 _SIGNATURES = (
-    (b"%PDF-", PDF),
+    (_PDF_MAGIC, PDF),
     (b"{\\rtf", RTF),
     (b"\x89PNG\r\n\x1a\n", PNG),
     (b"\xff\xd8\xff", JPEG),
@@ -72,6 +73,7 @@ _PDF_SEARCHED_BYTES = 1024
 # `mimetype`, and its content is the format's type. These are the positions in the file.
 _MIME_ENTRY, _MIME_START = slice(30, 38), 38
 _PACKAGE_TYPES = (EPUB, ODT, ODP, ODS)
+_ZIP_TYPES = (*_PACKAGE_TYPES, DOCX, PPTX, XLSX)
 # The name of the main part of an Office document tells its format.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
@@ -156,13 +158,18 @@ REFUSED_TYPES: Mapping[str, str] = {
 _TEXT_BYTES = 4096
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 _HTML = re.compile(
-    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html)[\s>]",
+    # Without the atomic group, a text of many comments would take exponential time.
+    rb"(?:<\?xml[^>]*>\s*)?(?><!--.{0,2000}?-->\s*)*+<(?:!doctype\s+html|html)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_XML = re.compile(rb"<\?xml\s+version\s*=")
-_LATEX = re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]")
-_WEBVTT = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
-_SUBRIP = re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->")
+# How texts of these formats begin.
+_TEXT_STARTS = (
+    (_HTML, HTML),
+    (re.compile(rb"<\?xml\s+version\s*="), XML),
+    (re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)"), VTT),
+    (re.compile(rb"\d{1,6}[ \t]*\r?\n\d{1,2}:\d\d:\d\d[,.]\d{1,3}[ \t]*-->"), SRT),
+    (re.compile(rb"(?:%[^\n]*\n|\s)*\\document(?:class|style)\s*[\[{]"), LATEX),
+)
 _NOTEBOOK = re.compile(rb'"(?:nbformat|cells)"\s*:')
 _JSON_START = re.compile(rb'[{\[]\s*(?:["{\[}\]\d-]|true|false|null)')
 # JSON without a name is recognised by parsing it, up to this size. 256 KB take a few milliseconds.
@@ -189,9 +196,11 @@ def detect(content: bytes, name: str = "") -> str:
     of a format that is not read, or of no known format.
     """
     named = mime_type_of(_path_of(name))
-    by_content = _by_signature(content) or _refuse_known(content)
-    if by_content:
+    if by_content := _by_signature(content, named):
         return by_content
+    _check_known(content)
+    if _PDF_MAGIC in content[:_PDF_SEARCHED_BYTES] and (named == PDF or not is_text(content)):
+        return PDF
     named_format = format_of(named)
     if named_format is not None and not named_format.is_text:
         return _of_binary_name(content, named)
@@ -222,23 +231,25 @@ def _start_of(content: bytes) -> bytes:
     return content[:_TEXT_BYTES].lstrip(_BLANKS)
 
 
-def _by_signature(content: bytes) -> str:
+def _by_signature(content: bytes, named: str) -> str:
     start = _start_of(content)
     for signature, mime_type in _SIGNATURES:
         if content.startswith(signature) or (mime_type == RTF and start.startswith(signature)):
             return mime_type
     if content.startswith(_ZIP_MAGIC):
-        return _detect_archive(content)
+        return _detect_archive(content, named)
     if content.startswith(ole_directory.MAGIC):
         return _detect_ole(content)
     return ""
 
 
-def _detect_archive(content: bytes) -> str:
+def _detect_archive(content: bytes, named: str) -> str:
     """Returns the format of an archive, by the first name of a main part that appears in it.
 
     In an archive, the name of a part is before the part's bytes. So the name of the real main part
-    comes before any such name inside its bytes. Raises UnreadableDocument for another archive.
+    comes before any such name inside its bytes. An archive that is cut off before this name has
+    the format of its name, whose parser reports the damage. Raises UnreadableDocument for another
+    archive.
     """
     if content[_MIME_ENTRY] == b"mimetype":
         for mime_type in _PACKAGE_TYPES:
@@ -248,10 +259,14 @@ def _detect_archive(content: bytes) -> str:
     positions.pop(-1, None)
     if positions:
         return positions[min(positions)]
+    if _ZIP_END not in content[-_ZIP_END_SEARCHED_BYTES:]:
+        if named in _ZIP_TYPES:
+            return named
+        raise _refusal("a ZIP archive that is damaged or cut off")
     for part, meaning in _ZIP_REFUSED:
         if part in content:
-            _refuse(meaning)
-    _refuse(f"a ZIP archive; {_ARCHIVE}")
+            raise _refusal(meaning)
+    raise _refusal(f"a ZIP archive; {_ARCHIVE}")
 
 
 def _detect_ole(content: bytes) -> str:
@@ -261,21 +276,20 @@ def _detect_ole(content: bytes) -> str:
             return mime_type
     for name, meaning in _OLE_REFUSED:
         if name in names:
-            _refuse(meaning)
-    _refuse("a file of an old Office program; save it in a current format")
+            raise _refusal(meaning)
+    raise _refusal("a file of an old Office program; save it in a current format")
 
 
-def _refuse_known(content: bytes) -> str:
-    """Raises UnreadableDocument for a known format that is not read; returns an empty text."""
+def _check_known(content: bytes) -> None:
+    """Raises UnreadableDocument for a known format that is not read."""
     for offset, signature, meaning in _REFUSED:
         # Short signatures could begin a text, for example "BZh" or "ID3".
         if content.startswith(signature, offset) and not is_text(content):
-            _refuse(meaning)
-    return ""
+            raise _refusal(meaning)
 
 
-def _refuse(meaning: str) -> NoReturn:
-    raise UnreadableDocument(f"content is {meaning}", field=_FIELD)
+def _refusal(meaning: str) -> UnreadableDocument:
+    return UnreadableDocument(f"content is {meaning}", field=_FIELD)
 
 
 def _of_binary_name(content: bytes, named: str) -> str:
@@ -286,8 +300,6 @@ def _of_binary_name(content: bytes, named: str) -> str:
     """
     if named == EML or not content.strip(_BLANKS):
         return named
-    if named == PDF and b"%PDF-" in content[:_PDF_SEARCHED_BYTES]:
-        return PDF
     if not is_text(content):
         return named
     if by_text := _by_text(content):
@@ -313,19 +325,10 @@ def _is_table(content: bytes) -> bool:
 def _by_text(content: bytes) -> str:
     """Returns the format that the beginning of a text shows; empty for ordinary text."""
     start = _start_of(content)
-    if _HTML.match(start):
-        return HTML
-    if _XML.match(start):
-        return XML
-    if _WEBVTT.match(start):
-        return VTT
-    if _SUBRIP.match(start):
-        return SRT
-    if _LATEX.match(start):
-        return LATEX
-    if _is_mail(start):
-        return EML
-    return _detect_json(content, start)
+    for pattern, mime_type in _TEXT_STARTS:
+        if pattern.match(start):
+            return mime_type
+    return EML if _is_mail(start) else _detect_json(content, start)
 
 
 def _is_mail(start: bytes) -> bool:
@@ -354,5 +357,3 @@ def _detect_json(content: bytes, start: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return JSON
-
-

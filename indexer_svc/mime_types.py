@@ -50,7 +50,8 @@ def resolve_mime_type(document: Document) -> str:
     if known is not None and _fits(known, document.body):
         return known.mime_type
     if meaning := REFUSED_TYPES.get(mime_type):
-        raise InvalidArgument(f"mime_type {mime_type} says that the file is {meaning}", field=_FIELD)
+        problem = f"mime_type {mime_type} says that the file is {meaning}"
+        raise InvalidArgument(problem, field=_FIELD)
     raise InvalidArgument(
         f"mime_type is {quoted(document.mime_type)}; with {field_of(document.body)} it must be "
         f"{_allowed(document.body)} or empty{_hint(document.body)}",

@@ -31,7 +31,7 @@ def root_names(content: bytes) -> frozenset[str]:
 
 
 def _directory(content: bytes) -> bytes:
-    """Returns the entries of the directory. Raises struct.error or IndexError for a damaged file."""
+    """Returns the entries of the directory. Raises struct.error or IndexError if damaged."""
     (sector_shift,) = struct.unpack_from("<H", content, 30)
     (sector,) = struct.unpack_from("<I", content, 48)
     size = 1 << min(sector_shift, 16)

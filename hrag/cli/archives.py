@@ -34,7 +34,7 @@ MAX_MEMBERS = 100_000
 MAX_UNPACKED_BYTES = 4 << 30
 # Text is compressed to a tenth, and logs to a hundredth at best. GZIP can reach 1 to 1,032.
 MAX_RATIO = 200
-_RATIO_APPLIES_BYTES = 64 << 20
+RATIO_APPLIES_BYTES = 64 << 20
 # An archive may be in an archive in an archive.
 MAX_DEPTH = 3
 # Headers of a TAR with long names have some KB. `tarfile` would read them at any size.
@@ -91,8 +91,13 @@ def is_archive_name(name: str) -> bool:
 
 
 def begins_like_archive(path: Path) -> bool:
-    """Returns True if the first bytes of a file are those of an archive; False if unreadable."""
+    """Returns True if the first bytes of a file are those of an archive; False if unreadable.
+
+    Bytes that are read from a pipe are lost, so only regular files are examined.
+    """
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return bool(_kind_of(file.read(_START_BYTES)))
     except OSError:
@@ -135,7 +140,7 @@ class _Budget:
         if self.unpacked_bytes > MAX_UNPACKED_BYTES:
             raise Unreadable(f"the archive has more than {MAX_UNPACKED_BYTES:,} bytes unpacked")
         if (
-            self.unpacked_bytes > _RATIO_APPLIES_BYTES
+            self.unpacked_bytes > RATIO_APPLIES_BYTES
             and self.unpacked_bytes > MAX_RATIO * self.archive_bytes
         ):
             raise Unreadable(

@@ -49,7 +49,12 @@ from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
 from hrag.values.documents import ROOT_KEY, IngestOutcome
-from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNotFound
+from hrag.values.errors import (
+    CollectionExists,
+    CollectionNotFound,
+    DocumentNotFound,
+    ServiceUnavailable,
+)
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
 
@@ -221,6 +226,9 @@ def ingest(
         run = _Ingest(client, tenant, collection, inputs, as_json, is_verbose)
         if dry_run:
             progress = run.validate()
+            if isinstance(progress.error, ServiceUnavailable) and not progress.completed:
+                run.show_plan_without_indexer(progress.error)
+                return
             run.show_plan(progress)
             if progress.error is not None:
                 raise progress.error
@@ -352,6 +360,25 @@ class _Ingest:
         show_reports(progress, is_verbose=self.is_verbose)
         show_outcomes(progress)
         show_skipped(skipped, is_verbose=self.is_verbose)
+
+    def show_plan_without_indexer(self, error: ServiceUnavailable) -> None:
+        """Prints which files would be sent. Without the indexer, they cannot be read.
+
+        Raises `error` if --prune needs the indexer.
+        """
+        if self.inputs.present:
+            raise error
+        show_note(f"the files were not read, because the indexer cannot be reached: {error}")
+        for document in self.inputs.documents:
+            if self.as_json:
+                fields = {"input": document.label, "size_bytes": document.size_bytes}
+                print_json_line({**fields, "outcome": "would store"})
+            else:
+                print_line(f"would store {document.label}")
+        if self.as_json:
+            print_skipped(self.inputs.skipped)
+        else:
+            show_skipped(self.inputs.skipped, is_verbose=self.is_verbose)
 
     def show_plan(self, progress: IngestProgress) -> None:
         """Prints what would be done. `progress` has the outcomes that documents would have."""

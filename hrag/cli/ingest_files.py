@@ -40,9 +40,11 @@ from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
+_OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
 # The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
+OLD_FORMAT = "of an old Office format (to convert: libreoffice --headless --convert-to docx FILE)"
 EMPTY = "empty"
 DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
@@ -162,11 +164,14 @@ def _skip_reason(globs: Sequence[str], relative: str) -> str:
     """Returns why a file is skipped, an empty text if it is not."""
     if globs:
         return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
-    return "" if _has_known_extension(relative) else UNKNOWN_FORMAT
+    return _unknown_reason(relative)
 
 
-def _has_known_extension(relative: str) -> bool:
-    return relative.lower().endswith(EXTENSIONS)
+def _unknown_reason(relative: str) -> str:
+    """Returns why a file's extension is not the extension of a known format, or an empty text."""
+    if relative.lower().endswith(_OLD_EXTENSIONS):
+        return OLD_FORMAT
+    return "" if relative.lower().endswith(EXTENSIONS) else UNKNOWN_FORMAT
 
 
 def _matches(relative: str, pattern: str) -> bool:
@@ -271,7 +276,7 @@ class _FoundArchive:
         reason = self.skip_reason(relative)
         if reason == NOT_SELECTED and not self.skip_reason(self.file.relative):
             # The pattern selects the archive, so it selects its members of known formats.
-            reason = "" if _has_known_extension(relative) else UNKNOWN_FORMAT
+            reason = _unknown_reason(relative)
         if reason == NOT_SELECTED:
             return
         if not reason and member.size_bytes == 0:

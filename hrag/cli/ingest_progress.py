@@ -46,6 +46,7 @@ _HINTS = {
 _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
+_EXTENSIONS_SHOWN = 5
 # Kinds of skipped files, and examples of each kind, that are shown without --verbose.
 _KINDS_SHOWN, _EXAMPLES_SHOWN = 10, 3
 # The reports of at most this many documents are shown without --verbose.
@@ -191,7 +192,8 @@ def ingest_all(
 ) -> None:
     """Sends every document in order, and counts the outcomes in `progress`.
 
-    With `validate_only`, the documents are read and not stored. Never raises HragError: errors of documents and of the stream are recorded in `progress`.
+    With `validate_only`, the documents are read and not stored. Never raises HragError: errors of
+    documents and of the stream are recorded in `progress`.
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
@@ -342,12 +344,31 @@ def _rates(progress: IngestProgress) -> str:
 
 
 def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
-    """Returns a line such as `skipped 3: 2 of unknown format, 1 empty`; empty without files."""
+    """Returns a line such as `skipped 3: 2 of unknown format (.bin, .dat), 1 empty`.
+
+    Returns an empty text if no file was skipped.
+    """
     if not skipped:
         return ""
     counts = Counter(file.reason for file in skipped)
-    parts = (f"{count:,} {reason}" for reason, count in counts.most_common())
+    parts = []
+    for reason, count in counts.most_common():
+        shown = f"{count:,} {reason}"
+        if reason == UNKNOWN_FORMAT:
+            shown += f" ({_unknown_extensions(skipped)})"
+        parts.append(shown)
     return f"skipped {len(skipped):,}: {', '.join(parts)}"
+
+
+def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
+    """Returns the most common extensions of files of unknown format, as a text."""
+    unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
+    suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
+    counts = Counter(suffix or "no extension" for suffix in suffixes)
+    commonest = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = ", ".join(commonest[:_EXTENSIONS_SHOWN])
+    more = len(commonest) - _EXTENSIONS_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) -> None:

@@ -123,6 +123,8 @@ def _show(label: str, answer: dict[str, Any], *, is_verbose: bool) -> None:
     console.print(Text(f"{label}: {report_text(report)}", style="bold"), soft_wrap=True)
     if answer["title"]:
         print_line(f"title: {answer['title']}")
+    for name, value in answer["metadata"].items():
+        print_line(f"{name}: {value if isinstance(value, str) else ', '.join(value)}")
     for section in answer["sections"]:
         page = _page_at(answer["pages"], section["char_start"], report)
         print_line(f"{_INDENT * section['depth']}{section['title']}{page}")

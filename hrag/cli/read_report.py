@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hrag.cli.render import counted
+from hrag.values.formats import format_of
 from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 
 UTF_8 = "utf-8"
@@ -53,9 +54,11 @@ def is_notable(report: ReadReport) -> bool:
 def report_text(report: ReadReport) -> str:
     """Returns a report on one line.
 
-    An example is `application/pdf, 12 pages, 5 sections; pages 2-4 have no readable text`.
+    The format is shown by its extension. An example is `pdf, 12 pages, 5 sections; no readable
+    text on 3 of 12 pages: 2-4`.
     """
-    parts = [report.mime_type]
+    known = format_of(report.mime_type)
+    parts = [known.extensions[0].removeprefix(".") if known else report.mime_type]
     if report.encoding not in ("", UTF_8):
         parts.append(f"read as {report.encoding}")
     for count, name in (

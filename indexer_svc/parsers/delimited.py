@@ -1,28 +1,47 @@
-"""Parses files of separated values (CSV, RFC 4180) into one table.
+"""Parses files of separated values (CSV, RFC 4180) into tables, whose rows are pages.
 
-In a file of tab-separated values, the separator is the tab. In other files, it is the comma, the
-semicolon, the tab or the vertical bar, whichever occurs most often in the first line outside of
-quotation marks.
+In a file of tab-separated values, the separator is the tab. In other files it is the comma, the
+semicolon, the tab or the vertical bar. A first line `sep=;`, as Excel writes it, names the
+separator and is not part of the text. Otherwise each separator is tried on the first lines, and the
+one with the highest score is used. The score is the one of van den Burg, Nazábal and Sutton,
+"Wrangling messy CSV files by detecting row and type patterns" (2019): it is high if most rows have
+the same large number of cells, and if most cells are numbers or words, without other separators.
+So lines above the table do not matter, and in `pump;3,5;Oslo` the comma is part of a number.
 
-A cell in quotation marks may contain separators and line ends. In tab-separated values, a
-quotation mark may be an ordinary character: the format itself (IANA, text/tab-separated-values)
-has no quoting, and `"` often means inches.
+Lines above the table and lines between tables are read as `table_runs` describes.
+
+A cell in quotation marks may contain separators and line ends. If the marks are not balanced, they
+are ordinary characters: a single one that opened a cell would make all further rows part of this
+cell. In tab-separated values they are ordinary characters also if text follows a closing mark: the
+format itself (IANA, text/tab-separated-values) has no quoting, and `"` often means inches.
 """
 
 import csv
 import re
 import sys
+from collections import Counter, deque
+from collections.abc import Iterator
 from io import StringIO
+from itertools import islice
 
 from hrag.values.errors import UnreadableDocument
+from hrag.values.reading import PageUnit
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_writer import TextWriter
 
 _TAB = "\t"
 _SEPARATORS = f",;{_TAB}|"
-_FIRST_LINE_BYTES = 1 << 16
-_QUOTED = re.compile('"[^"]*"?')
+# The separator is detected from this many characters and rows: enough for a stable majority also
+# if 20 lines stand above the table.
+_SAMPLE_CHARS = 1 << 16
+_SAMPLE_ROWS = 200
 _BYTE_ORDER_MARK = "\ufeff"
+_SEPARATOR_LINE = re.compile(r'\s*"?sep=([^\w\s"]|\t)"?[ \t]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
+_NUMBER = re.compile(r"[-+(~<>\s$€£¥]*\d[\d.,:'/%\s)eE+-]*[€£¥]?")
+_MAX_NUMBER_CHARS = 40
+# Appended to the file as a last row, this character shows whether all quotation marks were closed.
+_END_MARK = "\ue000"
 
 # By default, the csv module limits the size of a cell. The limit is not needed here, because the
 # size of the document is limited.
@@ -30,44 +49,78 @@ csv.field_size_limit(sys.maxsize)
 
 
 def parse_delimited(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the rows of UTF-8 text as one table, written by `table_blocks`.
+    """Returns the rows of UTF-8 text as tables, whose rows are pages.
 
-    The result has no title. Raises UnreadableDocument or TooLarge.
+    The number of a page is the number of its first row in the file, where empty lines count. The
+    result has no title. Raises UnreadableDocument or TooLarge.
     """
-    first_line = content[:_FIRST_LINE_BYTES].lstrip().partition(b"\n")[0].decode("utf-8", "replace")
-    separator = max(_SEPARATORS, key=_QUOTED.sub("", first_line).count)
-    return _parse(content, separator, max_text_bytes)
+    return _parse(content, "", max_text_bytes)
 
 
 def parse_tabbed(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the rows of tab-separated values as one table, like `parse_delimited`."""
+    """Returns the rows of tab-separated values as tables, like `parse_delimited`."""
     return _parse(content, _TAB, max_text_bytes)
 
 
 def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
+    """Parses a file whose separator is `separator`, or is detected if this is empty."""
     text = content.decode().removeprefix(_BYTE_ORDER_MARK)
+    skipped_rows = 0
+    if match := _SEPARATOR_LINE.match(text):
+        separator, text, skipped_rows = match[1], text[match.end() :], 1
     writer = TextWriter(max_text_bytes)
     try:
-        if separator == _TAB:
-            rows = _tabbed_rows(text)
-        else:
-            rows = list(csv.reader(_lines(text), delimiter=separator))
-        writer.table(rows)
+        separator = separator or _detect_separator(text)
+        for run in row_runs(_rows(text, separator)):
+            numbers = [number + skipped_rows for number in run.numbers]
+            writer.table(run.rows, row_numbers=numbers)
     except csv.Error as error:
         raise UnreadableDocument(f"content is not a table: {error}", field="content") from None
-    return writer.parsed()
+    return writer.parsed(page_unit=PageUnit.ROW)
 
 
-def _tabbed_rows(text: str) -> list[list[str]]:
-    """Returns the rows of tab-separated values.
+def _detect_separator(text: str) -> str:
+    sample = text[:_SAMPLE_CHARS]
+    if len(text) > _SAMPLE_CHARS:
+        sample = sample[: sample.rfind("\n") + 1] or sample
+    return max(_SEPARATORS, key=lambda separator: _score(sample, separator))
 
-    Quotation marks enclose cells only if all of them are paired. Otherwise they are ordinary
-    characters: a single one that opened a cell would make all further rows part of this cell.
-    """
+
+def _score(sample: str, separator: str) -> float:
+    """Returns how well a separator divides the lines of a sample; 0 if it does not divide them."""
+    if separator not in sample:
+        return 0.0
+    rows = list(islice(filter(None, _rows(sample, separator)), _SAMPLE_ROWS))
+    counts = Counter(map(len, rows))
+    shape = sum(rows_of * (1 - 1 / cells) for cells, rows_of in counts.items()) / len(counts)
+    others = _SEPARATORS.replace(separator, "")
+    cells = [cell for row in rows for cell in row]
+    return shape * sum(_is_known(cell, others) for cell in cells) / len(cells)
+
+
+def _is_known(cell: str, other_separators: str) -> bool:
+    """Returns True if a cell is a number or contains none of `other_separators`."""
+    if not any(separator in cell for separator in other_separators):
+        return True
+    return len(cell) <= _MAX_NUMBER_CHARS and bool(_NUMBER.fullmatch(cell))
+
+
+def _rows(text: str, separator: str) -> Iterator[list[str]]:
+    if _closes_quotes(text, separator):
+        return csv.reader(_lines(text), delimiter=separator)
+    return csv.reader(_lines(text), delimiter=separator, quoting=csv.QUOTE_NONE)
+
+
+def _closes_quotes(text: str, separator: str) -> bool:
+    """Returns True if the quotation marks in the text enclose cells."""
+    if '"' not in text:
+        return True
+    lines = _lines(f"{text}\n{_END_MARK}")
     try:
-        return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))
+        last_rows = deque(csv.reader(lines, delimiter=separator, strict=separator == _TAB), 1)
     except csv.Error:
-        return list(csv.reader(_lines(text), delimiter=_TAB, quoting=csv.QUOTE_NONE))
+        return False
+    return last_rows.pop() == [_END_MARK]
 
 
 def _lines(text: str) -> StringIO:

@@ -1,17 +1,21 @@
 """Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
 Headings become sections. A chapter without headings gets its title in the table of contents as a
-heading. A part is a file in the book's archive.
+heading. Tables of contents and other navigation are left out. Notes that the book marks as notes
+come after the text of their chapter. A part is a file in the book's archive.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import UnreadableDocument
-from indexer_svc.parsers.html import as_html, first_heading, write_html
+from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.epub_notes import BookNotes
+from indexer_svc.parsers.html import as_html, first_heading, write_element, write_html
+from indexer_svc.parsers.html_boilerplate import navigation_of
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -23,6 +27,7 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 _CONTENTS = "application/x-dtbncx+xml"
+_HEADINGS = "h1, h2, h3, h4, h5, h6, [role=heading]"
 _MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 
 
@@ -40,14 +45,21 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
         labels = _labels(package, root, items)
         locked = _encrypted_parts(package)
         writer = TextWriter(max_text_bytes)
-        for part in _chapters(book, root, items):
+        chapters = list(_chapters(book, root, items))
+        is_page = frozenset(chapters).difference(locked).__contains__
+        notes = BookNotes(lambda part: _page(package, part) if is_page(part) else None)
+        for part in chapters:
             if part in locked:
                 raise UnreadableDocument(
                     f"content is an EPUB whose chapter {part[:200]} is encrypted; send it without "
                     "copy protection",
                     field="content",
                 )
-            _write_chapter(decoded(package.read(part)), labels.get(part, ""), writer)
+            page = notes.page(part) or _page(package, part)
+            _write_chapter(page, labels.get(part, ""), notes.moved(part), writer)
+            for note in notes.of_chapter(part, page):
+                label = f"[{note.mark.strip('[]')}] " if note.mark else ""
+                write_element(note.page, note.node, writer, label)
         title = book.findtext(".//{http://purl.org/dc/elements/1.1/}title") or ""
         return writer.parsed(metadata_title(title) or first_heading(writer))
 
@@ -60,11 +72,21 @@ def _root_part(package: Package) -> str:
 
 
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
-    """Yields the names of the book's parts in reading order, without its table of contents."""
+    """Yields the names of the book's parts in reading order, without its table of contents.
+
+    A book in the format of EPUB 2 names the page with its table of contents in its guide. A link to
+    a position on a page says nothing about the whole page.
+    """
+    guide = book.iterfind(".//{*}guide/{*}reference")
+    targets = (page.get("href", "") for page in guide if page.get("type") == "toc")
+    contents = {resolved(root, target) for target in targets if "#" not in target}
     for reference in book.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref", ""))
-        if item is not None and item.get("media-type") in _PAGES and not _is_contents(item):
-            yield resolved(root, item.get("href", ""))
+        if item is None or item.get("media-type") not in _PAGES or _is_contents(item):
+            continue
+        part = resolved(root, item.get("href", ""))
+        if part not in contents:
+            yield part
 
 
 def _is_contents(item: Element) -> bool:
@@ -121,8 +143,20 @@ def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
             yield target.get("src", ""), label
 
 
-def _write_chapter(xhtml: str, label: str, writer: TextWriter) -> None:
-    page = LexborHTMLParser(as_html(xhtml))
-    if page.css_first("h1, h2, h3, h4, h5, h6") is None:
+def _page(package: Package, part: str) -> LexborHTMLParser:
+    return LexborHTMLParser(as_html(decoded(package.read(part))))
+
+
+def _write_chapter(
+    page: LexborHTMLParser, label: str, moved: Collection[int], writer: TextWriter
+) -> None:
+    """Writes a chapter under its headings, or under `label` if it has none.
+
+    `moved` are the `mem_id`s of notes that have been written with other chapters.
+    """
+    navigation = navigation_of(page)
+    for text in filter(None, navigation.values()):
+        writer.leave_out(LeftOutKind.CONTENTS_PAGE, text)
+    if page.css_first(_HEADINGS) is None:
         writer.heading(1, label)
-    write_html(page, writer)
+    write_html(page, writer, {*navigation, *moved})

@@ -1,9 +1,11 @@
-"""Parses the outline of Markdown texts: the title and the sections.
+"""Parses Markdown texts: the title, the sections and the front matter.
+
+Front matter is no text of the document: its title becomes the document's title, and its other
+fields become metadata. Long tables become records. All other text stays as it is written.
 
 Sections begin at the top-level headings. CommonMark defines what a heading is: a `#` in fenced
 code, indented code or HTML is not a heading. A heading inside a list or quote is not part of the
-outline. Front matter (YAML or TOML) is skipped, because CommonMark would read the closing `---` of
-YAML as the underline of a heading. Only blocks are parsed. Inline markup is parsed in titles only.
+outline. Only blocks are parsed. Inline markup is parsed in titles only.
 
 Parsing takes linear time: 0.2 s for each MB of prose, about 5 s for each MB that consists only of
 markers. Lines, sections, nesting and titles are limited, so that a hostile text of the largest
@@ -21,8 +23,12 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
-from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
+from indexer_svc.parsers.front_matter import FrontMatter, front_matter_of
+from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
+from indexer_svc.parsers.raised_text import subscript, superscript
+from indexer_svc.parsers.text_writer import check_text_size
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 # Headings after this many lines are ignored, because parsing as many lines of list markers takes
 # seconds. The lines fill 10,000 printed pages.
@@ -36,37 +42,60 @@ _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
 _MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
+_SCRIPT_TAG = re.compile(r"<(?P<end>/?)(?P<name>sup|sub)>")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# Front matter in YAML begins with a key. It may contain blank lines only if every other line is a
-# key, a list item or indented. Otherwise a thematic break and the prose below it would be matched
-# as front matter.
-_YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
-_FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"
-    rf"(?:(?:(?![ \t]*\n)[^\n]*\n)*?|(?:{_YAML_LINE})*?)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
-    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # This matches TOML.
-)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownOutline:
-    """The title and the sections of a Markdown text. `title` is empty if the text has no title."""
+    """The title, the sections and the tables of a Markdown text.
+
+    `title` is empty if the text has no title. `tables` are the ranges of the tables that are not
+    inside another block, from the beginning of a line to the end of one.
+    """
 
     title: str
     sections: tuple[Heading, ...]
+    tables: tuple[tuple[int, int], ...] = ()
 
 
-def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its headings and its title."""
-    text = content.decode()
-    outline = outline_of(text)
-    return ParsedFile(text, (), outline.sections, outline.title)
+def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns UTF-8 text without its front matter, with its headings, title and metadata.
+
+    Long tables become records, as `markdown_tables` describes; all other text is unchanged. The
+    title is that of the front matter, or else the first heading of level 1. Raises TooLarge if the
+    text then has more than `max_text_bytes` bytes.
+    """
+    source = content.decode()
+    front_matter = front_matter_of(source)
+    body = source[front_matter.end :]
+    outline = outline_of(body)
+    text, edits = with_records(body, outline.tables)
+    if edits:
+        check_text_size(text, max_text_bytes)
+    starts = moved([section.char_start for section in outline.sections], edits)
+    sections = tuple(
+        section._replace(char_start=start)
+        for section, start in zip(outline.sections, starts, strict=True)
+    )
+    title = front_matter.title or outline.title
+    edits = _after(front_matter, edits)
+    return ParsedFile(text, (), sections, title, metadata=front_matter.fields, edits=edits)
+
+
+def _after(front_matter: FrontMatter, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Returns edits of the text after front matter as edits of the whole text."""
+    end = front_matter.end
+    moved_edits = (Edit(edit.char_start + end, edit.char_end + end, edit.length) for edit in edits)
+    return (Edit(0, end, 0), *moved_edits) if end else tuple(edits)
 
 
 def outline_of(text: str) -> MarkdownOutline:
-    """Returns the title and the top-level headings of `text`, in order. Raises no errors.
+    """Returns the title, the top-level headings and the tables of `text`, in order.
 
-    The title is the front matter's `title`, or else the first heading of level 1.
+    Raises no errors.
+
+    The title is the first heading of level 1. The text has no front matter.
 
     A section's `char_start` is the offset, in code points of `text`, at which the first line of the
     heading begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of 1 to
@@ -75,31 +104,23 @@ def outline_of(text: str) -> MarkdownOutline:
     """
     starts = _line_starts(text)
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
-    references: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
     headings = _MarkdownHeadings()
-    front_matter, source = _split_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
-    _PARSER.block.parse(source, _PARSER, references, headings)
-    sections = tuple(islice(_sections(headings, starts, references), MAX_HEADINGS))
+    source = _LINE_END.sub("\n", text[starts[0] : end])
+    _PARSER.block.parse(source, _PARSER, environment, headings)
+    sections = tuple(islice(_sections(headings, starts, environment), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
-    return MarkdownOutline(front_matter_title(front_matter) or first_heading, sections)
+    tables = tuple(
+        (starts[first], starts[last] if last < len(starts) else end)
+        for first, last in environment.get(TABLES, ())
+    )
+    return MarkdownOutline(first_heading, sections, tables)
 
 
 def _line_starts(text: str) -> list[int]:
     """Returns the code-point offsets at which the first MAX_LINES + 1 lines begin."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
-
-
-def _split_front_matter(source: str) -> tuple[str, str]:
-    """Returns the front matter, and `source` with blank lines in place of the front matter.
-
-    Because of the blank lines, the line numbers of the other text do not change. The front matter
-    is an empty string if `source` has none.
-    """
-    match = _FRONT_MATTER.match(source)
-    if match is None:
-        return "", source
-    return match[0], "\n" * match[0].count("\n") + source[match.end() :]
 
 
 def _sections(
@@ -117,17 +138,28 @@ def _plain_text(source: str, references: dict[str, Any]) -> str:
         return section_title(source)
     tokens: list[Token] = []
     _PARSER.inline.parse(source, _PARSER, references, tokens)
-    return section_title("".join(_visible_text(tokens)))
+    return section_title(_visible_text(tokens))
 
 
-def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
+def _visible_text(tokens: Sequence[Token]) -> str:
+    """Returns the text of inline tokens. Superscripts and subscripts in HTML get their sign."""
+    text = ""
+    # The text before the superscript or subscript that has begun, and its element.
+    before, script = "", ""
     for token in tokens:
         if token.type in ("text", "text_special", "code_inline"):
-            yield token.content
+            text += token.content
         elif token.type in ("softbreak", "hardbreak"):
-            yield " "
+            text += " "
         elif token.type == "image":
-            yield from _visible_text(token.children or ())
+            text += _visible_text(token.children or ())
+        elif token.type == "html_inline" and (tag := _SCRIPT_TAG.fullmatch(token.content)):
+            if not tag["end"]:
+                before, script, text = before + text, tag["name"], ""
+            elif script:
+                write = superscript if script == "sup" else subscript
+                before, script, text = "", "", before + write(before, text)
+    return before + text
 
 
 class _MarkdownHeadings(list[Token]):
@@ -173,6 +205,9 @@ def _build_parser() -> MarkdownIt:
     # `_skip_text` applies first.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
+    parser.block.ruler.before(
+        "code", "outer_table", table_rule, {"alt": ["paragraph", "reference"]}
+    )
     parser.parse("# warm *up*")
     return parser
 

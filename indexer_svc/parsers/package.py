@@ -27,6 +27,7 @@ _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 20
 
 # The names of parts may be encoded in cp437. A codec is a module, and a confined process cannot
 # load modules. So the codec is loaded here.
@@ -87,6 +88,22 @@ class Package:
         Raises UnreadableDocument if the part is missing, or TooLarge.
         """
         return self._zip.read(self._part(name))
+
+    def blocks(self, name: str, end: bytes) -> Iterator[bytes]:
+        """Yields the unpacked bytes of a part in blocks of up to 2 * _BLOCK_BYTES.
+
+        Each block but the last one ends before an occurrence of the byte `end`, if there is one
+        among _BLOCK_BYTES bytes. Raises UnreadableDocument if the part is missing, or TooLarge.
+        """
+        rest = b""
+        with self._zip.open(self._part(name)) as part:
+            while block := part.read(_BLOCK_BYTES):
+                stop = block.rfind(end)
+                if stop < 0:
+                    stop = len(block)
+                yield rest + block[:stop]
+                rest = block[stop:]
+        yield rest
 
     def xml(self, name: str) -> Element:
         """Returns the root element of a part.

@@ -4,8 +4,9 @@ This module imports little, because each parser process imports it when it start
 code points of the text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
@@ -27,6 +28,14 @@ class PageRange(NamedTuple):
     is_recognised: bool = False
 
 
+class Edit(NamedTuple):
+    """The half-open range of a part of a source text that was replaced by `length` characters."""
+
+    char_start: int
+    char_end: int
+    length: int
+
+
 class Heading(NamedTuple):
     """A section's title, its depth from 1, and the offset where the section begins."""
 
@@ -42,7 +51,8 @@ class ParsedFile:
     `title` is the title that the file itself contains, or empty. `page_unit` is what the numbers of
     the pages mean. `metadata` are fields of the file that become metadata of the document where
     the client sends none of that name, for example the sender of a mail; each value is a text or a
-    list of texts.
+    list of texts. `edits` are the parts of the source text that the parser replaced, in order, if
+    it left all other parts unchanged; they move the pages of a client.
     """
 
     text: str
@@ -52,6 +62,7 @@ class ParsedFile:
     page_unit: PageUnit = PageUnit.PAGE
     metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     report: ReadReport = NO_REPORT
+    edits: tuple[Edit, ...] = ()
 
 
 def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:
@@ -62,3 +73,20 @@ def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:
         pages.append(PageRange(start, start + len(text)))
         start += len(text) + len(PAGE_BREAK)
     return PAGE_BREAK.join(texts), tuple(pages)
+
+
+def moved(offsets: Sequence[int], edits: Sequence[Edit]) -> Iterator[int]:
+    """Yields where offsets of a text are after `edits`. Both are in ascending order.
+
+    An offset inside a part that was replaced moves to the end of the replacement.
+    """
+    lengths = [edit.length - (edit.char_end - edit.char_start) for edit in edits]
+    shifts = [*accumulate(lengths, initial=0)]
+    at = 0
+    for offset in offsets:
+        while at < len(edits) and edits[at].char_start < offset:
+            at += 1
+        if at and offset < edits[at - 1].char_end:
+            yield edits[at - 1].char_end + shifts[at]
+        else:
+            yield offset + shifts[at]

@@ -16,18 +16,29 @@ from typing import Any
 from hrag.values.formats import (
     CSV,
     DOCX,
+    EML,
     EPUB,
     HTML,
     JPEG,
+    JSON,
+    LATEX,
     MARKDOWN,
+    MSG,
+    NOTEBOOK,
+    ODS,
     PDF,
     PNG,
     PPTX,
     PYTHON,
     RST,
+    RTF,
+    SRT,
     TIFF,
     TSV,
+    VTT,
+    XLS,
     XLSX,
+    XML,
 )
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.recognition import PageRecogniser, Recognise
@@ -50,13 +61,24 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         CSV: ("delimited", "parse_delimited"),
         TSV: ("delimited", "parse_tabbed"),
         PYTHON: ("python_source", "parse_python"),
+        RTF: ("rtf", "parse_rtf"),
+        NOTEBOOK: ("notebook", "parse_notebook"),
+        JSON: ("json_text", "parse_json"),
+        XML: ("xml_text", "parse_xml"),
+        SRT: ("subtitles", "parse_subtitles"),
+        VTT: ("subtitles", "parse_subtitles"),
     },
     FormatFamily.EXTRA: {
         HTML: ("html", "parse_html"),
         DOCX: ("docx", "parse_docx"),
         PPTX: ("pptx", "parse_pptx"),
-        XLSX: ("xlsx", "parse_xlsx"),
+        XLSX: ("spreadsheet", "parse_xlsx"),
+        XLS: ("spreadsheet", "parse_xls"),
+        ODS: ("spreadsheet", "parse_ods"),
         EPUB: ("epub", "parse_epub"),
+        LATEX: ("latex", "parse_latex"),
+        EML: ("mail", "parse_mail"),
+        MSG: ("outlook_message", "parse_outlook_message"),
     },
     FormatFamily.OCR: {
         PDF: ("pdf", "parse_pdf"),
@@ -82,10 +104,13 @@ def format_family(mime_type: str) -> FormatFamily:
 def load(family: FormatFamily) -> Recognise | None:
     """Loads the parser modules of a family, with their libraries.
 
-    Returns the function that recognises text if the family is OCR, and None otherwise.
+    The family EXTRA also loads the modules of CORE, because mails may have attachments of any
+    format. Returns the function that recognises text if the family is OCR, and None otherwise.
     """
-    for module, function in _PARSERS[family].values():
-        _function(module, function)
+    families = (family, FormatFamily.CORE) if family is FormatFamily.EXTRA else (family,)
+    for loaded in families:
+        for module, function in _PARSERS[loaded].values():
+            _function(module, function)
     recognise: Recognise | None = None
     if family is FormatFamily.OCR:
         recognise = _function(*_RECOGNISER)()

@@ -6,11 +6,13 @@ charts, diagrams, equations, pictures and comments are left out. The library pyt
 the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
+import re
 from collections.abc import Iterator
 
 from indexer_svc.parsers.office import office_title, office_xml, relations
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.raised_text import Position, plain_line
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -27,9 +29,13 @@ _SHAPE_CONTAINERS = (
     *(f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Choice"),
 )
 _RUN = f"{_DRAWING}t"
+_RUN_STARTS = (f"{_DRAWING}r", f"{_DRAWING}fld")
+_RUN_PROPERTIES = f"{_DRAWING}rPr"
+_NO_SHIFT = re.compile(r"-?0*(?:\.0*)?%?")
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
+_HEADER_SPANS = tuple("123")
 _REPEATED = ("dt", "ftr", "sldNum", "hdr")  # These are the same on every slide.
 
 
@@ -114,7 +120,7 @@ def _placeholder(shape: Element) -> str:
 
 def _write_shape(shape: Element, writer: TextWriter) -> None:
     if shape.tag == f"{_DRAWING}tbl":
-        writer.table([[_text(cell) for cell in row.iter(f"{_DRAWING}tc")] for row in _rows(shape)])
+        _write_table(shape, writer)
         return
     paragraphs = [paragraph for paragraph in shape.iter(f"{_DRAWING}p") if _line(paragraph).strip()]
     if len(paragraphs) == 1:
@@ -124,8 +130,38 @@ def _write_shape(shape: Element, writer: TextWriter) -> None:
         writer.item(_line(paragraph), 1 + _level(paragraph))
 
 
-def _rows(table: Element) -> Iterator[Element]:
-    return table.iter(f"{_DRAWING}tr")
+def _write_table(table: Element, writer: TextWriter) -> None:
+    """Writes a table. A cell that spans several rows is repeated in each of them.
+
+    If the style of the table marks its first row, the cells of this row are the header, with the
+    rows that they span.
+    """
+    rows: list[list[str]] = []
+    spans = [1]
+    for line in table.iter(f"{_DRAWING}tr"):
+        cells = list(line.iter(f"{_DRAWING}tc"))
+        above = rows[-1] if rows else []
+        if not rows:
+            spans += (_row_span(cell) for cell in cells)
+        rows.append(
+            [
+                above[at] if cell.get("vMerge") in _TRUE and at < len(above) else _text(cell)
+                for at, cell in enumerate(cells)
+            ]
+        )
+    properties = table.find(f"{_DRAWING}tblPr")
+    marks = properties.attrib if properties is not None else {}
+    writer.table(
+        rows,
+        header_rows=max(spans) if marks.get("firstRow") in _TRUE else None,
+        has_row_headers=marks.get("firstCol") in _TRUE,
+    )
+
+
+def _row_span(cell: Element) -> int:
+    """Returns how many rows of a header a cell of the first row spans."""
+    span = cell.get("rowSpan", "1")
+    return int(span) if span in _HEADER_SPANS else 1
 
 
 def _level(paragraph: Element) -> int:
@@ -142,11 +178,28 @@ def _text(element: Element) -> str:
 
 def _line(paragraph: Element) -> str:
     """Returns the text of a paragraph: its runs and fields, with line ends for line breaks."""
-    parts = (
-        element.text if element.tag == _RUN else _LINE_BREAKS.get(element.tag)
-        for element in paragraph.iter()
-    )
-    return "".join(filter(None, parts))
+    return plain_line(_runs(paragraph))
+
+
+def _runs(paragraph: Element) -> Iterator[tuple[str, Position]]:
+    """Yields the text and the position of each run of a paragraph."""
+    position = Position.BASELINE
+    for element in paragraph.iter():
+        if element.tag in _RUN_STARTS:
+            position = Position.BASELINE
+        elif element.tag == _RUN_PROPERTIES:
+            position = _position(element.get("baseline", "0"))
+        elif element.tag == _RUN:
+            yield element.text or "", position
+        elif element.tag in _LINE_BREAKS:
+            yield _LINE_BREAKS[element.tag], Position.BASELINE
+
+
+def _position(baseline: str) -> Position:
+    """Returns the position for a baseline: a share of the font's size, with or without a `%`."""
+    if _NO_SHIFT.fullmatch(baseline):
+        return Position.BASELINE
+    return Position.LOWERED if baseline.startswith("-") else Position.RAISED
 
 
 def _notes(package: Package, part: str) -> list[str]:

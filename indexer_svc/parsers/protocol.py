@@ -14,7 +14,7 @@ from typing import Any
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_PAGES, MAX_TITLE_BYTES
 from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
 # The head of a message has at most this many bytes, which is enough for 65,535 headings of 200
@@ -120,7 +120,9 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         _check_pages(pages, len(text))
         _check_headings(headings, len(text))
         unit, metadata = PageUnit(head["page_unit"]), _metadata(head["metadata"])
-        return ParsedFile(text, pages, headings, title, unit, metadata, _report(head["report"]))
+        report, edits = _report(head["report"]), tuple(Edit(*values) for values in head["edits"])
+        _check_edits(edits, len(text))
+        return ParsedFile(text, pages, headings, title, unit, metadata, report, edits)
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedMessage(f"an invalid answer: {error}") from None
 
@@ -133,6 +135,7 @@ def _head_of(parsed: ParsedFile) -> Head:
         "page_unit": parsed.page_unit,
         "metadata": dict(parsed.metadata),
         "report": asdict(parsed.report),
+        "edits": parsed.edits,
     }
 
 
@@ -170,6 +173,16 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
         title = _text(heading.title, 4 * MAX_SECTION_TITLE_CHARS)
         _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading with an empty or long title")
         position = heading.char_start
+
+
+def _check_edits(edits: tuple[Edit, ...], length: int) -> None:
+    position = new_length = 0
+    for edit in edits:
+        numbers = [_check_number(value) for value in edit]
+        _require(position <= edit.char_start <= edit.char_end, "an edit out of order")
+        new_length += edit.char_start - position + numbers[-1]
+        _require(new_length <= length, "an edit beyond the text")
+        position = edit.char_end
 
 
 def _metadata(value: Any) -> dict[str, str | list[str]]:

@@ -6,8 +6,10 @@ one blank line, and list items by a line end.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_PAGES
@@ -31,6 +33,35 @@ _INDENT = "  "
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
 _MAX_EXAMPLE_CHARS = 200
+# A citation of a row needs a page for it. 10,000 pages take about as much space as the tree of
+# their text; a longer table gets larger pages instead of more.
+MAX_ROW_PAGES = 10_000
+
+
+def check_text_size(text: str, max_text_bytes: int) -> None:
+    """Raises TooLarge if a text has more than `max_text_bytes` bytes of UTF-8."""
+    _check_text_bytes(len(text.encode()), max_text_bytes)
+
+
+def _check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
+    if text_bytes > max_text_bytes:
+        raise TooLarge(
+            f"content has more than {max_text_bytes} bytes of text, which "
+            "HRAG_MAX_DOCUMENT_BYTES allows",
+            field=_FIELD,
+        )
+
+
+class _PageStart(NamedTuple):
+    """The beginning of a page: the index of its first part, and the fields of its PageRange.
+
+    `is_row` is True if the page was begun for a row of a table.
+    """
+
+    part: int
+    number: int = 0
+    is_recognised: bool = False
+    is_row: bool = False
 
 
 class TextWriter:
@@ -49,8 +80,11 @@ class TextWriter:
         self._chars = 0
         self._parts: list[str] = []
         self._headings: list[Heading] = []
-        # Each page has the index of its first part, its number, and whether it was recognised.
-        self._page_starts: list[tuple[int, int, bool]] = []
+        self._page_starts: list[_PageStart] = []
+        # The number of the row that was begun last, and how many rows were begun in the text.
+        self._row_number = self._row_count = 0
+        self._row_page_count = 0
+        self._rows_per_page = 1
         self._ends_with_item = False
         self._table_count = 0
         self._unread_pages: list[int] = []
@@ -61,6 +95,11 @@ class TextWriter:
     def headings(self) -> Sequence[Heading]:
         """The headings that have been written so far."""
         return self._headings
+
+    @property
+    def bytes_left(self) -> int:
+        """The bytes of UTF-8 that the text may still grow by."""
+        return self._max_bytes - self._bytes
 
     def heading(self, depth: int, text: str) -> None:
         """Adds a heading, at which a section begins. `depth` counts from 1."""
@@ -88,12 +127,69 @@ class TextWriter:
             fence = "`" * max(_MIN_FENCE, longest + 1)
             self._add(f"{fence}\n{text.strip(chr(10))}\n{fence}")
 
-    def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
-        """Adds a table, given as rows of cells, in the form of `table_blocks`."""
-        blocks = list(table_blocks(rows, has_header=has_header))
+    def table(
+        self,
+        rows: Sequence[Sequence[str]],
+        *,
+        header_rows: int | None = None,
+        has_row_headers: bool = False,
+        row_numbers: Sequence[int] | None = None,
+    ) -> None:
+        """Adds a table, given as rows of cells, in the form of `table_blocks`.
+
+        The first `header_rows` rows are the header; if it is None, the header is guessed. If
+        `has_row_headers` is True, the first cell of each row names the row. If `row_numbers` has
+        the numbers of the rows, each row becomes a page with its number, except the rows of the
+        header of a long table, whose names are in every row. The caller then gives `parsed` the
+        page unit ROW. A text has at most MAX_ROW_PAGES pages of this kind: if there would be more,
+        each page contains 2, 4, 8 or more rows and has the number of the first of them.
+        """
+        blocks = table_blocks(
+            rows,
+            header_rows=header_rows,
+            has_row_headers=has_row_headers,
+            row_numbers=row_numbers,
+        )
+        has_text = False
         for block in blocks:
-            self._add(block)
-        self._table_count += bool(blocks)
+            if block.row_number:
+                self._begin_row(block.row_number)
+            self._add(block.text, continues=block.is_continuation)
+            has_text = True
+        self._table_count += has_text
+
+    def include(self, parsed: ParsedFile, depth: int = 0) -> tuple[PageRange, ...]:
+        """Adds the text of a parsed file as a block, with its headings `depth` levels deeper.
+
+        What its report says of tables and of parts that were left out becomes part of this report.
+        Returns the ranges of the file's pages in this text; `parsed` does not contain them.
+        """
+        text = parsed.text.rstrip()
+        first = len(text) - len(text.lstrip("\n"))
+        hyphens = [at for at, char in enumerate(text) if char == _SOFT_HYPHEN]
+        start = self._add(text[first:])
+
+        def moved(offset: int) -> int:
+            kept = min(max(offset, first), len(text))
+            return start + kept - first - bisect_left(hyphens, kept)
+
+        for heading in parsed.headings[: MAX_HEADINGS - len(self._headings)]:
+            title = section_title(heading.title.replace(_SOFT_HYPHEN, ""))
+            if title:
+                position = moved(heading.char_start)
+                self._headings.append(Heading(title, heading.depth + depth, position))
+        self._table_count += parsed.report.table_count
+        for kind, count, example in parsed.report.left_out:
+            earlier, first_example = self._left_out.get(kind, (0, example))
+            self._left_out[kind] = earlier + count, first_example
+        return tuple(
+            page._replace(
+                char_start=moved(page.char_start),
+                char_end=moved(page.char_end),
+                number=page.number or position,
+            )
+            for position, page in enumerate(parsed.pages, start=1)
+        )
 
     def leave_out(self, kind: LeftOutKind, text: str) -> None:
         """Notes in the report that a part of the file is not in the text."""
@@ -115,8 +211,37 @@ class TextWriter:
                 f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
             )
-        self._page_starts.append((len(self._parts), number, is_recognised))
+        self._page_starts.append(_PageStart(len(self._parts), number, is_recognised))
+        self._row_number = number
         self._ends_with_item = False
+
+    def _begin_row(self, number: int) -> None:
+        """Begins a page for a row of a table, if the row is the first of `_rows_per_page` rows.
+
+        The row may have begun already: with an earlier block, or with a page of its number.
+        """
+        if number == self._row_number:
+            return
+        if self._row_count % self._rows_per_page == 0:
+            self.page(number)
+            self._page_starts[-1] = self._page_starts[-1]._replace(is_row=True)
+            self._row_page_count += 1
+        self._row_number = number
+        self._row_count += 1
+        if self._row_page_count > MAX_ROW_PAGES:
+            self._join_row_pages()
+
+    def _join_row_pages(self) -> None:
+        """Joins each second page that was begun for a row with the page before it."""
+        starts = []
+        row_page_count = 0
+        for start in self._page_starts:
+            if not start.is_row or row_page_count % 2 == 0:
+                starts.append(start)
+            row_page_count += start.is_row
+        self._page_starts = starts
+        self._row_page_count = sum(start.is_row for start in starts)
+        self._rows_per_page *= 2
 
     def parsed(
         self,
@@ -138,8 +263,8 @@ class TextWriter:
 
     def _report(self) -> ReadReport:
         numbers = (
-            (number or position, is_recognised)
-            for position, (_, number, is_recognised) in enumerate(self._page_starts, start=1)
+            (start.number or position, start.is_recognised)
+            for position, start in enumerate(self._page_starts, start=1)
         )
         return ReadReport(
             table_count=self._table_count,
@@ -148,24 +273,23 @@ class TextWriter:
             left_out=tuple(LeftOut(kind, *value) for kind, value in self._left_out.items()),
         )
 
-    def _add(self, block: str, *, is_item: bool = False) -> int:
-        """Appends a block; returns the offset at which it begins, in code points."""
+    def _add(self, block: str, *, is_item: bool = False, continues: bool = False) -> int:
+        """Appends a block; returns the offset at which it begins, in code points.
+
+        With `continues`, the block begins on the line after the block before it.
+        """
         block = block.replace(_SOFT_HYPHEN, "")
         if not block:
             return self._chars
-        separator = "\n" if is_item and self._ends_with_item else PAGE_BREAK
+        follows = continues or (is_item and self._ends_with_item)
+        separator = "\n" if follows else PAGE_BREAK
         if not self._parts:
             separator = ""
         self._ends_with_item = is_item
         self._parts += (separator, block)
         self._chars += len(separator) + len(block)
         self._bytes += len(separator) + len(block.encode())
-        if self._bytes > self._max_bytes:
-            raise TooLarge(
-                f"content has more than {self._max_bytes} bytes of text, which "
-                "HRAG_MAX_DOCUMENT_BYTES allows",
-                field=_FIELD,
-            )
+        _check_text_bytes(self._bytes, self._max_bytes)
         return self._chars - len(block)
 
     def _pages(self) -> tuple[PageRange, ...]:
@@ -175,10 +299,10 @@ class TextWriter:
         text is empty.
         """
         offsets = list(accumulate(map(len, self._parts), initial=0))
-        starts = [*self._page_starts, (len(self._parts), 0, False)]
+        starts = [*self._page_starts, _PageStart(len(self._parts))]
         pages = []
-        for (first, number, is_recognised), (following, _, _) in pairwise(starts):
-            end = offsets[following]
-            start = offsets[first + 1] if following > first else end
-            pages.append(PageRange(start, end, number, is_recognised))
+        for page, next_page in pairwise(starts):
+            end = offsets[next_page.part]
+            start = offsets[page.part + 1] if next_page.part > page.part else end
+            pages.append(PageRange(start, end, page.number, page.is_recognised))
         return tuple(pages)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hrag.cli.app import app
 from hrag.types import Document
+from tests.support.documents.format_files import archive
 from tests.support.servers.processes import Running
 
 Run = Callable[..., Any]
@@ -54,7 +55,8 @@ def _lines(result: Any) -> list[dict[str, Any]]:
 
 def test_metadata_title_and_encodings_are_stored_and_reported(run, services, tenant, folder):
     shown = run(folder, "--meta", "团队=搜索", "--meta", "year=2026").stdout
-    assert f"{folder}/子/b.txt: read as gb18030\n" in shown
+    assert f"{folder}/子/b.txt: txt, read as gb18030; the encoding is a guess" in shown
+    assert f"{folder}/a.md: md, 1 section\n" in shown
     assert "2 of 2 documents: 2 created" in shown
     assert "skipped 2: 1 empty, 1 of unknown format (.bin)\n" in shown
     client = services.client
@@ -84,7 +86,8 @@ def test_every_file_has_a_line_of_json(run, folder):
 
 def test_binary_files_are_refused_by_name(run, folder):
     refused = run(folder, "--glob", "*.bin", code=1).stdout
-    assert f"{folder}/image.bin: it is neither text" in refused
+    assert f"{folder}/image.bin: content is neither text nor a file of a known format" in refused
+    assert "(--as names the format)" in refused
 
 
 def test_standard_input_is_one_document(run, services, tenant):
@@ -111,7 +114,8 @@ def test_pruning_deletes_documents_whose_files_are_gone_from_the_folder(
     (folder / "a.md").rename(folder / "new.md")
     planned = run(folder, "--prune", "--dry-run").stdout
     assert "would delete a.md\nwould delete old.md\n" in planned
-    assert f"would store {folder}/new.md\n" in planned
+    assert f"would store {folder}/new.md: md, 1 section\n" in planned
+    assert "would store 1, delete 2; 1 unchanged, 0 failed\n" in planned
     assert ids() == before
     # A document whose file exists is not deleted, even if the file does not match the pattern.
     done = run(folder, "--prune", "--glob", "*.txt").stdout
@@ -145,4 +149,44 @@ def test_nothing_is_pruned_if_only_a_part_of_the_folder_is_read(run, folder, tmp
 
 def test_a_wrong_encoding_is_refused(run, folder):
     assert "is not a text encoding" in run(folder, "--encoding", "base64", code=2).stderr
-    assert "it is not ascii: byte" in run(folder / "a.md", "--encoding", "ascii", code=1).stdout
+    refused = run(folder / "a.md", "--encoding", "ascii", code=1).stdout
+    assert "content is not ascii: byte 0xE6 at offset 2" in refused
+    assert "(--encoding names it)" in refused
+
+
+def test_the_files_in_an_archive_are_stored_and_pruned_with_it(run, folder, ids):
+    (folder / "a.zip").write_bytes(
+        archive({"b.md": "# B\n\nText", "c/d.txt": "Text", "e.bin": "x"})
+    )
+    shown = run(folder, "--prune").stdout
+    assert f"{folder}/a.zip/b.md: md, 1 section\n" in shown
+    assert f"2 .bin: {folder}/image.bin, {folder}/a.zip/e.bin" in shown
+    before = ids()
+    assert {"a.zip:b.md", "a.zip:c:d.txt"} <= set(before)
+    assert "4 unchanged" in run(folder, "--prune").stdout
+    (folder / "a.zip").write_bytes(archive({"b.md": "# B\n\nText"}))
+    assert "deleted a.zip:c:d.txt: its file is gone\n" in run(folder, "--prune").stdout
+    (folder / "a.zip").unlink()
+    assert "deleted a.zip:b.md: its file is gone\n" in run(folder, "--prune").stdout
+    assert set(before) - set(ids()) == {"a.zip:b.md", "a.zip:c:d.txt"}
+
+
+def test_a_dry_run_reads_the_files_and_stores_nothing(run, folder, ids):
+    lines = {Path(line["input"]).name: line for line in _lines(run(folder, "--dry-run", "--json"))}
+    assert lines["a.md"]["outcome"] == "would store"
+    assert lines["a.md"]["report"]["section_count"] == 1
+    assert lines["b.txt"]["report"]["encoding"] == "gb18030"
+    assert lines["empty.md"]["outcome"] == "skipped"
+    (folder / "blank.md").write_text(" ")
+    refused = run(folder, "--dry-run", code=1).stdout
+    assert f"{folder}/blank.md: content is blank" in refused
+    assert "would store 2, delete 0; 0 unchanged, 1 failed\n" in refused
+
+
+def test_the_user_names_the_format(run, services, tenant, folder):
+    (folder / "page.bin").write_text("<html><p>Text")
+    run(folder / "page.bin", "--id", "page")
+    assert services.client.get_document(tenant, "page").mime_type == "text/html"
+    run(folder / "page.bin", "--id", "page", "--as", "text")
+    assert services.client.get_text(tenant, "page") == "<html><p>Text"
+    assert "is no format" in run(folder, "--as", "docs", code=2).stderr

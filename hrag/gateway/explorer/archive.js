@@ -30,7 +30,7 @@ export function isArchiveName(name) {
 
 /**
  * Returns the files in an archive as `{ path, size, bytes }`, where `bytes` returns a promise of the
- * content. Returns null if the file is not an archive but a document. Hidden files are left out, and
+ * content. An archive inside it that cannot be read has `isBroken`. Returns null if the file is not an archive but a document. Hidden files are left out, and
  * so are files whose paths lead out of the archive. Raises ArchiveError.
  */
 export async function archiveMembers(file) {
@@ -65,9 +65,14 @@ async function members(blob, name, prefix, budget, depth) {
   return all;
 }
 
+/** Returns the files in an archive inside an archive; if it cannot be read, one with the error. */
 async function innerMembers(path, member, budget, depth) {
-  const blob = new Blob([await member.bytes()]);
-  return members(blob, path.split("/").pop(), `${path}/`, budget, depth + 1);
+  try {
+    const blob = new Blob([await member.bytes()]);
+    return await members(blob, path.split("/").pop(), `${path}/`, budget, depth + 1);
+  } catch (error) {
+    return [{ path, size: member.size, bytes: () => Promise.reject(error), isBroken: true }];
+  }
 }
 
 function spend(budget, size) {

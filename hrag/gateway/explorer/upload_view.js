@@ -107,7 +107,7 @@ export class UploadView {
       const document = {
         documentId: await documentId(file.name),
         source: file.name,
-        content: await base64(file.blob ?? new Blob([await file.bytes()])),
+        content: await base64(file.blob ?? (await memberBlob(file))),
       };
       const stored = await ingest({ ...scope, document }, (share) =>
         this.#showProgress(upload, share),
@@ -132,8 +132,9 @@ export class UploadView {
       throw new CallError({ code: "unreadable", message: error.message });
     }
     if (members === null) return false;
-    const known = members.filter(({ path, size: bytes }) => bytes && hasKnownExtension(path));
-    const skipped = members.filter(({ path }) => !hasKnownExtension(path));
+    const isKnown = ({ path, isBroken }) => isBroken || hasKnownExtension(path);
+    const known = members.filter((member) => member.size && isKnown(member));
+    const skipped = members.filter((member) => !isKnown(member));
     const rows = known.map(({ path, size: bytes, bytes: read }) =>
       this.#newRow({ name: `${file.name}/${path}`, size: bytes, bytes: read }, scope),
     );
@@ -183,6 +184,15 @@ export class UploadView {
       ...reportNodes(report),
     );
     announce(`outcome.${kind}`);
+  }
+}
+
+/** Returns the content of a file in an archive. Raises CallError if it cannot be unpacked. */
+async function memberBlob(file) {
+  try {
+    return new Blob([await file.bytes()]);
+  } catch (error) {
+    throw new CallError({ code: "unreadable", message: error.message });
   }
 }
 

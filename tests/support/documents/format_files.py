@@ -6,13 +6,14 @@ a title.
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import docx
 import openpyxl
 import pptx
+import xlwt
 from pptx.util import Inches
 
 TITLE = "The Bee Book"
@@ -94,6 +95,97 @@ def xlsx_file() -> bytes:
     honey.append((datetime.date(2026, 5, 1), 0.1 + 0.2, 0.25, True))
     honey.append((datetime.datetime(2026, 5, 2, 10, 30), 3, 1e6, "=1+1"))
     return saved(book)
+
+
+def xls_file() -> bytes:
+    """Returns the workbook of `xlsx_file`, without its title, in the format of Excel 97 to 2003."""
+    book = xlwt.Workbook()
+    flowers = book.add_sheet("Dance")
+    for index, row in enumerate(ROWS):
+        for column, text in enumerate(row):
+            flowers.write(index, column, text)
+    flowers.write(5, 1, DANCE)
+    hidden = book.add_sheet("Secret")
+    hidden.write(0, 0, "secret")
+    hidden.visibility = 1
+    honey = book.add_sheet("Honey")
+    for column, text in enumerate(("Day", "kg", "share", "sold")):
+        honey.write(0, column, text)
+    day = xlwt.easyxf(num_format_str="yyyy-mm-dd")
+    time = xlwt.easyxf(num_format_str="yyyy-mm-dd hh:mm")
+    honey.write(1, 0, datetime.date(2026, 5, 1), day)
+    honey.write(2, 0, datetime.datetime(2026, 5, 2, 10, 30), time)
+    for index, values in enumerate(((0.1 + 0.2, 0.25, True), (3, 1e6)), start=1):
+        for column, value in enumerate(values, start=1):
+            honey.write(index, column, value)
+    return saved(book)
+
+
+_ODS_SHEETS = """<?xml version="1.0" encoding="UTF-8"?><office:document-content
+ xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+ xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"
+ xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+ xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" office:version="1.3">
+<office:automatic-styles><style:style style:name="h" style:family="table">
+<style:table-properties table:display="false"/></style:style></office:automatic-styles>
+<office:body><office:spreadsheet>{}</office:spreadsheet></office:body></office:document-content>"""
+_ODS_TITLE = """<?xml version="1.0" encoding="UTF-8"?><office:document-meta
+ xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+ xmlns:dc="http://purl.org/dc/elements/1.1/"><office:meta><dc:title>{}</dc:title></office:meta>
+</office:document-meta>"""
+
+
+_ODS_MANIFEST = """<?xml version="1.0" encoding="UTF-8"?><manifest:manifest
+ xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"><manifest:file-entry
+ manifest:full-path="content.xml" manifest:media-type="text/xml"/></manifest:manifest>"""
+
+
+def ods_cell(value: object) -> str:
+    """Returns a cell of an OpenDocument spreadsheet; None makes an empty cell."""
+    kinds = {bool: ("boolean", "boolean-value"), str: ("string", "string-value")}
+    dates = dict.fromkeys((datetime.date, datetime.datetime), ("date", "date-value"))
+    kind, attribute = (kinds | dates).get(type(value), ("float", "value"))
+    shown = value.isoformat() if isinstance(value, datetime.date) else str(value)
+    shown = shown.lower() if isinstance(value, bool) else shown
+    if value is None:
+        return "<table:table-cell/>"
+    return (
+        f'<table:table-cell office:value-type="{kind}" office:{attribute}="{shown}">'
+        f"<text:p>{shown}</text:p></table:table-cell>"
+    )
+
+
+def ods_sheet(name: str, rows: Iterable[str], style: str = "") -> str:
+    """Returns a sheet of an OpenDocument spreadsheet. Each row is the XML of its cells."""
+    lines = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
+    shown = f' table:style-name="{style}"' if style else ""
+    return f'<table:table table:name="{name}"{shown}>{lines}</table:table>'
+
+
+def ods_of(*sheets: str, **parts: str) -> bytes:
+    """Returns an OpenDocument spreadsheet. `parts` replaces or adds files of the archive."""
+    files = {
+        "META-INF/manifest.xml": _ODS_MANIFEST,
+        "content.xml": _ODS_SHEETS.format("".join(sheets)),
+        **parts,
+    }
+    return archive({"mimetype": "application/vnd.oasis.opendocument.spreadsheet", **files})
+
+
+def ods_file() -> bytes:
+    """Returns the workbook of `xlsx_file` as an OpenDocument spreadsheet."""
+    dance = [*ROWS, (), (), (None, DANCE)]
+    honey = [
+        ("Day", "kg", "share", "sold"),
+        (datetime.date(2026, 5, 1), 0.1 + 0.2, 0.25, True),
+        (datetime.datetime(2026, 5, 2, 10, 30), 3, 1e6),
+    ]
+    return ods_of(
+        ods_sheet("Dance", ("".join(map(ods_cell, row)) for row in dance)),
+        ods_sheet("Secret", [ods_cell("secret")], style="h"),
+        ods_sheet("Honey", ("".join(map(ods_cell, row)) for row in honey)),
+        **{"meta.xml": _ODS_TITLE.format(TITLE)},
+    )
 
 
 CHAPTERS = {

@@ -121,6 +121,11 @@ def test_the_beginning_of_a_text_decides_if_the_name_says_little(content, detect
     assert detect(content, name) == detected
 
 
+def test_many_comments_before_other_text_take_no_time():
+    assert detect(b"<!-- -->" * 500 + b"<p>") == PLAIN_TEXT
+    assert detect(b"<!-- a -->\n<!-- b --><html>") == HTML
+
+
 @pytest.mark.parametrize(
     ("name", "detected"),
     [(f"a{extension}", format_.mime_type) for format_ in FORMATS for extension in format_.extensions]
@@ -153,6 +158,9 @@ def test_names_of_source_code_are_right(name):
         (b"Name\tPrice\nPump\t12\n", "a.xls", CSV),
         (b"Name;Price\nPump;12\n", "a.xlsx", CSV),
         (b"x" * 100 + b"%PDF-1.4 \0", "a.pdf", PDF),
+        (b"\0" * 100 + b"%PDF-1.4 \0", "", PDF),
+        (b"text about %PDF-1.7", "a.txt", PLAIN_TEXT),
+        (archive({"a.bin": bytes(100)})[:60], "a.docx", DOCX),
         (b"\0\1damaged", "a.docx", DOCX),
         (b"print(1)", "a.py", PYTHON),
         (b"a\tb", "a.tsv", TSV),
@@ -168,6 +176,7 @@ def test_the_content_corrects_names_that_are_often_wrong(content, name, detected
     [
         (archive({"a.txt": "text"}), "a.zip", "a ZIP archive; send each file in it"),
         (archive({"a.txt": "text"}), "a.docx", "a ZIP archive"),
+        (archive({"a.txt": "text"})[:50], "a.zip", "damaged or cut off"),
         (archive({"META-INF/MANIFEST.MF": "x"}), "a.jar", "a program"),
         (archive({"Index/Document.iwa": "x"}), "a.pages", "Pages, Numbers or Keynote"),
         (archive({})[-22:], "", "an empty ZIP archive"),

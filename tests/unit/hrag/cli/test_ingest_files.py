@@ -11,11 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hrag.cli import input_documents
-from hrag.cli.ingest_files import document_id, find
+from hrag.cli.archives import ESCAPES
+from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, document_id, find
 from hrag.cli.input_documents import GivenFields, Unreadable
 from hrag.values.documents import ROOT_KEY
-from hrag.values.formats import MARKDOWN, PDF, PLAIN_TEXT, RST
 from hrag.values.ids import check_document_id
+from tests.support.documents.format_files import archive, docx_file
 
 PATHS = st.text(min_size=1, max_size=200)
 
@@ -58,7 +59,7 @@ def test_different_paths_give_different_ids(path, other):
 
 
 def test_folder_is_searched_in_order_without_hidden_and_unknown_files(tmp_path):
-    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.odt")
+    _write(tmp_path, "b.md", "a.txt", "sub/c.RST", ".hidden.md", ".git/d.md", "code.py", "e.xyz")
     names = [
         Path(source.label).relative_to(tmp_path).as_posix() for source in find([tmp_path]).documents
     ]
@@ -69,7 +70,7 @@ def test_file_given_by_name_may_have_any_extension(tmp_path):
     _write(tmp_path, "notes.org")
     (source,) = find([tmp_path / "notes.org"]).documents
     document = source.read()
-    assert (document.document_id, document.mime_type) == ("notes.org", PLAIN_TEXT)
+    assert (document.document_id, document.mime_type) == ("notes.org", "")
     assert document.body == b"text of notes.org"
 
 
@@ -109,14 +110,89 @@ def test_a_pipe_given_by_name_is_read_up_to_the_limit(monkeypatch):
     os.close(reader)
 
 
-@pytest.mark.parametrize(
-    ("name", "mime_type"), [("a.md", MARKDOWN), ("b.PDF", PDF), ("c.rst", RST)]
-)
-def test_type_comes_from_the_extension_and_the_title_from_the_indexer(tmp_path, name, mime_type):
-    (tmp_path / name).write_text("# The guide\n")
+def test_the_indexer_finds_type_and_title(tmp_path):
+    (tmp_path / "a.md").write_text("# The guide\n")
     document = find([tmp_path]).documents[0].read()
-    assert (document.mime_type, document.title) == (mime_type, "")
-    assert document.source == str(tmp_path / name)
+    assert (document.mime_type, document.title) == ("", "")
+    assert document.source == str(tmp_path / "a.md")
+
+
+def _archive(path: Path, *names: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(archive({name: f"text of {name}" for name in names}))
+
+
+def test_files_in_archives_are_documents_below_the_archive(tmp_path):
+    _archive(
+        tmp_path / "sub" / "b.zip", "docs/c.md", "d.txt", "e.bin", "f.txt", ".g.txt", "../h.txt"
+    )
+    _write(tmp_path, "a.md", "z.md")
+    found = find([tmp_path], root="")
+    documents = [source.read() for source in found.documents]
+    assert [document.document_id for document in documents] == [
+        *("a.md", "sub:b.zip:docs:c.md", "sub:b.zip:d.txt", "sub:b.zip:f.txt", "z.md")
+    ]
+    assert documents[1].body == b"text of docs/c.md"
+    assert documents[1].source == f"{tmp_path}/sub/b.zip/docs/c.md"
+    assert found.documents[1].label == documents[1].source
+    skipped = [(file.path.relative_to(tmp_path).as_posix(), file.reason) for file in found.skipped]
+    assert sorted(skipped) == [
+        ("sub/b.zip/../h.txt", ESCAPES),
+        ("sub/b.zip/e.bin", UNKNOWN_FORMAT),
+    ]
+    assert found.present[str(tmp_path)] == {
+        *("a.md", "z.md", "sub:b.zip", "sub:b.zip:docs:c.md", "sub:b.zip:d.txt"),
+        *("sub:b.zip:e.bin", "sub:b.zip:f.txt"),
+    }
+
+
+def test_patterns_select_files_in_archives(tmp_path):
+    _archive(tmp_path / "b.zip", "docs/c.md", "d.log", "e.bin")
+    _write(tmp_path, "a.md")
+    assert _names(tmp_path, "*.md") == ["a.md", "b.zip/docs/c.md"]
+    assert _names(tmp_path, "*.log") == ["b.zip/d.log"]
+    assert _names(tmp_path, "b.zip/**/*.md") == ["b.zip/docs/c.md"]
+    # A pattern for the archive selects its files of known formats.
+    assert _names(tmp_path, "*.zip") == ["b.zip/docs/c.md"]
+
+
+def test_a_named_archive_is_opened_with_any_extension(tmp_path):
+    _archive(tmp_path / "bundle.dat", "a.md")
+    (source,) = find([tmp_path / "bundle.dat"]).documents
+    assert source.read().document_id == "bundle.dat:a.md"
+    # An Office document is a document, even with the name of an archive.
+    (tmp_path / "b.zip").write_bytes(docx_file())
+    (source,) = find([tmp_path / "b.zip"]).documents
+    assert source.read().document_id == "b.zip"
+
+
+def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4damaged")
+    (tmp_path / "b.md").write_text("x")
+    found = find([tmp_path], root="")
+    assert not found.is_complete
+    bad, good = found.documents
+    with pytest.raises(Unreadable, match="the archive cannot be read"):
+        bad.read()
+    assert good.read().document_id == "b.md"
+    _archive(tmp_path / "a.zip", "c.zip", "d.md")
+    assert not find([tmp_path], root="").is_complete
+
+
+def test_old_office_documents_are_skipped_with_what_converts_them(tmp_path):
+    _write(tmp_path, "a.DOC", "b.ppt", "c.md")
+    found = find([tmp_path])
+    assert [file.path.name for file in found.skipped] == ["a.DOC", "b.ppt"]
+    assert all("--convert-to" in file.reason for file in found.skipped)
+    # A file that is named is sent, and the indexer decides by its content.
+    assert find([tmp_path / "a.DOC"]).documents[0].read().body == b"text of a.DOC"
+
+
+def test_empty_files_in_archives_are_skipped(tmp_path):
+    (tmp_path / "a.zip").write_bytes(archive({"a.md": "", "b.md": "b"}))
+    found = find([tmp_path])
+    assert [file.reason for file in found.skipped] == [EMPTY]
+    assert len(found.documents) == 1
 
 
 def test_name_that_is_not_utf8_can_be_sent(tmp_path):

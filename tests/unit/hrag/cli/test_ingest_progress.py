@@ -8,10 +8,23 @@ import pytest
 from rich.console import Console
 
 from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, SkippedFile
-from hrag.cli.ingest_progress import IngestProgress, ingest_all, shown_progress, skipped_summary
-from hrag.cli.input_documents import InputDocument, ReadDocument, Unreadable
-from hrag.errors import BlankDocument, CollectionNotFound, ServiceUnavailable, TooLarge
-from hrag.types import Document, IngestOutcome, IngestResult
+from hrag.cli.ingest_progress import (
+    IngestProgress,
+    ingest_all,
+    show_reports,
+    show_skipped,
+    shown_progress,
+    skipped_summary,
+)
+from hrag.cli.input_documents import InputDocument, Unreadable
+from hrag.errors import (
+    BlankDocument,
+    CollectionNotFound,
+    ServiceUnavailable,
+    TooLarge,
+    UnreadableDocument,
+)
+from hrag.types import Document, IngestOutcome, IngestResult, ReadReport
 from tests.support.until import until
 
 
@@ -24,7 +37,7 @@ class FakeClient:
     def __init__(self, breaks_after: int | None = None) -> None:
         self.breaks_after = breaks_after
 
-    def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+    def ingest_many(self, tenant_id, documents, *, collection, validate_only) -> Iterator[object]:
         for number, document in enumerate(documents):
             if number == self.breaks_after:
                 raise ServiceUnavailable("gone")
@@ -35,11 +48,11 @@ class FakeClient:
 
 
 def _document(name: str, body: str = "text") -> InputDocument:
-    return InputDocument(name, lambda: ReadDocument(Document(body, name), "cp1252"), 100)
+    return InputDocument(name, lambda: Document(body, name), 100)
 
 
 def _unreadable(name: str) -> InputDocument:
-    def read() -> ReadDocument:
+    def read() -> Document:
         raise Unreadable("locked")
 
     return InputDocument(name, read, 10)
@@ -59,21 +72,19 @@ def test_each_failure_is_reported_with_its_file():
     assert (progress.tokens, progress.chunks_per_level, progress.completed) == (20, (6, 2), 4)
     assert progress.error is None
     assert progress.completed_bytes == 310
-    assert progress.encodings == [("a", "cp1252"), ("d", "cp1252")]
+    assert [label for label, _ in progress.results] == ["a", "d"]
     assert progress.next_label == ""
 
 
-def test_every_outcome_is_reported_with_its_label_and_encoding():
+def test_every_outcome_is_reported_with_its_label():
     outcomes = []
     documents = [_document("a"), _unreadable("b"), _document("c", "")]
     _ingested(FakeClient(), documents, outcomes.append)
-    reported = [
-        (outcome.label, type(outcome.result).__name__, outcome.encoding) for outcome in outcomes
-    ]
+    reported = [(outcome.label, type(outcome.result).__name__) for outcome in outcomes]
     assert sorted(reported) == [
-        ("a", "IngestResult", "cp1252"),
-        ("b", "Unreadable", ""),
-        ("c", "BlankDocument", "cp1252"),
+        ("a", "IngestResult"),
+        ("b", "Unreadable"),
+        ("c", "BlankDocument"),
     ]
 
 
@@ -86,7 +97,9 @@ def test_the_answers_before_a_broken_stream_are_kept():
 
 def test_a_collection_that_does_not_exist_ends_the_stream():
     class Missing(FakeClient):
-        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+        def ingest_many(
+            self, tenant_id, documents, *, collection, validate_only
+        ) -> Iterator[object]:
             for _ in documents:
                 yield CollectionNotFound("no such one")
 
@@ -98,7 +111,9 @@ def test_a_document_larger_than_a_grpc_message_does_not_affect_other_documents()
     """A document above 32 MiB is sent in a separate stream. Here only its stated size is large."""
 
     class Refusing(FakeClient):
-        def ingest_many(self, tenant_id, documents, *, collection) -> Iterator[object]:
+        def ingest_many(
+            self, tenant_id, documents, *, collection, validate_only
+        ) -> Iterator[object]:
             for document in documents:
                 if len(document.body) > 4:
                     raise TooLarge("SERVER: Received message larger than max")
@@ -125,7 +140,7 @@ def test_files_are_read_only_when_they_are_sent():
     read = []
 
     def recorded(name: str) -> InputDocument:
-        return InputDocument(name, lambda: read.append(name) or ReadDocument(Document("x", name)))
+        return InputDocument(name, lambda: read.append(name) or Document("x", name))
 
     counts = []
     documents = [recorded(name) for name in "abc"]
@@ -156,9 +171,65 @@ def test_skipped_files_are_counted_by_reason(names, summary):
     assert skipped_summary(skipped) == summary
 
 
+def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
+    names = ["a/1.bin", "b/2.bin", "3.bin", "4.bin", "5.dat", "LICENSE", "e"]
+    skipped = [SkippedFile(Path(name), EMPTY if name == "e" else UNKNOWN_FORMAT) for name in names]
+    show_skipped(skipped)
+    _, *kinds = capsys.readouterr().out.splitlines()
+    assert kinds == [
+        "  4 .bin: a/1.bin, b/2.bin, 3.bin, …",
+        "  1 .dat: 5.dat",
+        "  1 empty: e",
+        "  1 without extension: LICENSE",
+    ]
+    show_skipped(skipped, is_verbose=True)
+    _, *files = capsys.readouterr().out.splitlines()
+    assert len(files) == len(names)
+    assert files[0] == "  a/1.bin: of unknown format"
+    show_skipped([SkippedFile(Path(f"a.{number}"), UNKNOWN_FORMAT) for number in range(30)])
+    assert "and 20 more kinds; --verbose lists all files" in capsys.readouterr().out
+    show_skipped([])
+    assert capsys.readouterr().out == ""
+
+
+def _progress_of(*reports: ReadReport | None) -> IngestProgress:
+    progress = IngestProgress()
+    for number, report in enumerate(reports):
+        progress.send(f"{number}.txt", 1)
+        outcome = IngestOutcome.CREATED if report else IngestOutcome.UNCHANGED
+        progress.receive(IngestResult(f"{number}", outcome, 1, (1,), 1, report))
+    return progress
+
+
+def test_reports_of_few_documents_are_shown_and_of_many_the_notable_ones(capsys):
+    plain, guessed = ReadReport("utf-8"), ReadReport("windows-1252", is_encoding_guessed=True)
+    show_reports(_progress_of(plain, None, guessed))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["0.txt", "2.txt"]
+    many = _progress_of(*[plain] * 30, None, guessed)
+    show_reports(many)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("31.txt: ")
+    assert "the encoding is a guess (--encoding sets it)" in line
+    show_reports(many, is_verbose=True)
+    assert len(capsys.readouterr().out.splitlines()) == 32
+
+
+def test_an_error_names_the_option_that_sets_the_field():
+    progress = IngestProgress()
+    progress.send("a", 1)
+    progress.receive(UnreadableDocument("content is not utf-8", field="encoding"))
+    progress.send("b", 1)
+    progress.receive(UnreadableDocument("content is a ZIP archive", field="content"))
+    assert progress.failures == [
+        ("a", "content is not utf-8 (--encoding names it)"),
+        ("b", "content is a ZIP archive"),
+    ]
+
+
 def test_a_pipe_gets_plain_lines_of_progress(capsys):
     progress = IngestProgress(3, 8_000_000)
-    progress.send("docs/手册.pdf\x1b[2J", 48_000_000, "")
+    progress.send("docs/手册.pdf\x1b[2J", 48_000_000)
     with shown_progress(progress, Console(file=io.StringIO()), interval_s=0.001):
         shown = ""
 

@@ -1,18 +1,13 @@
-"""Texts in encodings other than UTF-8 are decoded, and bytes that are no text are refused.
+"""Each line of a JSON Lines file is a document. Other files are sent as their bytes."""
 
-Each line of a JSON Lines file is a document.
-"""
-
-import gzip
 import json
-import random
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from hrag.cli import ingest_files
-from hrag.cli.input_documents import GivenFields, InputDocument, Unreadable, decoded, lines_of
+from hrag.cli.input_documents import GivenFields, InputDocument, Unreadable, lines_of
 from hrag.types import Document
 from hrag.values.ids import check_document_id
 
@@ -87,7 +82,7 @@ def test_a_line_of_bytes_that_are_no_text_does_not_affect_other_lines(tmp_path):
     path = tmp_path / "a.ndjson"
     path.write_bytes(bytes(range(1, 10)) + b'\xff\0\n{"text": "good"}\n')
     bad, good = find(path)
-    with pytest.raises(Unreadable, match="neither text"):
+    with pytest.raises(Unreadable, match="not utf-8: byte 0xFF at offset 9; --encoding says"):
         bad.read()
     assert good.read().document_id == "a.ndjson:2"
 
@@ -154,6 +149,26 @@ def test_fields_of_the_user_replace_fields_of_a_line_and_lines_have_no_root(tmp_
     assert (document.title, document.metadata) == ("Given", {"year": 2026, "team": "x"})
 
 
+def test_a_file_is_sent_as_its_bytes_with_the_options_of_the_user(tmp_path):
+    path = tmp_path / "a.html"
+    path.write_bytes(b"caf\xe9")
+    fields = GivenFields(
+        {"year": 2026}, "Title", "id", "cp1252", mime_type="text/plain", keep_boilerplate=True
+    )
+    (source,) = ingest_files.find([path], user_fields=fields).documents
+    assert source.read() == Document(
+        b"caf\xe9",
+        "id",
+        "Title",
+        str(path),
+        "text/plain",
+        {"year": 2026},
+        encoding="cp1252",
+        keep_boilerplate=True,
+    )
+    assert find(path)[0].read() == Document(b"caf\xe9", "a.html", source=str(path))
+
+
 @pytest.mark.parametrize(
     ("content", "lines"),
     [
@@ -167,88 +182,3 @@ def test_fields_of_the_user_replace_fields_of_a_line_and_lines_have_no_root(tmp_
 )
 def test_a_line_longer_than_the_limit_is_cut_and_counts_as_one_line(content, lines):
     assert list(lines_of(BytesIO(content), 3)) == lines
-
-
-CHINESE = "中文的文档，关于猫和狗。它们睡觉和吃饭。" * 3
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding", "name"),
-    [
-        (CHINESE, "gb18030", "gb18030"),
-        (CHINESE, "utf-16", "utf_16"),
-        ("Hello world, this is text. " * 3, "utf-16-le", "utf_16_le"),
-        ("猫は寝ます。犬は吠えます。カタカナ" * 3, "shift_jis", "cp932"),
-        ("Привет, мир. Это текст о кошках. " * 3, "cp1251", "cp1251"),
-    ],
-)
-def test_an_encoding_is_detected_and_reported(text, encoding, name):
-    body, detected = decoded(text.encode(encoding))
-    assert (body.decode(), detected) == (text, name)
-
-
-@pytest.mark.parametrize(
-    "text", ["plain", CHINESE, "\N{ZERO WIDTH NO-BREAK SPACE}mark", "\x1b[31m"]
-)
-def test_utf_8_is_not_changed(text):
-    assert decoded(text.encode()) == (text.encode(), "")
-
-
-@pytest.mark.parametrize(
-    ("body", "encoding"),
-    [
-        ("Tür\n".encode("cp1252"), "cp1252"),
-        ("Мир\n".encode("cp866"), "cp866"),
-        (b"a\0b\0", "utf-16-le"),
-    ],
-)
-def test_a_text_that_is_too_short_to_detect_its_encoding_is_refused(body, encoding):
-    with pytest.raises(Unreadable, match=f"{len(body)} bytes are too few .*; --encoding says"):
-        decoded(body)
-    assert decoded(body, encoding)[0].decode() == body.decode(encoding)
-
-
-def test_a_byte_order_mark_determines_the_encoding_of_a_short_text():
-    assert decoded("Tür".encode("utf-16")) == ("Tür".encode(), "utf_16")
-
-
-GERMAN = "Größe der Tür und Straße. " * 200
-
-
-@pytest.mark.parametrize(
-    ("body", "byte"),
-    [
-        (GERMAN.encode() + "—".encode()[:2], "0xE2 at offset 6,000"),
-        (GERMAN.encode() + b"\xff" + GERMAN.encode(), "0xFF at offset 6,000"),
-        (b"Error log of the pump. " * 300 + "—".encode()[:2], "0xE2 at offset 6,900"),
-        (CHINESE.encode()[:-1], "0xE3 at offset 177"),
-        (CHINESE.encode()[1:], "0xB8 at offset 0"),
-        (b"\xef\xbf\xbd damaged before " * 2 + b"and \xe9 now \xe9 again", "0xE9 at offset 42"),
-    ],
-)
-def test_damaged_utf_8_is_refused_with_the_offset(body, byte):
-    with pytest.raises(Unreadable, match=f"it is not utf-8: byte {byte}.*; --encoding says"):
-        decoded(body)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        random.Random(0).randbytes(4000),
-        gzip.compress(CHINESE.encode() * 20),
-        b"\x7fELF\x02\x01\x01\0\0\0" + bytes(range(256)) * 8,
-        b"abc\0def\0" * 100,
-    ],
-)
-def test_binary_noise_is_refused(body):
-    with pytest.raises(
-        Unreadable, match="neither text in a known encoding nor a file of a known format"
-    ):
-        decoded(body)
-
-
-def test_an_encoding_that_the_user_names_is_used():
-    assert decoded("日本".encode("euc-jp"), "euc-jp") == ("日本".encode(), "euc_jp")
-    assert decoded(b"abc", "UTF8") == (b"abc", "")
-    with pytest.raises(Unreadable, match="it is not utf-8: byte 0xE9 at offset 3"):
-        decoded("café".encode("latin-1"), "utf-8")

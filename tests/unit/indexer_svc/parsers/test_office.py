@@ -1,14 +1,14 @@
 """Word documents, presentations and workbooks become text with sections and pages."""
 
-import datetime
+from collections.abc import Sequence
 from io import BytesIO
 from random import Random
 from zipfile import ZipFile
 
 import docx
-import openpyxl
 import pptx
 import pytest
+from pptx.util import Inches
 
 from hrag.errors import UnreadableDocument
 from hrag.types import Document
@@ -182,6 +182,44 @@ def test_a_presentation_without_a_title_has_the_title_of_its_first_slide():
     assert len(parsed.pages) == 2
 
 
+def table_blocks(
+    rows: Sequence[Sequence[str]], *merged: tuple[int, int, int, int], first_row: bool = True
+) -> list[str]:
+    """Returns the blocks of the text of a slide that has one table.
+
+    `merged` has the first and the last row and column of each merged range.
+    """
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    frame = slide.shapes.add_table(len(rows), len(rows[0]), *[Inches(1)] * 4)
+    frame.table.first_row = first_row
+    for index, row in enumerate(rows):
+        for column, text in enumerate(row):
+            frame.table.cell(index, column).text = text
+    for top, bottom, left, right in merged:
+        frame.table.cell(top, left).merge(frame.table.cell(bottom, right))
+    return parse(saved(deck), PPTX, AMPLE_BYTES).text.split("\n\n")[1:]
+
+
+def test_a_cell_of_a_slide_that_spans_rows_is_repeated_in_each_of_them():
+    rows = [("Region", "Sales"), ("Europe", "1"), ("", "2"), ("Asia", "3")]
+    (table,) = table_blocks(rows, (1, 2, 0, 0))
+    assert table.splitlines()[2:] == ["| Europe | 1 |", "| Europe | 2 |", "| Asia | 3 |"]
+
+
+def test_the_marked_first_row_of_a_table_on_a_slide_is_its_header():
+    rows = [("1", "2"), *((f"text {n}", "more text") for n in range(60))]
+    assert table_blocks(rows)[0] == "1: text 0\n2: more text"
+    assert table_blocks(rows, first_row=False)[1] == "text 0 | more text"
+
+
+def test_a_header_of_two_rows_on_a_slide_gives_each_column_one_name():
+    rows = [("Product", "2023", ""), ("", "Revenue", "Cost")]
+    rows += [(f"Pump {n}", "text", str(n)) for n in range(60)]
+    blocks = table_blocks(rows, (0, 1, 0, 0), (0, 0, 1, 2))
+    assert blocks[7] == "Product: Pump 7\n2023 Revenue: text\n2023 Cost: 7"
+
+
 ALTERNATIVE = "<mc:AlternateContent>{}</mc:AlternateContent>"
 SHAPE = "<p:sp><p:txBody><a:p><a:r><a:t>{}</a:t></a:r></a:p></p:txBody></p:sp>"
 SLIDE = (
@@ -209,34 +247,18 @@ def test_shapes_that_a_slide_does_not_show_are_left_out(shapes):
     assert parsed.text[page.char_start : page.char_end] == "# Slide 2\n\nnew"
 
 
-def test_a_workbook_has_its_sheets_as_sections():
-    parsed = parse(xlsx_file(), XLSX, AMPLE_BYTES)
-    assert parsed.text == (
-        f"# Dance\n\n{TABLE}\n\n{DANCE}\n\n"
-        "# Honey\n\n| Day | kg | share | sold |\n| --- | --- | --- | --- |\n"
-        "| 2026-05-01 | 0.3 | 0.25 | TRUE |\n| 2026-05-02 10:30:00 | 3 | 1000000 |  |"
-    )
-    assert titles(parsed) == [(1, "Dance"), (1, "Honey")]
-    assert parsed.title == TITLE
-
-
 @pytest.mark.parametrize(
-    ("hours", "text"),
-    [(30.5, "30:30:00"), (6, "6:00:00"), (-1.25, "-1:15:00"), (48.0001, "48:00:00.360000")],
+    ("baseline", "text"),
+    [("30000", "10^6 cells"), ("30%", "10^6 cells"), ("0", "106 cells"), ("-25000", "10_6 cells")],
 )
-def test_a_duration_is_shown_in_hours(hours, text):
-    book = openpyxl.Workbook()
-    book.active["A1"] = datetime.timedelta(hours=hours)
-    assert parse(saved(book), XLSX, AMPLE_BYTES).text == f"# Sheet\n\n{text}"
-
-
-def test_a_long_sheet_becomes_records():
-    book = openpyxl.Workbook()
-    for row in (("Prices",), (), ("Name", "Price"), *((f"Pump {n}", n / 2) for n in range(99))):
-        book.active.append(row)
-    blocks = parse(saved(book), XLSX, AMPLE_BYTES).text.split("\n\n")
-    assert blocks[:3] == ["# Sheet", "Prices", "Name: Pump 0\nPrice: 0"]
-    assert blocks[-1] == "Name: Pump 98\nPrice: 49"
+def test_raised_and_lowered_runs_of_a_presentation_get_a_sign(baseline, text):
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    paragraph = slide.placeholders[1].text_frame.paragraphs[0]
+    for run_text in ("10", "6", " cells"):
+        paragraph.add_run().text = run_text
+    paragraph.runs[1].font._element.set("baseline", baseline)
+    assert parse(saved(deck), PPTX, AMPLE_BYTES).text == f"# Slide 1\n\n{text}"
 
 
 FILES = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}

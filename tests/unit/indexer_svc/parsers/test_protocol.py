@@ -44,6 +44,7 @@ HEAD = {
     "page_unit": "page",
     "metadata": {},
     "report": NO_REPORT,
+    "edits": [],
 }
 
 
@@ -135,6 +136,12 @@ def test_a_head_that_is_no_object_is_malformed(head):
         {"metadata": {"x": "y" * 65_537}},
         {"metadata": {"x": ["y"] * 1024}},
         {"report": {}},
+        {"edits": [[0, 1]]},
+        {"edits": [[0, 1, -1]]},
+        {"edits": [[2, 1, 0]]},
+        {"edits": [[0, 2, 0], [1, 3, 0]]},
+        {"edits": [[0, 2, 1 << 20]]},
+        {"edits": [[1 << 20, 1 << 21, 0]]},
         {"report": NO_REPORT | {"encoding": "x" * 1_001}},
         {"report": NO_REPORT | {"table_count": 1.0}},
         {"report": NO_REPORT | {"unread_pages": [1 << 32]}},

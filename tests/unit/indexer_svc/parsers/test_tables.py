@@ -4,13 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer_svc.parsers import table_text
+from indexer_svc.parsers.table_text import MAX_RECORD_CHARS
 
 HEADER = ("Name", "Price")
 MANY = [(f"Pump {number}", f"{number}.5") for number in range(100)]
 
 
 def table_blocks(rows, **options):
-    return list(table_text.table_blocks(rows, **options))
+    return [block.text for block in table_text.table_blocks(rows, **options)]
 
 
 def test_a_short_table_stays_a_table():
@@ -40,7 +41,7 @@ def test_a_first_row_of_years_is_a_header_if_its_first_cell_is_empty():
 
 def test_with_has_header_the_first_row_is_a_header_whatever_its_values_are():
     rows = [("1", "1"), *MANY]
-    assert table_blocks(rows, has_header=True)[0] == "1: Pump 0\n1: 0.5"
+    assert table_blocks(rows, header_rows=1)[0] == "1: Pump 0\n1: 0.5"
 
 
 def test_rows_with_one_cell_above_the_header_become_separate_paragraphs():
@@ -61,7 +62,7 @@ def test_a_table_of_one_column_becomes_a_list_of_paragraphs():
 
 
 def test_a_row_may_have_fewer_cells_than_the_header():
-    assert table_blocks([("Pump",), HEADER, ("a",)], has_header=True) == [
+    assert table_blocks([("Pump",), HEADER, ("a",)], header_rows=1) == [
         "| Pump |  |\n| --- | --- |\n| Name | Price |\n| a |  |"
     ]
     assert table_blocks([(*HEADER, "Note"), *MANY, ("a", "1", "b"), ("c",)])[-2:] == [
@@ -77,15 +78,18 @@ def test_a_cell_of_many_numbers_and_a_word_may_be_a_column_name():
 
 
 def test_a_table_may_have_thousands_of_columns():
+    """Each part of the row's record fits into a leaf and begins with the row's first cell."""
     names = [f"column {number}" for number in range(5_000)]
-    (record,) = table_blocks([names, list(map(str, range(5_000)))], has_header=True)
-    assert record.splitlines()[-1] == "column 4999: 4999"
-    assert len(record.splitlines()) == 5_000
+    records = table_blocks([names, ["Pump", *map(str, range(1, 5_000))]], header_rows=1)
+    assert all(record.startswith("column 0: Pump\n") for record in records)
+    assert max(map(len, records)) <= MAX_RECORD_CHARS
+    lines = [line for record in records for line in record.splitlines()[1:]]
+    assert lines == [f"column {number}: {number}" for number in range(1, 5_000)]
 
 
 @given(st.lists(st.lists(st.text(max_size=30), max_size=6), max_size=60), st.booleans())
 def test_no_cell_is_lost(rows, has_header):
-    text = "\n".join(table_blocks(rows, has_header=has_header))
+    text = "\n".join(table_blocks(rows, header_rows=1 if has_header else None))
     for cell in (cell for row in rows for cell in row):
         written = " ".join(cell.split())
         assert written in text or written.replace("|", "\\|") in text
