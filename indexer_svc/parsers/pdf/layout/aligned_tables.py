@@ -19,7 +19,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
 from indexer_svc.parsers.pdf.layout.lines import Row, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
@@ -37,6 +36,9 @@ _MAX_ROWS_BETWEEN = 2
 _MIN_ROWS = 2
 _MIN_ROWS_OF_TWO_COLUMNS = 3
 _MAX_HEADER_ROWS = 4
+_MAX_HEADER_LINES = 8
+# Lines of text are at least this many font sizes apart.
+_MIN_PITCH = 0.85
 # A continuation line of a cell is at most this many font sizes below the line before.
 _MAX_LEADING = 1.45
 _MAX_WORDS_OF_TERM = 5.0
@@ -163,16 +165,12 @@ def _table(
         return None
     left = min(row.left for row in rows[start:end])
     right = max(row.right for row in rows[start:end])
-    lines = _lines_below(rows[start:end], rules, left, right)
-    cells = [[_text(cell) for cell in row] for row in grid]
-    header_rows = _header_rows(cells, grid, lines)
-    spanned = _with_spans(cells, pieces[start:end], gutters, header_rows or 0)
-    merged, merged_header = _merged_rows(rows[start:end], spanned, lines, header_rows)
+    merged, header_rows = _merged_rows(rows[start:end], grid, gutters, rules)
     if len(merged) < _MIN_ROWS:
         return None
     top, bottom = rows[start].top, rows[end - 1].bottom
     columns = [left, *((low + high) / 2 for low, high in gutters), right]
-    return start, end, Table(merged, merged_header, left, top, right, bottom, columns)
+    return start, end, Table(merged, header_rows, left, top, right, bottom, columns)
 
 
 def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
@@ -241,26 +239,21 @@ def _cells(pieces: Sequence[_Piece], gutters: Sequence[tuple[float, float]]) -> 
     middles = [(low + high) / 2 for low, high in gutters]
     for piece in pieces:
         column = -1
+        before = piece.words[0]
         for word in piece.words:
-            first = bisect_right(middles, word.left)
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if column < 0 or (first > column and _leaves(cells[column], word, gutters[first - 1])):
-                column = min(first, at)
+            if column < 0 or (at > column and _begins_column(before, word)):
+                column = at
             cells[column].append(word)
+            before = word
     return cells
 
 
-def _leaves(before: Sequence[Word], word: Word, gutter: tuple[float, float]) -> bool:
-    """Returns True if `word` begins a column: no word of its row crosses the gutter before it."""
-    last = before[-1]
-    gap = word.left - last.right
-    if last.right > gutter[1] - 0.1 or word.left < gutter[0] + 0.1:
-        return False
-    if last.right > gutter[0] + 0.5 * (gutter[1] - gutter[0]):
-        return False
-    if gap > _MIN_TEXT_GUTTER * word.size:
+def _begins_column(before: Word, word: Word) -> bool:
+    """Returns True if `word` does not continue the cell of the word before it."""
+    if word.left - before.right > _MIN_TEXT_GUTTER * word.size:
         return True
-    return bool(NUMBER.fullmatch(word.text)) or bool(NUMBER.fullmatch(last.text))
+    return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
 
 def _text(words: Sequence[Word]) -> str:
@@ -304,6 +297,9 @@ def _with_header_above(
     first = start
     while first > 0 and start - first < _MAX_HEADER_ROWS:
         row, below = rows[first - 1], rows[first]
+        if below.baseline - row.baseline < _MIN_PITCH * row.size:  # A line of a centred cell.
+            first -= 1
+            continue
         if below.baseline - row.baseline > 1.8 * max(row.size, below.size):
             break
         if not pieces[first - 1] or pieces[first - 1][0].left < gutters[0][1] - 0.5 * row.size:
@@ -319,8 +315,14 @@ def _with_last_wrap(
     gutters: Sequence[tuple[float, float]],
 ) -> int:
     """Returns the end of the table: lines below that continue a cell of its last row are in it."""
+    usual = _usual_pitch(rows[max(0, end - 12) : end])
     while end < len(rows):
         row, above = rows[end], rows[end - 1]
+        pitch = (row.baseline - above.baseline) / above.size
+        is_first_cell = len(pieces[end]) == 1 and pieces[end][0].right < gutters[0][1]
+        if pitch < _MIN_PITCH or (is_first_cell and pitch < 0.88 * usual):
+            end += 1
+            continue
         if row.baseline - above.baseline > _MAX_LEADING * max(row.size, above.size):
             break
         if len(pieces[end]) != 1 or pieces[end][0].left < gutters[0][1] - 0.5 * row.size:
@@ -329,6 +331,12 @@ def _with_last_wrap(
             break
         end += 1
     return end
+
+
+def _usual_pitch(rows: Sequence[Row]) -> float:
+    """Returns the usual distance of rows in font sizes; 0 for fewer than four rows."""
+    pitches = sorted((after.baseline - row.baseline) / row.size for row, after in pairwise(rows))
+    return pitches[len(pitches) // 2] if len(pitches) >= 3 else 0.0
 
 
 def _lines_below(
@@ -348,111 +356,253 @@ def _lines_below(
     return [*below, False]
 
 
-def _header_rows(
-    cells: Sequence[Sequence[str]], grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]
-) -> int | None:
-    """Returns how many rows at the top name the columns, or None if that is not known."""
-    ruled = sum(lines)
-    first_line = lines.index(True) + 1 if ruled else 0
-    if first_line and first_line <= _MAX_HEADER_ROWS and first_line < len(cells):
-        if ruled <= 2 or ruled >= 0.5 * (len(cells) - 1):
-            return first_line
+def _merged_rows(
+    rows: Sequence[Row],
+    grid: Sequence[Sequence[Sequence[Word]]],
+    gutters: Sequence[tuple[float, float]],
+    rules: Sequence[Rule],
+) -> tuple[list[list[str]], int | None]:
+    """Returns the rows of a table, with wrapped cells joined, and how many of them are the header.
+
+    The number of header rows is None if it is not known.
+    """
+    lines = _lines_below(rows, rules, rows[0].left, max(row.right for row in rows))
+    cells = [[_text(cell) for cell in row] for row in grid]
+    names = _named_rows(grid, lines)
+    groups = _groups(rows, cells, lines, names)
+    if names:
+        header_count: int | None = sum(group[0] < names for group in groups)
+    else:
+        header_count = _rows_before_numbers(
+            [
+                [" ".join(cells[at][column] for at in group) for column in range(len(cells[0]))]
+                for group in groups
+            ]
+        )
+    head_rows = sum(len(group) for group in groups[: header_count or 0])
+    spanned = _with_spans(cells, grid, gutters, head_rows)
+    merged = []
+    for group in groups:
+        row = spanned[group[0]]
+        for at in group[1:]:
+            row = [joined(above, text) for above, text in zip(row, spanned[at], strict=True)]
+        merged.append(row)
+    if header_count is not None and header_count > 1:
+        merged, header_count = _joined_header(merged, header_count)
+    return merged, header_count
+
+
+def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]) -> int:
+    """Returns how many lines at the top are the header for certain: 0 if that is not known."""
     bold = 0
     for row in grid:
         words = [word for cell in row for word in cell]
         if not words or not all(word.font.is_bold for word in words):
             break
         bold += 1
-    if 0 < bold <= _MAX_HEADER_ROWS and bold < len(cells):
+    if 0 < bold <= _MAX_HEADER_LINES and bold < len(grid):
         return bold
-    has_numbers = [
+    ruled = sum(lines)
+    first = lines.index(True) + 1 if ruled else 0
+    if 0 < first <= _MAX_HEADER_ROWS and first < len(grid):
+        return first
+    return 0
+
+
+def _groups(
+    rows: Sequence[Row], cells: Sequence[Sequence[str]], lines: Sequence[bool], names: int
+) -> list[list[int]]:
+    """Returns the lines of each row of the table.
+
+    Lines whose baselines are closer than lines of text are in one row: its cells are centred. Lines
+    of one column that are as close as the lines of a cell are in one row too, if other lines are
+    farther apart.
+    """
+    count = len(rows)
+    pitches = [(after.baseline - row.baseline) / row.size for row, after in pairwise(rows)]
+    if sum(lines) >= max(2, 0.5 * (_row_estimate(cells) - 1)):
+        links = [not line for line in lines[:-1]]
+        return _split(links, cells)
+    links = [pitch < _MIN_PITCH for pitch in pitches]
+    limit = _cell_pitch(rows, cells)
+    if limit is None:
+        for index in range(1, count):
+            if index != names and not links[index - 1]:
+                above = [index - 1]
+                while above[0] and links[above[0] - 1]:
+                    above.insert(0, above[0] - 1)
+                texts = [
+                    " ".join(filter(None, column))
+                    for column in zip(*(cells[at] for at in above), strict=True)
+                ]
+                links[index - 1] = _continues(texts, cells[index], pitches[index - 1])
+    else:
+        for column in range(len(cells[0])):
+            filled = [index for index in range(count) if cells[index][column]]
+            for above, below in pairwise(filled):
+                distance = (rows[below].baseline - rows[above].baseline) / rows[above].size
+                if distance <= limit and _may_be_one_cell(cells, above, below, column):
+                    links[above:below] = [True] * (below - above)
+    if names:
+        links[names - 1] = False
+    return _split(links, cells)
+
+
+def _row_estimate(cells: Sequence[Sequence[str]]) -> int:
+    """Returns the number of lines with a text in the column that has most texts."""
+    return max(sum(bool(text) for text in column) for column in zip(*cells, strict=True))
+
+
+def _may_be_one_cell(cells: Sequence[Sequence[str]], above: int, below: int, column: int) -> bool:
+    one, other = cells[above], cells[below]
+    if _is_number(one[column]) or _is_number(other[column]):
+        return False
+    same = [bool(text) for text in one] == [bool(text) for text in other]
+    return not (same and sum(map(bool, one)) >= 2 and one[0])
+
+
+def _cell_pitch(rows: Sequence[Row], cells: Sequence[Sequence[str]]) -> float | None:
+    """Returns how far apart the lines of one cell are at most, in font sizes.
+
+    Returns None if the distances of lines do not show which of them are in one cell.
+    """
+    distances = []
+    for column in range(len(cells[0])):
+        filled = [index for index in range(len(rows)) if cells[index][column]]
+        distances += [
+            (rows[below].baseline - rows[above].baseline) / rows[above].size
+            for above, below in pairwise(filled)
+        ]
+    distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)
+    if not distances or distances[0] > _MAX_LEADING * 1.2:
+        return None
+    limit = 1.1 * distances[0]
+    larger = [distance for distance in distances if distance > 1.15 * distances[0]]
+    return limit if len(larger) >= 2 else None
+
+
+def _split(links: Sequence[bool], cells: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Returns the lines in groups. A group with two numbers in one column is not one row."""
+    groups = [[0]]
+    for index, link in enumerate(links, start=1):
+        if link:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    result = []
+    for group in groups:
+        columns = zip(*(cells[index] for index in group), strict=True)
+        numbers = (sum(map(_is_number, column)) for column in columns)
+        if len(group) > 1 and max(numbers) > 1:
+            result += [[index] for index in group]
+        else:
+            result.append(group)
+    return result
+
+
+def _rows_before_numbers(cells: Sequence[Sequence[str]]) -> int | None:
+    """Returns the number of rows above the first row of numbers.
+
+    Returns None if few cells are numbers.
+    """
+    numbers = [
         sum(_is_number(text) and not _YEAR.fullmatch(text) for text in row[1:]) for row in cells
     ]
     filled = [sum(map(bool, row[1:])) for row in cells]
-    total = sum(filled)
-    if not total or sum(has_numbers) < 0.4 * total:
+    if not sum(filled) or sum(numbers) < 0.4 * sum(filled):
         return None
-    count = next((index for index, number in enumerate(has_numbers) if number), 0)
-    if count and count <= _MAX_HEADER_ROWS and filled[count - 1]:
-        # Rows with only a first cell after the names are headings inside the table.
-        while count > 1 and not filled[count - 1]:
-            count -= 1
-        return count
-    return 0 if has_numbers[0] else None
+    count = next((index for index, number in enumerate(numbers) if number), 0)
+    # Rows with only a first cell after the names are headings inside the table.
+    while count > 1 and not filled[count - 1]:
+        count -= 1
+    return count if count <= _MAX_HEADER_ROWS else None
 
 
 def _with_spans(
     cells: Sequence[Sequence[str]],
-    pieces: Sequence[Sequence[_Piece]],
+    grid: Sequence[Sequence[Sequence[Word]]],
     gutters: Sequence[tuple[float, float]],
     header_rows: int,
 ) -> list[list[str]]:
-    """Returns the cells with each header that spans columns repeated in all of them."""
+    """Returns the cells with each header that spans columns repeated in all of them.
+
+    A header spans the columns whose middle it covers. In a row above other names, it also spans
+    the columns without a name that are nearer to it than to other headers of the row.
+    """
     result = [list(row) for row in cells]
-    middles = [(low + high) / 2 for low, high in gutters]
-    for row, row_pieces in zip(result[:header_rows], pieces, strict=False):
-        for piece in row_pieces:
-            first = bisect_right(middles, piece.left + 0.1)
-            last = bisect_right(middles, piece.right - 0.1)
-            if last > first and not any(row[first + 1 : last + 1]):
-                row[first : last + 1] = [row[first]] * (last - first + 1)
+    width = len(gutters) + 1
+    if width < 2 or not header_rows:
+        return result
+    edges = [_left_edge(grid), *(edge for gutter in gutters for edge in gutter), _right_edge(grid)]
+    middles = [(edges[2 * at] + edges[2 * at + 1]) / 2 for at in range(width)]
+    for index in range(header_rows):
+        texts = {
+            at: (words[0].left, max(word.right for word in words), cells[index][at])
+            for at, words in enumerate(grid[index])
+            if words
+        }
+        is_above = index + 1 < header_rows and len(texts) < sum(map(bool, cells[header_rows - 1]))
+        for at in range(width):
+            if at in texts:
+                continue
+            near = [
+                (max(left - middles[at], middles[at] - right), text)
+                for column, (left, right, text) in texts.items()
+                if column or _is_covering(left, right, middles[at])
+            ]
+            distance, text = min(near, default=(1.0, ""))
+            reach = (
+                0.75 * (edges[2 * at + 1] - edges[2 * at] + _PIECE_GAP * 10)
+                if is_above and at
+                else 0.0
+            )
+            if distance < reach or distance < 0:
+                result[index][at] = text
     return result
 
 
-def _merged_rows(
-    rows: Sequence[Row],
-    cells: Sequence[Sequence[str]],
-    lines: Sequence[bool],
-    header_rows: int | None,
-) -> tuple[list[list[str]], int | None]:
-    """Returns the rows with wrapped cells joined, and the number of header rows among them."""
-    pitches = [
-        (after.baseline - row.baseline) / max(row.size, 1.0) for row, after in pairwise(rows)
-    ]
-    separated = sum(lines) >= 0.5 * (len(rows) - 1) or sum(lines) >= 4
-    typical = median(pitches) if pitches else 0.0
-    merged: list[list[str]] = [list(cells[0])]
-    merged_header = None if header_rows is None else int(header_rows > 0)
-    for index in range(1, len(rows)):
-        row = cells[index]
-        is_header = header_rows is not None and index < header_rows
-        starts_body = header_rows is not None and index == header_rows
-        pitch = pitches[index - 1]
-        if separated:
-            continues = not lines[index - 1]
-        elif starts_body:
-            continues = False
-        elif is_header:
-            continues = pitch <= _MAX_LEADING and not _is_span_row(merged[-1])
+def _is_covering(left: float, right: float, x: float) -> bool:
+    return left < x < right
+
+
+def _left_edge(grid: Sequence[Sequence[Sequence[Word]]]) -> float:
+    return min(cell[0].left for row in grid for cell in row if cell)
+
+
+def _right_edge(grid: Sequence[Sequence[Sequence[Word]]]) -> float:
+    return max(cell[-1].right for row in grid for cell in row if cell)
+
+
+def _joined_header(rows: list[list[str]], count: int) -> tuple[list[list[str]], int]:
+    """Joins the lines of names that are wrapped; returns the rows and the number of header rows.
+
+    A row with a heading that spans several columns stays a row of its own.
+    """
+    header = [rows[0]]
+    for row in rows[1:count]:
+        if any(text and text == after for text, after in pairwise(header[-1])):
+            header.append(row)
         else:
-            continues = _continues(merged[-1], row, pitch, typical)
-        if continues:
-            merged[-1] = [joined(above, text) for above, text in zip(merged[-1], row, strict=True)]
-        else:
-            merged.append(list(row))
-            if is_header and merged_header is not None:
-                merged_header += 1
-    return merged, merged_header
+            header[-1] = [joined(above, text) for above, text in zip(header[-1], row, strict=True)]
+    return header + rows[count:], len(header)
 
 
-def _is_span_row(row: Sequence[str]) -> bool:
-    """Returns True if neighbouring cells have the same text, because a header spans them."""
-    return any(text and text == after for text, after in pairwise(row))
+def _continues(above: Sequence[str], row: Sequence[str], pitch: float) -> bool:
+    """Returns True if a row continues the wrapped cells of the row above.
 
-
-def _continues(above: Sequence[str], row: Sequence[str], pitch: float, typical: float) -> bool:
-    """Returns True if a row continues the wrapped cells of the row above."""
+    All rows are equally far apart, so only their texts can show it.
+    """
     filled = [index for index, text in enumerate(row) if text]
-    if pitch > _MAX_LEADING or any(_is_number(row[index]) for index in filled[:]):
-        # Only the number of the row itself may follow a label that is wrapped over two lines.
-        return pitch <= _MAX_LEADING and bool(row[0]) and row[0][0].islower() and not any(above[1:])
-    if not filled:
+    if not filled or pitch > _MAX_LEADING:
         return False
+    if any(_is_number(row[index]) for index in filled):
+        # Only the numbers of the row itself may follow a label that is wrapped over two lines.
+        return bool(row[0]) and row[0][0].islower() and not any(above[1:])
     if row[0]:
-        is_lower = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
-        return bool(above[0]) and is_lower and len(filled) == 1
+        is_open = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
+        return bool(above[0]) and is_open and len(filled) == 1
     if not all(above[index] for index in filled):
         return False
-    if pitch < 0.93 * typical or len(filled) == 1:
-        return True
-    return all(row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled)
+    return len(filled) == 1 or all(
+        row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled
+    )
