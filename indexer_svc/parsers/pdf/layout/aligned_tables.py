@@ -37,6 +37,10 @@ _MIN_ROWS = 2
 _MIN_ROWS_OF_TWO_COLUMNS = 3
 _MAX_HEADER_ROWS = 4
 _MAX_HEADER_LINES = 8
+_MAX_HEADER_PITCH = 1.8
+_MIN_LEADER_DOTS = 3
+# A ruled line that is at least so long, relative to the table, divides rows.
+_WIDE_LINE = 0.6
 # Lines of text are at least this many font sizes apart.
 _MIN_PITCH = 0.85
 # A continuation line of a cell is at most this many font sizes below the line before.
@@ -59,7 +63,7 @@ _LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
 
 
 class _Piece:
-    """Words of a row that stand close together."""
+    """Words of a row that stand close together, or above each other."""
 
     __slots__ = ("left", "right", "words")
 
@@ -67,6 +71,32 @@ class _Piece:
         self.words = words
         self.left = words[0].left
         self.right = max(word.right for word in words)
+
+
+class _TableRow:
+    """Rows whose baselines are closer than those of two lines of text.
+
+    They are one row of a table, whose cells are centred and have different numbers of lines.
+    `start` and `end` are the indexes of its rows in the region.
+    """
+
+    __slots__ = ("end", "first", "last", "pieces", "rows", "size", "start")
+
+    def __init__(self, rows: Sequence[Row], start: int) -> None:
+        self.rows = rows
+        self.start, self.end = start, start + len(rows)
+        self.size = max(row.size for row in rows)
+        self.first, self.last = rows[0].baseline, rows[-1].baseline
+        self.pieces = _pieces(rows)
+
+    @property
+    def is_code(self) -> bool:
+        """True if all characters have the same width."""
+        return all(word.font.is_fixed for row in self.rows for word in row.words)
+
+    @property
+    def words(self) -> list[Word]:
+        return [word for row in self.rows for word in row.words]
 
 
 def aligned_tables(
@@ -77,67 +107,95 @@ def aligned_tables(
     `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
     have the same width are code and no table.
     """
-    pieces = [_pieces(row) for row in rows]
+    table_rows = _table_rows(rows)
     tables = []
     start = 0
-    while start < len(rows):
-        end = _group_end(rows, pieces, start, fixed_is_code)
-        if end == start:
-            start += 1
+    while start < len(table_rows):
+        end = _group_end(table_rows, start, fixed_is_code)
+        found = _table(table_rows, start, end, rules) if end > start else None
+        if found is None:
+            start = max(end, start + 1)
             continue
-        table = _table(rows, pieces, start, end, rules)
-        if table is not None:
-            tables.append(table)
-            start = table[1]
-        else:
-            start = end
+        first, start, table = found
+        tables.append((table_rows[first].start, table_rows[start - 1].end, table))
     return tables
 
 
-def _pieces(row: Row) -> list[_Piece]:
+def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
+    table_rows = []
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index < len(rows):
+            row, before = rows[index], rows[index - 1]
+            if row.baseline - before.baseline < _MIN_PITCH * min(row.size, before.size):
+                continue
+        table_rows.append(_TableRow(rows[start:index], start))
+        start = index
+    return table_rows
+
+
+def _pieces(rows: Sequence[Row]) -> list[_Piece]:
     """Returns the pieces of a row. Dots that lead to the next column are left out."""
+    if len(rows) == 1:
+        words, breaks = _without_leaders(rows[0])
+    else:
+        words = sorted((word for row in rows for word in row.words), key=_left)
+        breaks = set()
     pieces: list[_Piece] = []
     current: list[Word] = []
-    dots = 0
-    for word in row.words:
-        if _DOTS.fullmatch(word.text) and (len(word.text) > 2 or dots or _is_followed(row, word)):
-            dots += len(word.text)
-            continue
-        gap = word.left - current[-1].right if current else 0.0
-        if current and (dots > 2 or gap > _PIECE_GAP * row.size):
+    right = 0.0
+    for word in words:
+        if current and (word.left - right > _PIECE_GAP * word.size or id(word) in breaks):
             pieces.append(_Piece(current))
             current = []
-        dots = 0
+        right = max(right, word.right) if current else word.right
         current.append(word)
     if current:
         pieces.append(_Piece(current))
     return pieces
 
 
-def _is_followed(row: Row, word: Word) -> bool:
-    """Returns True if a dot is followed by two more dots."""
-    index = row.words.index(word)
-    following = row.words[index + 1 : index + 3]
-    return len(following) == 2 and all(_DOTS.fullmatch(after.text) for after in following)
+def _left(word: Word) -> float:
+    return word.left
 
 
-def _is_code(row: Row) -> bool:
-    return all(word.font.is_fixed for word in row.words)
+def _without_leaders(row: Row) -> tuple[list[Word], set[int]]:
+    """Returns the words of a row without dots that lead to the next column.
+
+    The second value has the identities of the words to which dots lead.
+    """
+    words = row.words
+    if not any(word.text[0] in ".\u2026\u00b7_" for word in words):
+        return words, set()
+    kept: list[Word] = []
+    breaks = set()
+    dots: list[Word] = []
+    for word in [*words, None]:
+        if word is not None and _DOTS.fullmatch(word.text):
+            dots.append(word)
+            continue
+        if sum(len(dot.text) for dot in dots) >= _MIN_LEADER_DOTS:
+            if word is not None:
+                breaks.add(id(word))
+        else:
+            kept += dots
+        dots = []
+        if word is not None:
+            kept.append(word)
+    return kept, breaks
 
 
-def _group_end(
-    rows: Sequence[Row], pieces: Sequence[Sequence[_Piece]], start: int, fixed_is_code: bool
-) -> int:
+def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> int:
     """Returns the end of the group that begins at `start`, or `start` if none begins there."""
-    if len(pieces[start]) < 2 or (fixed_is_code and _is_code(rows[start])):
+    if len(rows[start].pieces) < 2 or (fixed_is_code and rows[start].is_code):
         return start
     end = start + 1
     between = 0
     for index in range(start + 1, len(rows)):
         row, before = rows[index], rows[index - 1]
-        if row.baseline - before.baseline > _MAX_ROW_PITCH * max(row.size, before.size):
+        if row.first - before.last > _MAX_ROW_PITCH * max(row.size, before.size):
             break
-        if len(pieces[index]) >= 2 and not (fixed_is_code and _is_code(row)):
+        if len(row.pieces) >= 2 and not (fixed_is_code and row.is_code):
             end = index + 1
             between = 0
             continue
@@ -148,27 +206,25 @@ def _group_end(
 
 
 def _table(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    start: int,
-    end: int,
-    rules: Sequence[Rule],
+    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[Rule]
 ) -> tuple[int, int, Table] | None:
-    tabular = [index for index in range(start, end) if len(pieces[index]) >= 2]
-    gutters = _gutters([pieces[index] for index in tabular], rows[start].size)
-    if not gutters:
+    """Returns the table of a group of rows, with its first row and the row after its last.
+
+    Returns None if the group is no table.
+    """
+    tabular = [row for row in rows[start:end] if len(row.pieces) >= 2]
+    gutters = _gutters([row.pieces for row in tabular], tabular[0].size)
+    if not gutters or not _is_table([_cells(row, gutters) for row in tabular]):
         return None
-    start = _with_header_above(rows, pieces, start, gutters)
-    end = _with_last_wrap(rows, pieces, end, gutters)
-    grid = [_cells(pieces[index], gutters) for index in range(start, end)]
-    if not _is_table(grid, [index - start for index in tabular]):
-        return None
-    left = min(row.left for row in rows[start:end])
-    right = max(row.right for row in rows[start:end])
-    merged, header_rows = _merged_rows(rows[start:end], grid, gutters, rules)
+    start = _with_header_above(rows, start, gutters)
+    end = _with_last_wrap(rows, end, gutters)
+    inside = rows[start:end]
+    left = min(row.pieces[0].left for row in inside if row.pieces)
+    right = max(row.pieces[-1].right for row in inside if row.pieces)
+    merged, header_rows = _merged_rows(inside, gutters, _lines_below(inside, rules, left, right))
     if len(merged) < _MIN_ROWS:
         return None
-    top, bottom = rows[start].top, rows[end - 1].bottom
+    top, bottom = inside[0].rows[0].top, inside[-1].rows[-1].bottom
     columns = [left, *((low + high) / 2 for low, high in gutters), right]
     return start, end, Table(merged, header_rows, left, top, right, bottom, columns)
 
@@ -233,16 +289,16 @@ def _divides(pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], lea
     return count >= min(least, len(pieces))
 
 
-def _cells(pieces: Sequence[_Piece], gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
+def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
     """Returns the words of each column. A piece that covers gutters is in its first column."""
     cells: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
     middles = [(low + high) / 2 for low, high in gutters]
-    for piece in pieces:
+    for line in row.rows:
         column = -1
-        before = piece.words[0]
-        for word in piece.words:
+        before = None
+        for word in _without_leaders(line)[0]:
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if column < 0 or (at > column and _begins_column(before, word)):
+            if before is None or (at > column and _begins_column(before, word)):
                 column = at
             cells[column].append(word)
             before = word
@@ -257,7 +313,17 @@ def _begins_column(before: Word, word: Word) -> bool:
 
 
 def _text(words: Sequence[Word]) -> str:
-    return _LEADER.sub("", line_text(words)).rstrip() if words else ""
+    if not words:
+        return ""
+    lines: list[list[Word]] = [[words[0]]]
+    for before, word in pairwise(words):
+        if word.left < before.left or word.baseline - before.baseline > 0.8 * word.size:
+            lines.append([])
+        lines[-1].append(word)
+    text = line_text(lines[0])
+    for line in lines[1:]:
+        text = joined(text, line_text(line))
+    return _LEADER.sub("", text).rstrip()
 
 
 def _is_number(text: str) -> bool:
@@ -265,9 +331,9 @@ def _is_number(text: str) -> bool:
     return bool(words) and all(NUMBER.fullmatch(word) for word in words)
 
 
-def _is_table(grid: Sequence[Sequence[Sequence[Word]]], tabular: Sequence[int]) -> bool:
+def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     """Returns True if the columns contain what tables contain."""
-    texts = [[_text(cell) for cell in grid[index]] for index in tabular]
+    texts = [[_text(cell) for cell in row] for row in grid]
     width = len(grid[0])
     columns = [[row[at] for row in texts if row[at]] for at in range(width)]
     rows_with_cells = sum(sum(map(bool, row)) >= 2 for row in texts)
@@ -288,108 +354,89 @@ def _is_table(grid: Sequence[Sequence[Sequence[Word]]], tabular: Sequence[int]) 
 
 
 def _with_header_above(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    start: int,
-    gutters: Sequence[tuple[float, float]],
+    rows: Sequence[_TableRow], start: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the first row of the table: rows above that head its columns belong to it."""
     first = start
     while first > 0 and start - first < _MAX_HEADER_ROWS:
         row, below = rows[first - 1], rows[first]
-        if below.baseline - row.baseline < _MIN_PITCH * row.size:  # A line of a centred cell.
-            first -= 1
-            continue
-        if below.baseline - row.baseline > 1.8 * max(row.size, below.size):
+        if below.first - row.last > _MAX_HEADER_PITCH * max(row.size, below.size):
             break
-        if not pieces[first - 1] or pieces[first - 1][0].left < gutters[0][1] - 0.5 * row.size:
+        if not row.pieces or row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
             break
         first -= 1
     return first
 
 
 def _with_last_wrap(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    end: int,
-    gutters: Sequence[tuple[float, float]],
+    rows: Sequence[_TableRow], end: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the end of the table: lines below that continue a cell of its last row are in it."""
     usual = _usual_pitch(rows[max(0, end - 12) : end])
     while end < len(rows):
         row, above = rows[end], rows[end - 1]
-        pitch = (row.baseline - above.baseline) / above.size
-        is_first_cell = len(pieces[end]) == 1 and pieces[end][0].right < gutters[0][1]
-        if pitch < _MIN_PITCH or (is_first_cell and pitch < 0.88 * usual):
-            end += 1
-            continue
-        if row.baseline - above.baseline > _MAX_LEADING * max(row.size, above.size):
+        pitch = (row.first - above.last) / above.size
+        if pitch > _MAX_LEADING or len(row.pieces) != 1 or abs(row.size - above.size) > 0.5:
             break
-        if len(pieces[end]) != 1 or pieces[end][0].left < gutters[0][1] - 0.5 * row.size:
-            break
-        if abs(row.size - above.size) > 0.5:
+        is_first_cell = row.pieces[0].right < gutters[0][1] and pitch < 0.88 * usual
+        if not is_first_cell and row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
             break
         end += 1
     return end
 
 
-def _usual_pitch(rows: Sequence[Row]) -> float:
+def _usual_pitch(rows: Sequence[_TableRow]) -> float:
     """Returns the usual distance of rows in font sizes; 0 for fewer than four rows."""
-    pitches = sorted((after.baseline - row.baseline) / row.size for row, after in pairwise(rows))
+    pitches = sorted((after.first - row.last) / row.size for row, after in pairwise(rows))
     return pitches[len(pitches) // 2] if len(pitches) >= 3 else 0.0
 
 
 def _lines_below(
-    rows: Sequence[Row], rules: Sequence[Rule], left: float, right: float
+    rows: Sequence[_TableRow], rules: Sequence[Rule], left: float, right: float
 ) -> list[bool]:
     """Returns for each row if a wide ruled line is between it and the next row."""
     ys = sorted(
         rule.top
         for rule in rules
         if rule.bottom - rule.top < 1
-        and min(rule.right, right) - max(rule.left, left) > 0.6 * (right - left)
+        and min(rule.right, right) - max(rule.left, left) > _WIDE_LINE * (right - left)
     )
     below = []
     for row, after in pairwise(rows):
-        low, high = row.baseline, after.baseline - 0.3 * after.size
+        low, high = row.last, after.first - 0.3 * after.size
         below.append(bisect_right(ys, high) > bisect_right(ys, low))
     return [*below, False]
 
 
 def _merged_rows(
-    rows: Sequence[Row],
-    grid: Sequence[Sequence[Sequence[Word]]],
-    gutters: Sequence[tuple[float, float]],
-    rules: Sequence[Rule],
+    rows: Sequence[_TableRow], gutters: Sequence[tuple[float, float]], lines: Sequence[bool]
 ) -> tuple[list[list[str]], int | None]:
     """Returns the rows of a table, with wrapped cells joined, and how many of them are the header.
 
     The number of header rows is None if it is not known.
     """
-    lines = _lines_below(rows, rules, rows[0].left, max(row.right for row in rows))
+    grid = [_cells(row, gutters) for row in rows]
     cells = [[_text(cell) for cell in row] for row in grid]
     names = _named_rows(grid, lines)
     groups = _groups(rows, cells, lines, names)
+    header_count: int | None
     if names:
-        header_count: int | None = sum(group[0] < names for group in groups)
+        header_count = sum(group[0] < names for group in groups)
     else:
-        header_count = _rows_before_numbers(
-            [
-                [" ".join(cells[at][column] for at in group) for column in range(len(cells[0]))]
-                for group in groups
-            ]
-        )
+        header_count = _rows_before_numbers([_joined_cells(cells, group) for group in groups])
     head_rows = sum(len(group) for group in groups[: header_count or 0])
     spanned = _with_spans(cells, grid, gutters, head_rows)
-    merged = []
-    for group in groups:
-        row = spanned[group[0]]
-        for at in group[1:]:
-            row = [joined(above, text) for above, text in zip(row, spanned[at], strict=True)]
-        merged.append(row)
+    merged = [_joined_cells(spanned, group) for group in groups]
     if header_count is not None and header_count > 1:
         merged, header_count = _joined_header(merged, header_count)
     return merged, header_count
+
+
+def _joined_cells(cells: Sequence[Sequence[str]], group: Sequence[int]) -> list[str]:
+    row = list(cells[group[0]])
+    for at in group[1:]:
+        row = [joined(above, text) for above, text in zip(row, cells[at], strict=True)]
+    return row
 
 
 def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]) -> int:
@@ -410,39 +457,31 @@ def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool])
 
 
 def _groups(
-    rows: Sequence[Row], cells: Sequence[Sequence[str]], lines: Sequence[bool], names: int
+    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], lines: Sequence[bool], names: int
 ) -> list[list[int]]:
     """Returns the lines of each row of the table.
 
-    Lines whose baselines are closer than lines of text are in one row: its cells are centred. Lines
-    of one column that are as close as the lines of a cell are in one row too, if other lines are
-    farther apart.
+    Lines of one column that are as close as the lines of a cell are in one row, if other lines are
+    farther apart. Otherwise the texts decide.
     """
     count = len(rows)
-    pitches = [(after.baseline - row.baseline) / row.size for row, after in pairwise(rows)]
     if sum(lines) >= max(2, 0.5 * (_row_estimate(cells) - 1)):
-        links = [not line for line in lines[:-1]]
-        return _split(links, cells)
-    links = [pitch < _MIN_PITCH for pitch in pitches]
+        return _split([not line for line in lines[:-1]], cells)
+    links = [False] * (count - 1)
     limit = _cell_pitch(rows, cells)
     if limit is None:
+        above = cells[0]
         for index in range(1, count):
-            if index != names and not links[index - 1]:
-                above = [index - 1]
-                while above[0] and links[above[0] - 1]:
-                    above.insert(0, above[0] - 1)
-                texts = [
-                    " ".join(filter(None, column))
-                    for column in zip(*(cells[at] for at in above), strict=True)
-                ]
-                links[index - 1] = _continues(texts, cells[index], pitches[index - 1])
+            pitch = (rows[index].first - rows[index - 1].last) / rows[index].size
+            links[index - 1] = index != names and _continues(above, cells[index], pitch)
+            above = cells[index]
     else:
         for column in range(len(cells[0])):
             filled = [index for index in range(count) if cells[index][column]]
-            for above, below in pairwise(filled):
-                distance = (rows[below].baseline - rows[above].baseline) / rows[above].size
-                if distance <= limit and _may_be_one_cell(cells, above, below, column):
-                    links[above:below] = [True] * (below - above)
+            for upper, lower in pairwise(filled):
+                distance = (rows[lower].first - rows[upper].last) / rows[upper].size
+                if distance <= limit and _may_be_one_cell(cells, upper, lower, column):
+                    links[upper:lower] = [True] * (lower - upper)
     if names:
         links[names - 1] = False
     return _split(links, cells)
@@ -461,7 +500,7 @@ def _may_be_one_cell(cells: Sequence[Sequence[str]], above: int, below: int, col
     return not (same and sum(map(bool, one)) >= 2 and one[0])
 
 
-def _cell_pitch(rows: Sequence[Row], cells: Sequence[Sequence[str]]) -> float | None:
+def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:
     """Returns how far apart the lines of one cell are at most, in font sizes.
 
     Returns None if the distances of lines do not show which of them are in one cell.
@@ -470,7 +509,7 @@ def _cell_pitch(rows: Sequence[Row], cells: Sequence[Sequence[str]]) -> float | 
     for column in range(len(cells[0])):
         filled = [index for index in range(len(rows)) if cells[index][column]]
         distances += [
-            (rows[below].baseline - rows[above].baseline) / rows[above].size
+            (rows[below].first - rows[above].last) / rows[above].size
             for above, below in pairwise(filled)
         ]
     distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)

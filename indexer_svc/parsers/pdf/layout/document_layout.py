@@ -89,7 +89,7 @@ class DocumentLayout:
         body = body_style(line for layout in self._layouts for line in layout.lines)
         missing = self._mark_headings(bookmarks)
         has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)
-        words = Vocabulary(line.text for layout in self._layouts for line in layout.lines)
+        words = Vocabulary(line for layout in self._layouts for line in layout.lines)
         pages = [self._blocks(layout, body, words) for layout in self._layouts]
         texts = [
             [item for item in page if isinstance(item, Block) and item.lines] for page in pages

@@ -15,10 +15,13 @@ from indexer_svc.parsers.pdf.layout.lines import Line
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # Of the lines of a hyphenated text, one in ten to twenty ends with a hyphen. Of other texts, one in
-# a hundred does. Only lines of at least _MIN_FULL_LINE characters count.
-_MIN_FULL_LINE = 40
-_MIN_LINES = 60
+# a hundred does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
+# lines of at least _MIN_FULL_LINE characters count.
+_MIN_FULL_LINE = 30
+_MIN_LINES, _FEW_LINES = 60, 15
 _MIN_BROKEN_LINES = 0.02
+_MIN_JUSTIFIED = 0.4
+_SAME_EDGE = 1.5
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # Words that often begin a compound with a hyphen, and seldom a longer word without one.
 _COMPOUND_STARTS = (
@@ -47,19 +50,27 @@ class Vocabulary:
     `is_hyphenated` is True if the typesetter of the document broke words at line ends.
     """
 
-    def __init__(self, lines: Iterable[str] = ()) -> None:
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
         """Collects the words of lines. Too few lines are taken to be hyphenated."""
         self._words: set[str] = set()
-        long_lines = broken = 0
+        long_lines = broken = justified = 0
+        right = 0.0
         for line in lines:
-            words = _WORDS.findall(line.lower())
-            if line.endswith("-"):
+            text = line.text
+            words = _WORDS.findall(text.lower())
+            if text[-1] == "-":
                 words = words[:-1]
             self._words.update(words)
-            if len(line) >= _MIN_FULL_LINE:
+            if len(text) >= _MIN_FULL_LINE:
                 long_lines += 1
-                broken += line[-1] == "-"
-        self.is_hyphenated = long_lines < _MIN_LINES or broken > _MIN_BROKEN_LINES * long_lines
+                broken += text[-1] == "-"
+                justified += abs(line.right - right) < _SAME_EDGE
+                right = line.right
+        is_justified = justified > _MIN_JUSTIFIED * long_lines
+        least = _MIN_BROKEN_LINES if is_justified else 2 * _MIN_BROKEN_LINES
+        self.is_hyphenated = broken > least * long_lines
+        if long_lines < _MIN_LINES:
+            self.is_hyphenated = is_justified or long_lines < _FEW_LINES
 
     def __contains__(self, word: object) -> bool:
         """Returns True if the document has a word, in lower case, inside a line."""
