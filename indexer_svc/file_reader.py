@@ -72,7 +72,7 @@ def _read(message: bytes, max_bytes: int, parse: Parse, recognition: Recognition
         "title": document.title or extracted.title,
         "report": asdict(extracted.report),
         "sections": [asdict(section) for section in parsed.sections],
-        "pages": [asdict(page) for page in parsed.pages],
+        "pages": [page._asdict() for page in parsed.pages],
         "metadata": dict(extracted.metadata),
         "text": parsed.text,
     }
