@@ -1,6 +1,6 @@
 """Reads documents as the indexer does, without a store: `python -m indexer_svc.file_reader`.
 
-This is the program behind `hrag read`. Standard input is a sequence of documents: for each, four
+`hrag read` starts this program. Standard input is a sequence of documents: for each, four
 bytes with the length of a message, in big-endian order, then a message `hrag.v1.Document`. Standard
 output has one line of JSON for each document, in the same order: its text, title, pages, sections,
 metadata and report, or an error. The program ends at the end of its input.

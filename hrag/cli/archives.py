@@ -125,7 +125,7 @@ def list_archive(path: Path) -> ArchiveListing | None:
 
 @dataclass(slots=True)
 class _Budget:
-    """What the members of an archive, and of the archives in it, may still use."""
+    """Counts the members of an archive and of the archives in it, and their bytes unpacked."""
 
     archive_bytes: int
     members: int = 0
@@ -170,7 +170,7 @@ class _OpenArchives:
     """
 
     def __init__(self) -> None:
-        # Each archive has what was made of its bytes, and the file with its bytes.
+        # Each archive has its open handle, for example a ZipFile, and the file with its bytes.
         self._stack: list[tuple[_Archive, Any, BinaryIO]] = []
 
     def __del__(self) -> None:
@@ -178,9 +178,9 @@ class _OpenArchives:
         self._close_down_to(())
 
     def get(self, archive: _Archive, make: Callable[[BinaryIO], Any]) -> Any:
-        """Returns what `make` has made of the archive's bytes, and closes other archives.
+        """Returns the open handle of an archive, and closes other archives.
 
-        Archives that contain this one stay open.
+        `make` opens the handle on the archive's bytes. Archives that contain this one stay open.
         """
         ancestors = []
         parent: _Archive | None = archive
@@ -257,7 +257,7 @@ class _Lister:
         self._add(stem, None, partial(_read_gzip, self.archive))
 
     def _add_tar(self, unpack: _Unpack) -> None:
-        found: dict[str, tuple[int, int]] = {}
+        positions: dict[str, tuple[int, int]] = {}
         with self.archive.open() as packed, unpack(packed) as file:
             headers = cast("BinaryIO", _HeaderReader(file))
             with tarfile.open(fileobj=headers, mode="r:") as tar:
@@ -266,9 +266,9 @@ class _Lister:
                     # before these bytes are unpacked.
                     self.budget.add(member.size)
                     if member.isreg() and not member.issparse():
-                        found[member.name] = member.offset_data, member.size
+                        positions[member.name] = member.offset_data, member.size
                     tar.members.clear()  # `tarfile` would keep all headers in memory.
-        for name, (offset, size) in found.items():
+        for name, (offset, size) in positions.items():
             self._add(name, size, partial(_read_tar, self.archive, unpack, offset, size))
 
     def _add(self, name: str, size: int | None, read: Callable[[], bytes]) -> None:

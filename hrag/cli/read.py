@@ -136,7 +136,7 @@ def _show(label: str, answer: dict[str, Any], *, is_verbose: bool) -> None:
 
 
 def _page_at(pages: list[dict[str, Any]], position: int, report: ReadReport) -> str:
-    """Returns the page of a section as a text such as ` (page 3)`; empty without pages."""
+    """Returns the page of a section as a text, for example ` (page 3)`; empty without pages."""
     numbers = [page["number"] for page in pages if page["char_start"] <= position]
     return f" ({report.page_unit} {numbers[-1]})" if numbers else ""
 
