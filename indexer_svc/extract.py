@@ -367,7 +367,7 @@ def _moved_pages(pages: Sequence[PageSpan], edits: Sequence[Edit]) -> tuple[Page
     starts = moved([page.char_start for page in pages], edits)
     ends = moved([page.char_end for page in pages], edits)
     return tuple(
-        replace(page, char_start=start, char_end=end)
+        page._replace(char_start=start, char_end=end)
         for page, start, end in zip(pages, starts, ends, strict=True)
     )
 

@@ -1,6 +1,6 @@
 """Reads documents as the indexer does, without a store: `python -m indexer_svc.file_reader`.
 
-This is the program behind `hrag read`. Standard input is a sequence of documents: for each, four
+`hrag read` starts this program. Standard input is a sequence of documents: for each, four
 bytes with the length of a message, in big-endian order, then a message `hrag.v1.Document`. Standard
 output has one line of JSON for each document, in the same order: its text, title, pages, sections,
 metadata and report, or an error. The program ends at the end of its input.
@@ -72,7 +72,7 @@ def _read(message: bytes, max_bytes: int, parse: Parse, recognition: Recognition
         "title": document.title or extracted.title,
         "report": asdict(extracted.report),
         "sections": [asdict(section) for section in parsed.sections],
-        "pages": [asdict(page) for page in parsed.pages],
+        "pages": [page._asdict() for page in parsed.pages],
         "metadata": dict(extracted.metadata),
         "text": parsed.text,
     }

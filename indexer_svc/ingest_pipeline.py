@@ -113,7 +113,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an ingest of a document would do. `settings` are those of the collection's trees."""
+    """The effect that an ingest of a document would have.
+
+    `settings` are those of the collection's trees.
+    """
 
     checked: Checked
     settings: TreeSettings

@@ -83,7 +83,8 @@ _SUPERSETS = {
 _WHATWG_NAMES = {"cp932": "shift_jis", "cp949": "euc-kr", "big5hkscs": "big5", "utf_8": UTF_8}
 # ISO-2022-JP changes to Japanese characters by these sequences, which no other text has.
 _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
-# By MIME type, where a file names its encoding: an HTML page, XML, Python (PEP 263), LaTeX.
+# For each MIME type, a pattern of the place where a file names its encoding: an HTML page, XML,
+# Python (PEP 263), LaTeX.
 DECLARATIONS: Mapping[str, re.Pattern[bytes]] = {
     HTML: re.compile(
         rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
@@ -133,19 +134,19 @@ def check_encoding(name: str) -> None:
 
 
 def decode(
-    content: bytes, given: str = "", declaration: re.Pattern[bytes] | None = None
+    content: bytes, encoding: str = "", declaration: re.Pattern[bytes] | None = None
 ) -> DecodedText:
     """Returns the text of `content`, without a byte order mark.
 
-    `given` is the encoding that the client names, or empty. The first group of `declaration`
+    `encoding` is the encoding that the client names, or empty. The first group of `declaration`
     matches the name of the encoding that a file declares in its first 4 KB. Declared encodings
     that are unknown are ignored.
 
     Raises UnreadableDocument if `content` is not text or not in the given encoding, or
     InvalidArgument if the given encoding is unknown.
     """
-    if given:
-        return _decode_as_given(content, given)
+    if encoding:
+        return _decode_as(content, encoding)
     for mark, name in _MARKS:
         if content.startswith(mark) and (decoded := _strictly(content[len(mark) :], name)):
             return decoded
@@ -205,8 +206,8 @@ def _shown(codec: str) -> str:
     return codecs.lookup(codec).name.replace("_", "-").replace("iso8859", "iso-8859")
 
 
-def _decode_as_given(content: bytes, given: str) -> DecodedText:
-    codec = _codec_of(given)
+def _decode_as(content: bytes, encoding: str) -> DecodedText:
+    codec = _codec_of(encoding)
     try:
         text = _decoded(content, codec, "strict")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,7 +125,7 @@ def list_archive(path: Path) -> ArchiveListing | None:
 
 @dataclass(slots=True)
 class _Budget:
-    """What the members of an archive, and of the archives in it, may still use."""
+    """Counts the members of an archive and of the archives in it, and their bytes unpacked."""
 
     archive_bytes: int
     members: int = 0
@@ -170,26 +170,41 @@ class _OpenArchives:
     """
 
     def __init__(self) -> None:
-        self._stack: list[tuple[_Archive, Any]] = []
+        # Each archive has its open handle, for example a ZipFile, and the file with its bytes.
+        self._stack: list[tuple[_Archive, Any, BinaryIO]] = []
+
+    def __del__(self) -> None:
+        """Closes all archives, once no member of them is left."""
+        self._close_down_to(())
 
     def get(self, archive: _Archive, make: Callable[[BinaryIO], Any]) -> Any:
-        """Returns what `make` has made of the archive's bytes, and closes other archives.
+        """Returns the open handle of an archive, and closes other archives.
 
-        Archives that contain this one stay open.
+        `make` opens the handle on the archive's bytes. Archives that contain this one stay open.
         """
         ancestors = []
         parent: _Archive | None = archive
         while parent is not None:
             ancestors.append(parent)
             parent = parent.parent
-        while self._stack and self._stack[-1][0] not in ancestors:
-            self._stack.pop()[1].close()
-        for known, handle in self._stack:
+        self._close_down_to(ancestors)
+        for known, handle, _ in self._stack:
             if known is archive:
                 return handle
-        handle = make(archive.open())
-        self._stack.append((archive, handle))
+        file = archive.open()
+        try:
+            handle = make(file)
+        except BaseException:
+            file.close()
+            raise
+        self._stack.append((archive, handle, file))
         return handle
+
+    def _close_down_to(self, ancestors: Sequence[_Archive]) -> None:
+        while self._stack and self._stack[-1][0] not in ancestors:
+            _, handle, file = self._stack.pop()
+            handle.close()
+            file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +257,8 @@ class _Lister:
         self._add(stem, None, partial(_read_gzip, self.archive))
 
     def _add_tar(self, unpack: _Unpack) -> None:
-        found: dict[str, tuple[int, int]] = {}
-        with unpack(self.archive.open()) as file:
+        positions: dict[str, tuple[int, int]] = {}
+        with self.archive.open() as packed, unpack(packed) as file:
             headers = cast("BinaryIO", _HeaderReader(file))
             with tarfile.open(fileobj=headers, mode="r:") as tar:
                 while (member := tar.next()) is not None:
@@ -251,9 +266,9 @@ class _Lister:
                     # before these bytes are unpacked.
                     self.budget.add(member.size)
                     if member.isreg() and not member.issparse():
-                        found[member.name] = member.offset_data, member.size
+                        positions[member.name] = member.offset_data, member.size
                     tar.members.clear()  # `tarfile` would keep all headers in memory.
-        for name, (offset, size) in found.items():
+        for name, (offset, size) in positions.items():
             self._add(name, size, partial(_read_tar, self.archive, unpack, offset, size))
 
     def _add(self, name: str, size: int | None, read: Callable[[], bytes]) -> None:

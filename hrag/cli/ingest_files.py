@@ -40,11 +40,12 @@ from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
 # The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
-OLD_FORMAT = "of an old Office format (to convert: libreoffice --headless --convert-to docx FILE)"
+OLD_FORMAT = "of an old Office format"
 EMPTY = "empty"
 DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
@@ -65,14 +66,15 @@ class _FoundFile:
     """A file that was found.
 
     `relative` is the file's path inside the folder or, if the user named the file, only its name.
-    `relative` is in Unicode form NFC. `is_archive` is True if its name, or if the user named the
-    file also its content, is that of an archive.
+    `relative` is in Unicode form NFC. `is_named` is True if the user named the file. `is_archive`
+    is True if its name, or if the user named the file also its content, is that of an archive.
     """
 
     path: Path
     relative: str
     size_bytes: int
     is_archive: bool = False
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,8 @@ def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
     is_archive = is_archive_name(path.name)
     if not is_archive and not path.name.lower().endswith(EXTENSIONS):
         is_archive = begins_like_archive(path)
-    return [_FoundFile(path, unicodedata.normalize("NFC", path.name), size, is_archive)]
+    relative = unicodedata.normalize("NFC", path.name)
+    return [_FoundFile(path, relative, size, is_archive, is_named=True)]
 
 
 def _input_document(
@@ -227,7 +230,12 @@ def _input_document(
         reason = f"its document id {name} belongs to {readable_path(first)} already"
         return _unreadable(file.path, reason, file.size_bytes)
     read = partial(read_document, file.path, source, replace(user_fields, document_id=name))
-    return InputDocument(readable_path(file.path), read, file.size_bytes)
+    may_be_skipped = not file.is_named and _is_picture(file.relative)
+    return InputDocument(readable_path(file.path), read, file.size_bytes, may_be_skipped)
+
+
+def _is_picture(relative: str) -> bool:
+    return formats.mime_type_of(relative) in formats.PICTURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +301,8 @@ class _FoundArchive:
             return
         fields = replace(self.user_fields, document_id=name)
         read = partial(_read_member, member, f"{self.source}/{member.path}", fields)
-        result.documents.append(InputDocument(readable_path(path), read, size))
+        is_picture = _is_picture(relative)
+        result.documents.append(InputDocument(readable_path(path), read, size, is_picture))
 
 
 def _read_member(member: Member, source: str, user_fields: GivenFields) -> Document:
@@ -431,6 +440,8 @@ def _add_file(
     is_archive = is_archive_name(relative)
     # A pattern may select members of an archive, whatever the archive's own name is.
     reason = "" if is_archive else skip_reason(relative)
+    if reason == OLD_FORMAT and not _begins_with(path, _OLE_MAGIC):
+        reason = ""  # Many files with these names are web pages or RTF, which can be read.
     if not stat.S_ISREG(status.st_mode):
         reason = SPECIAL
     elif not reason and not _is_new(status, known_files):
@@ -443,6 +454,17 @@ def _add_file(
         listing.skipped.append(SkippedFile(path, reason))
     else:
         listing.files.append(_FoundFile(path, relative, status.st_size, is_archive))
+
+
+def _begins_with(path: Path, start: bytes) -> bool:
+    """Returns True if a regular file begins with these bytes; True also if it is unreadable."""
+    try:
+        if not path.is_file():
+            return True
+        with path.open("rb") as file:
+            return file.read(len(start)) == start
+    except OSError:
+        return True
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:

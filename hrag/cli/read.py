@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.file_reader import FileReader
 from hrag.cli.ingest_files import FoundDocuments, find
 from hrag.cli.ingest_progress import show_skipped, with_hint
 from hrag.cli.input_documents import STANDARD_INPUT, GivenFields, Unreadable, standard_input
 from hrag.cli.read_report import left_out_lines, report_from, report_text
-from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
 from hrag.text.plain_text import printable
 from hrag.values.errors import InvalidArgument
@@ -136,7 +136,7 @@ def _show(label: str, answer: dict[str, Any], *, is_verbose: bool) -> None:
 
 
 def _page_at(pages: list[dict[str, Any]], position: int, report: ReadReport) -> str:
-    """Returns the page of a section as a text such as ` (page 3)`; empty without pages."""
+    """Returns the page of a section as a text, for example ` (page 3)`; empty without pages."""
     numbers = [page["number"] for page in pages if page["char_start"] <= position]
     return f" ({report.page_unit} {numbers[-1]})" if numbers else ""
 

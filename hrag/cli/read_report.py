@@ -102,7 +102,7 @@ def left_out_lines(report: ReadReport) -> Iterator[str]:
 
 
 def ranges_text(numbers: Sequence[int]) -> str:
-    """Returns ascending numbers as ranges, such as `2, 5-7, …`."""
+    """Returns ascending numbers as ranges, for example `2, 5-7, …`."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:

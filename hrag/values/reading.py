@@ -1,4 +1,4 @@
-"""What the indexer has read of a file, and what it has left out."""
+"""The report on a file: which parts of it the indexer has read, and which it has left out."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,7 +42,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What was read of a file.
+    """A report on what was read of a file.
 
     `encoding` is the name of a text's encoding, for example `utf-8`, or empty if the file is not a
     text. `is_encoding_guessed` is True if neither the client nor the bytes prove the encoding.

@@ -103,11 +103,11 @@ class Section:
     char_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class PageSpan:
+class PageSpan(NamedTuple):
     """The span of a page in the document's text, in characters.
 
-    `is_recognised` is True if the text was recognised in a picture of the page.
+    `is_recognised` is True if the text was recognised in a picture of the page. A document may have
+    100,000 pages, and tuples are created faster than objects of a dataclass.
     """
 
     number: int

@@ -325,6 +325,8 @@ _REFERENCES = (
     "vspace",
     "hspace",
 )
+# pylatexenc loads its specifications on first use, and a confined process cannot load modules.
+get_default_latex_context_db()
 _WALKER_CONTEXT = get_walker_context_db()
 _WALKER_CONTEXT.add_context_category(
     "hrag",

@@ -8,6 +8,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import starmap
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
@@ -112,8 +113,8 @@ class DocumentRecord:
 
     `pages` and `page_unit` are encoded as one value: the list of the pages or, if the unit is not
     PAGE, an object with the unit and this list. A page is a list of its number and its offsets,
-    with a fourth value 1 if it was recognised. So the record of a document whose numbers are those
-    of pages, none of them recognised, has the same bytes as before units were introduced.
+    with a fourth value `true` if it was recognised. So the record of a document whose numbers are
+    those of pages, none of them recognised, has the same bytes as before units were introduced.
     """
 
     collection: int
@@ -157,7 +158,7 @@ class DocumentRecord:
     def _encodable_pages(self) -> Any:
         """Returns the pages, with their unit, in the form that is encoded as JSON."""
         pages = [
-            (page.number, page.char_start, page.char_end, *([1] if page.is_recognised else []))
+            page if page.is_recognised else (page.number, page.char_start, page.char_end)
             for page in self.pages
         ]
         if self.page_unit is PageUnit.PAGE:
@@ -180,7 +181,7 @@ class DocumentRecord:
         pages = fields["pages"]
         if isinstance(pages, dict):
             fields["page_unit"], pages = PageUnit(pages["unit"]), pages["pages"]
-        fields["pages"] = tuple(_decoded_page(*page) for page in pages)
+        fields["pages"] = tuple(starmap(PageSpan, pages))
         fields["chunks_per_level"] = tuple(fields["chunks_per_level"])
         return cls(**fields)
 
@@ -220,10 +221,6 @@ class DocumentRecord:
             page_unit=self.page_unit,
             recognised_page_count=sum(page.is_recognised for page in self.pages),
         )
-
-
-def _decoded_page(number: int, char_start: int, char_end: int, is_recognised: int = 0) -> PageSpan:
-    return PageSpan(number, char_start, char_end, bool(is_recognised))
 
 
 # `page_unit` is encoded together with `pages`.

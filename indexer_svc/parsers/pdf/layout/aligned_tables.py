@@ -19,7 +19,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
 from indexer_svc.parsers.pdf.layout.lines import Row, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
@@ -37,6 +36,13 @@ _MAX_ROWS_BETWEEN = 2
 _MIN_ROWS = 2
 _MIN_ROWS_OF_TWO_COLUMNS = 3
 _MAX_HEADER_ROWS = 4
+_MAX_HEADER_LINES = 8
+_MAX_HEADER_PITCH = 1.8
+_MIN_LEADER_DOTS = 3
+# A ruled line that is at least so long, relative to the table, divides rows.
+_WIDE_LINE = 0.6
+# Lines of text are at least this many font sizes apart.
+_MIN_PITCH = 0.85
 # A continuation line of a cell is at most this many font sizes below the line before.
 _MAX_LEADING = 1.45
 _MAX_WORDS_OF_TERM = 5.0
@@ -57,7 +63,7 @@ _LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
 
 
 class _Piece:
-    """Words of a row that stand close together."""
+    """Words of a row that stand close together, or above each other."""
 
     __slots__ = ("left", "right", "words")
 
@@ -65,6 +71,32 @@ class _Piece:
         self.words = words
         self.left = words[0].left
         self.right = max(word.right for word in words)
+
+
+class _TableRow:
+    """Rows whose baselines are closer than those of two lines of text.
+
+    They are one row of a table, whose cells are centred and have different numbers of lines.
+    `start` and `end` are the indexes of its rows in the region.
+    """
+
+    __slots__ = ("end", "first", "last", "pieces", "rows", "size", "start")
+
+    def __init__(self, rows: Sequence[Row], start: int) -> None:
+        self.rows = rows
+        self.start, self.end = start, start + len(rows)
+        self.size = max(row.size for row in rows)
+        self.first, self.last = rows[0].baseline, rows[-1].baseline
+        self.pieces = _pieces(rows)
+
+    @property
+    def is_code(self) -> bool:
+        """True if all characters have the same width."""
+        return all(word.font.is_fixed for row in self.rows for word in row.words)
+
+    @property
+    def words(self) -> list[Word]:
+        return [word for row in self.rows for word in row.words]
 
 
 def aligned_tables(
@@ -75,67 +107,95 @@ def aligned_tables(
     `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
     have the same width are code and no table.
     """
-    pieces = [_pieces(row) for row in rows]
+    table_rows = _table_rows(rows)
     tables = []
     start = 0
-    while start < len(rows):
-        end = _group_end(rows, pieces, start, fixed_is_code)
-        if end == start:
-            start += 1
+    while start < len(table_rows):
+        end = _group_end(table_rows, start, fixed_is_code)
+        found = _table(table_rows, start, end, rules) if end > start else None
+        if found is None:
+            start = max(end, start + 1)
             continue
-        table = _table(rows, pieces, start, end, rules)
-        if table is not None:
-            tables.append(table)
-            start = table[1]
-        else:
-            start = end
+        first, start, table = found
+        tables.append((table_rows[first].start, table_rows[start - 1].end, table))
     return tables
 
 
-def _pieces(row: Row) -> list[_Piece]:
+def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
+    table_rows = []
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index < len(rows):
+            row, before = rows[index], rows[index - 1]
+            if row.baseline - before.baseline < _MIN_PITCH * min(row.size, before.size):
+                continue
+        table_rows.append(_TableRow(rows[start:index], start))
+        start = index
+    return table_rows
+
+
+def _pieces(rows: Sequence[Row]) -> list[_Piece]:
     """Returns the pieces of a row. Dots that lead to the next column are left out."""
+    if len(rows) == 1:
+        words, breaks = _without_leaders(rows[0])
+    else:
+        words = sorted((word for row in rows for word in row.words), key=_left)
+        breaks = set()
     pieces: list[_Piece] = []
     current: list[Word] = []
-    dots = 0
-    for word in row.words:
-        if _DOTS.fullmatch(word.text) and (len(word.text) > 2 or dots or _is_followed(row, word)):
-            dots += len(word.text)
-            continue
-        gap = word.left - current[-1].right if current else 0.0
-        if current and (dots > 2 or gap > _PIECE_GAP * row.size):
+    right = 0.0
+    for word in words:
+        if current and (word.left - right > _PIECE_GAP * word.size or id(word) in breaks):
             pieces.append(_Piece(current))
             current = []
-        dots = 0
+        right = max(right, word.right) if current else word.right
         current.append(word)
     if current:
         pieces.append(_Piece(current))
     return pieces
 
 
-def _is_followed(row: Row, word: Word) -> bool:
-    """Returns True if a dot is followed by two more dots."""
-    index = row.words.index(word)
-    following = row.words[index + 1 : index + 3]
-    return len(following) == 2 and all(_DOTS.fullmatch(after.text) for after in following)
+def _left(word: Word) -> float:
+    return word.left
 
 
-def _is_code(row: Row) -> bool:
-    return all(word.font.is_fixed for word in row.words)
+def _without_leaders(row: Row) -> tuple[list[Word], set[int]]:
+    """Returns the words of a row without dots that lead to the next column.
+
+    The second value has the identities of the words to which dots lead.
+    """
+    words = row.words
+    if not any(word.text[0] in ".\u2026\u00b7_" for word in words):
+        return words, set()
+    kept: list[Word] = []
+    breaks = set()
+    dots: list[Word] = []
+    for word in [*words, None]:
+        if word is not None and _DOTS.fullmatch(word.text):
+            dots.append(word)
+            continue
+        if sum(len(dot.text) for dot in dots) >= _MIN_LEADER_DOTS:
+            if word is not None:
+                breaks.add(id(word))
+        else:
+            kept += dots
+        dots = []
+        if word is not None:
+            kept.append(word)
+    return kept, breaks
 
 
-def _group_end(
-    rows: Sequence[Row], pieces: Sequence[Sequence[_Piece]], start: int, fixed_is_code: bool
-) -> int:
+def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> int:
     """Returns the end of the group that begins at `start`, or `start` if none begins there."""
-    if len(pieces[start]) < 2 or (fixed_is_code and _is_code(rows[start])):
+    if len(rows[start].pieces) < 2 or (fixed_is_code and rows[start].is_code):
         return start
     end = start + 1
     between = 0
     for index in range(start + 1, len(rows)):
         row, before = rows[index], rows[index - 1]
-        if row.baseline - before.baseline > _MAX_ROW_PITCH * max(row.size, before.size):
+        if row.first - before.last > _MAX_ROW_PITCH * max(row.size, before.size):
             break
-        if len(pieces[index]) >= 2 and not (fixed_is_code and _is_code(row)):
+        if len(row.pieces) >= 2 and not (fixed_is_code and row.is_code):
             end = index + 1
             between = 0
             continue
@@ -146,33 +206,27 @@ def _group_end(
 
 
 def _table(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    start: int,
-    end: int,
-    rules: Sequence[Rule],
+    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[Rule]
 ) -> tuple[int, int, Table] | None:
-    tabular = [index for index in range(start, end) if len(pieces[index]) >= 2]
-    gutters = _gutters([pieces[index] for index in tabular], rows[start].size)
-    if not gutters:
+    """Returns the table of a group of rows, with its first row and the row after its last.
+
+    Returns None if the group is no table.
+    """
+    tabular = [row for row in rows[start:end] if len(row.pieces) >= 2]
+    gutters = _gutters([row.pieces for row in tabular], tabular[0].size)
+    if not gutters or not _is_table([_cells(row, gutters) for row in tabular]):
         return None
-    start = _with_header_above(rows, pieces, start, gutters)
-    end = _with_last_wrap(rows, pieces, end, gutters)
-    grid = [_cells(pieces[index], gutters) for index in range(start, end)]
-    if not _is_table(grid, [index - start for index in tabular]):
-        return None
-    left = min(row.left for row in rows[start:end])
-    right = max(row.right for row in rows[start:end])
-    lines = _lines_below(rows[start:end], rules, left, right)
-    cells = [[_text(cell) for cell in row] for row in grid]
-    header_rows = _header_rows(cells, grid, lines)
-    spanned = _with_spans(cells, pieces[start:end], gutters, header_rows or 0)
-    merged, merged_header = _merged_rows(rows[start:end], spanned, lines, header_rows)
+    start = _with_header_above(rows, start, gutters)
+    end = _with_last_wrap(rows, end, gutters)
+    inside = rows[start:end]
+    left = min(row.pieces[0].left for row in inside if row.pieces)
+    right = max(row.pieces[-1].right for row in inside if row.pieces)
+    merged, header_rows = _merged_rows(inside, gutters, _lines_below(inside, rules, left, right))
     if len(merged) < _MIN_ROWS:
         return None
-    top, bottom = rows[start].top, rows[end - 1].bottom
+    top, bottom = inside[0].rows[0].top, inside[-1].rows[-1].bottom
     columns = [left, *((low + high) / 2 for low, high in gutters), right]
-    return start, end, Table(merged, merged_header, left, top, right, bottom, columns)
+    return start, end, Table(merged, header_rows, left, top, right, bottom, columns)
 
 
 def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
@@ -235,36 +289,41 @@ def _divides(pieces: Sequence[Sequence[_Piece]], strip: tuple[float, float], lea
     return count >= min(least, len(pieces))
 
 
-def _cells(pieces: Sequence[_Piece], gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
+def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[Word]]:
     """Returns the words of each column. A piece that covers gutters is in its first column."""
     cells: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
     middles = [(low + high) / 2 for low, high in gutters]
-    for piece in pieces:
+    for line in row.rows:
         column = -1
-        for word in piece.words:
-            first = bisect_right(middles, word.left)
+        before = None
+        for word in _without_leaders(line)[0]:
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if column < 0 or (first > column and _leaves(cells[column], word, gutters[first - 1])):
-                column = min(first, at)
+            if before is None or (at > column and _begins_column(before, word)):
+                column = at
             cells[column].append(word)
+            before = word
     return cells
 
 
-def _leaves(before: Sequence[Word], word: Word, gutter: tuple[float, float]) -> bool:
-    """Returns True if `word` begins a column: no word of its row crosses the gutter before it."""
-    last = before[-1]
-    gap = word.left - last.right
-    if last.right > gutter[1] - 0.1 or word.left < gutter[0] + 0.1:
-        return False
-    if last.right > gutter[0] + 0.5 * (gutter[1] - gutter[0]):
-        return False
-    if gap > _MIN_TEXT_GUTTER * word.size:
+def _begins_column(before: Word, word: Word) -> bool:
+    """Returns True if `word` does not continue the cell of the word before it."""
+    if word.left - before.right > _MIN_TEXT_GUTTER * word.size:
         return True
-    return bool(NUMBER.fullmatch(word.text)) or bool(NUMBER.fullmatch(last.text))
+    return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
 
 def _text(words: Sequence[Word]) -> str:
-    return _LEADER.sub("", line_text(words)).rstrip() if words else ""
+    if not words:
+        return ""
+    lines: list[list[Word]] = [[words[0]]]
+    for before, word in pairwise(words):
+        if word.left < before.left or word.baseline - before.baseline > 0.8 * word.size:
+            lines.append([])
+        lines[-1].append(word)
+    text = line_text(lines[0])
+    for line in lines[1:]:
+        text = joined(text, line_text(line))
+    return _LEADER.sub("", text).rstrip()
 
 
 def _is_number(text: str) -> bool:
@@ -272,9 +331,9 @@ def _is_number(text: str) -> bool:
     return bool(words) and all(NUMBER.fullmatch(word) for word in words)
 
 
-def _is_table(grid: Sequence[Sequence[Sequence[Word]]], tabular: Sequence[int]) -> bool:
+def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     """Returns True if the columns contain what tables contain."""
-    texts = [[_text(cell) for cell in grid[index]] for index in tabular]
+    texts = [[_text(cell) for cell in row] for row in grid]
     width = len(grid[0])
     columns = [[row[at] for row in texts if row[at]] for at in range(width)]
     rows_with_cells = sum(sum(map(bool, row)) >= 2 for row in texts)
@@ -295,164 +354,294 @@ def _is_table(grid: Sequence[Sequence[Sequence[Word]]], tabular: Sequence[int]) 
 
 
 def _with_header_above(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    start: int,
-    gutters: Sequence[tuple[float, float]],
+    rows: Sequence[_TableRow], start: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the first row of the table: rows above that head its columns belong to it."""
     first = start
     while first > 0 and start - first < _MAX_HEADER_ROWS:
         row, below = rows[first - 1], rows[first]
-        if below.baseline - row.baseline > 1.8 * max(row.size, below.size):
+        if below.first - row.last > _MAX_HEADER_PITCH * max(row.size, below.size):
             break
-        if not pieces[first - 1] or pieces[first - 1][0].left < gutters[0][1] - 0.5 * row.size:
+        if not row.pieces or row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
             break
         first -= 1
     return first
 
 
 def _with_last_wrap(
-    rows: Sequence[Row],
-    pieces: Sequence[Sequence[_Piece]],
-    end: int,
-    gutters: Sequence[tuple[float, float]],
+    rows: Sequence[_TableRow], end: int, gutters: Sequence[tuple[float, float]]
 ) -> int:
     """Returns the end of the table: lines below that continue a cell of its last row are in it."""
+    usual = _usual_pitch(rows[max(0, end - 12) : end])
     while end < len(rows):
         row, above = rows[end], rows[end - 1]
-        if row.baseline - above.baseline > _MAX_LEADING * max(row.size, above.size):
+        pitch = (row.first - above.last) / above.size
+        if pitch > _MAX_LEADING or len(row.pieces) != 1 or abs(row.size - above.size) > 0.5:
             break
-        if len(pieces[end]) != 1 or pieces[end][0].left < gutters[0][1] - 0.5 * row.size:
-            break
-        if abs(row.size - above.size) > 0.5:
+        is_first_cell = row.pieces[0].right < gutters[0][1] and pitch < 0.88 * usual
+        if not is_first_cell and row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
             break
         end += 1
     return end
 
 
+def _usual_pitch(rows: Sequence[_TableRow]) -> float:
+    """Returns the usual distance of rows in font sizes; 0 for fewer than four rows."""
+    pitches = sorted((after.first - row.last) / row.size for row, after in pairwise(rows))
+    return pitches[len(pitches) // 2] if len(pitches) >= 3 else 0.0
+
+
 def _lines_below(
-    rows: Sequence[Row], rules: Sequence[Rule], left: float, right: float
+    rows: Sequence[_TableRow], rules: Sequence[Rule], left: float, right: float
 ) -> list[bool]:
     """Returns for each row if a wide ruled line is between it and the next row."""
     ys = sorted(
         rule.top
         for rule in rules
         if rule.bottom - rule.top < 1
-        and min(rule.right, right) - max(rule.left, left) > 0.6 * (right - left)
+        and min(rule.right, right) - max(rule.left, left) > _WIDE_LINE * (right - left)
     )
     below = []
     for row, after in pairwise(rows):
-        low, high = row.baseline, after.baseline - 0.3 * after.size
+        low, high = row.last, after.first - 0.3 * after.size
         below.append(bisect_right(ys, high) > bisect_right(ys, low))
     return [*below, False]
 
 
-def _header_rows(
-    cells: Sequence[Sequence[str]], grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]
-) -> int | None:
-    """Returns how many rows at the top name the columns, or None if that is not known."""
-    ruled = sum(lines)
-    first_line = lines.index(True) + 1 if ruled else 0
-    if first_line and first_line <= _MAX_HEADER_ROWS and first_line < len(cells):
-        if ruled <= 2 or ruled >= 0.5 * (len(cells) - 1):
-            return first_line
+def _merged_rows(
+    rows: Sequence[_TableRow], gutters: Sequence[tuple[float, float]], lines: Sequence[bool]
+) -> tuple[list[list[str]], int | None]:
+    """Returns the rows of a table, with wrapped cells joined, and how many of them are the header.
+
+    The number of header rows is None if it is not known.
+    """
+    grid = [_cells(row, gutters) for row in rows]
+    cells = [[_text(cell) for cell in row] for row in grid]
+    names = _named_rows(grid, lines)
+    groups = _groups(rows, cells, lines, names)
+    header_count: int | None
+    if names:
+        header_count = sum(group[0] < names for group in groups)
+    else:
+        header_count = _rows_before_numbers([_joined_cells(cells, group) for group in groups])
+    head_rows = sum(len(group) for group in groups[: header_count or 0])
+    spanned = _with_spans(cells, grid, gutters, head_rows)
+    merged = [_joined_cells(spanned, group) for group in groups]
+    if header_count is not None and header_count > 1:
+        merged, header_count = _joined_header(merged, header_count)
+    return merged, header_count
+
+
+def _joined_cells(cells: Sequence[Sequence[str]], group: Sequence[int]) -> list[str]:
+    row = list(cells[group[0]])
+    for at in group[1:]:
+        row = [joined(above, text) for above, text in zip(row, cells[at], strict=True)]
+    return row
+
+
+def _named_rows(grid: Sequence[Sequence[Sequence[Word]]], lines: Sequence[bool]) -> int:
+    """Returns how many lines at the top are the header for certain: 0 if that is not known."""
     bold = 0
     for row in grid:
         words = [word for cell in row for word in cell]
         if not words or not all(word.font.is_bold for word in words):
             break
         bold += 1
-    if 0 < bold <= _MAX_HEADER_ROWS and bold < len(cells):
+    if 0 < bold <= _MAX_HEADER_LINES and bold < len(grid):
         return bold
-    has_numbers = [
+    ruled = sum(lines)
+    first = lines.index(True) + 1 if ruled else 0
+    if 0 < first <= _MAX_HEADER_ROWS and first < len(grid):
+        return first
+    return 0
+
+
+def _groups(
+    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], lines: Sequence[bool], names: int
+) -> list[list[int]]:
+    """Returns the lines of each row of the table.
+
+    Lines of one column that are as close as the lines of a cell are in one row, if other lines are
+    farther apart. Otherwise the texts decide.
+    """
+    count = len(rows)
+    if sum(lines) >= max(2, 0.5 * (_row_estimate(cells) - 1)):
+        return _split([not line for line in lines[:-1]], cells)
+    links = [False] * (count - 1)
+    limit = _cell_pitch(rows, cells)
+    if limit is None:
+        above = cells[0]
+        for index in range(1, count):
+            pitch = (rows[index].first - rows[index - 1].last) / rows[index].size
+            links[index - 1] = index != names and _continues(above, cells[index], pitch)
+            above = cells[index]
+    else:
+        for column in range(len(cells[0])):
+            filled = [index for index in range(count) if cells[index][column]]
+            for upper, lower in pairwise(filled):
+                distance = (rows[lower].first - rows[upper].last) / rows[upper].size
+                if distance <= limit and _may_be_one_cell(cells, upper, lower, column):
+                    links[upper:lower] = [True] * (lower - upper)
+    if names:
+        links[names - 1] = False
+    return _split(links, cells)
+
+
+def _row_estimate(cells: Sequence[Sequence[str]]) -> int:
+    """Returns the number of lines with a text in the column that has most texts."""
+    return max(sum(bool(text) for text in column) for column in zip(*cells, strict=True))
+
+
+def _may_be_one_cell(cells: Sequence[Sequence[str]], above: int, below: int, column: int) -> bool:
+    one, other = cells[above], cells[below]
+    if _is_number(one[column]) or _is_number(other[column]):
+        return False
+    same = [bool(text) for text in one] == [bool(text) for text in other]
+    return not (same and sum(map(bool, one)) >= 2 and one[0])
+
+
+def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:
+    """Returns how far apart the lines of one cell are at most, in font sizes.
+
+    Returns None if the distances of lines do not show which of them are in one cell.
+    """
+    distances = []
+    for column in range(len(cells[0])):
+        filled = [index for index in range(len(rows)) if cells[index][column]]
+        distances += [
+            (rows[below].first - rows[above].last) / rows[above].size
+            for above, below in pairwise(filled)
+        ]
+    distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)
+    if not distances or distances[0] > _MAX_LEADING * 1.2:
+        return None
+    limit = 1.1 * distances[0]
+    larger = [distance for distance in distances if distance > 1.15 * distances[0]]
+    return limit if len(larger) >= 2 else None
+
+
+def _split(links: Sequence[bool], cells: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Returns the lines in groups. A group with two numbers in one column is not one row."""
+    groups = [[0]]
+    for index, link in enumerate(links, start=1):
+        if link:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    result = []
+    for group in groups:
+        columns = zip(*(cells[index] for index in group), strict=True)
+        numbers = (sum(map(_is_number, column)) for column in columns)
+        if len(group) > 1 and max(numbers) > 1:
+            result += [[index] for index in group]
+        else:
+            result.append(group)
+    return result
+
+
+def _rows_before_numbers(cells: Sequence[Sequence[str]]) -> int | None:
+    """Returns the number of rows above the first row of numbers.
+
+    Returns None if few cells are numbers.
+    """
+    numbers = [
         sum(_is_number(text) and not _YEAR.fullmatch(text) for text in row[1:]) for row in cells
     ]
     filled = [sum(map(bool, row[1:])) for row in cells]
-    total = sum(filled)
-    if not total or sum(has_numbers) < 0.4 * total:
+    if not sum(filled) or sum(numbers) < 0.4 * sum(filled):
         return None
-    count = next((index for index, number in enumerate(has_numbers) if number), 0)
-    if count and count <= _MAX_HEADER_ROWS and filled[count - 1]:
-        # Rows with only a first cell after the names are headings inside the table.
-        while count > 1 and not filled[count - 1]:
-            count -= 1
-        return count
-    return 0 if has_numbers[0] else None
+    count = next((index for index, number in enumerate(numbers) if number), 0)
+    # Rows with only a first cell after the names are headings inside the table.
+    while count > 1 and not filled[count - 1]:
+        count -= 1
+    return count if count <= _MAX_HEADER_ROWS else None
 
 
 def _with_spans(
     cells: Sequence[Sequence[str]],
-    pieces: Sequence[Sequence[_Piece]],
+    grid: Sequence[Sequence[Sequence[Word]]],
     gutters: Sequence[tuple[float, float]],
     header_rows: int,
 ) -> list[list[str]]:
-    """Returns the cells with each header that spans columns repeated in all of them."""
+    """Returns the cells with each header that spans columns repeated in all of them.
+
+    A header spans the columns whose middle it covers. In a row above other names, it also spans
+    the columns without a name that are nearer to it than to other headers of the row.
+    """
     result = [list(row) for row in cells]
-    middles = [(low + high) / 2 for low, high in gutters]
-    for row, row_pieces in zip(result[:header_rows], pieces, strict=False):
-        for piece in row_pieces:
-            first = bisect_right(middles, piece.left + 0.1)
-            last = bisect_right(middles, piece.right - 0.1)
-            if last > first and not any(row[first + 1 : last + 1]):
-                row[first : last + 1] = [row[first]] * (last - first + 1)
+    width = len(gutters) + 1
+    if width < 2 or not header_rows:
+        return result
+    edges = [_left_edge(grid), *(edge for gutter in gutters for edge in gutter), _right_edge(grid)]
+    middles = [(edges[2 * at] + edges[2 * at + 1]) / 2 for at in range(width)]
+    for index in range(header_rows):
+        texts = {
+            at: (words[0].left, max(word.right for word in words), cells[index][at])
+            for at, words in enumerate(grid[index])
+            if words
+        }
+        is_above = index + 1 < header_rows and len(texts) < sum(map(bool, cells[header_rows - 1]))
+        for at in range(width):
+            if at in texts:
+                continue
+            near = [
+                (max(left - middles[at], middles[at] - right), text)
+                for column, (left, right, text) in texts.items()
+                if column or _is_covering(left, right, middles[at])
+            ]
+            distance, text = min(near, default=(1.0, ""))
+            reach = (
+                0.75 * (edges[2 * at + 1] - edges[2 * at] + _PIECE_GAP * 10)
+                if is_above and at
+                else 0.0
+            )
+            if distance < reach or distance < 0:
+                result[index][at] = text
     return result
 
 
-def _merged_rows(
-    rows: Sequence[Row],
-    cells: Sequence[Sequence[str]],
-    lines: Sequence[bool],
-    header_rows: int | None,
-) -> tuple[list[list[str]], int | None]:
-    """Returns the rows with wrapped cells joined, and the number of header rows among them."""
-    pitches = [
-        (after.baseline - row.baseline) / max(row.size, 1.0) for row, after in pairwise(rows)
-    ]
-    separated = sum(lines) >= 0.5 * (len(rows) - 1) or sum(lines) >= 4
-    typical = median(pitches) if pitches else 0.0
-    merged: list[list[str]] = [list(cells[0])]
-    merged_header = None if header_rows is None else int(header_rows > 0)
-    for index in range(1, len(rows)):
-        row = cells[index]
-        is_header = header_rows is not None and index < header_rows
-        starts_body = header_rows is not None and index == header_rows
-        pitch = pitches[index - 1]
-        if separated:
-            continues = not lines[index - 1]
-        elif starts_body:
-            continues = False
-        elif is_header:
-            continues = pitch <= _MAX_LEADING and not _is_span_row(merged[-1])
+def _is_covering(left: float, right: float, x: float) -> bool:
+    return left < x < right
+
+
+def _left_edge(grid: Sequence[Sequence[Sequence[Word]]]) -> float:
+    return min(cell[0].left for row in grid for cell in row if cell)
+
+
+def _right_edge(grid: Sequence[Sequence[Sequence[Word]]]) -> float:
+    return max(cell[-1].right for row in grid for cell in row if cell)
+
+
+def _joined_header(rows: list[list[str]], count: int) -> tuple[list[list[str]], int]:
+    """Joins the lines of names that are wrapped; returns the rows and the number of header rows.
+
+    A row with a heading that spans several columns stays a row of its own.
+    """
+    header = [rows[0]]
+    for row in rows[1:count]:
+        if any(text and text == after for text, after in pairwise(header[-1])):
+            header.append(row)
         else:
-            continues = _continues(merged[-1], row, pitch, typical)
-        if continues:
-            merged[-1] = [joined(above, text) for above, text in zip(merged[-1], row, strict=True)]
-        else:
-            merged.append(list(row))
-            if is_header and merged_header is not None:
-                merged_header += 1
-    return merged, merged_header
+            header[-1] = [joined(above, text) for above, text in zip(header[-1], row, strict=True)]
+    return header + rows[count:], len(header)
 
 
-def _is_span_row(row: Sequence[str]) -> bool:
-    """Returns True if neighbouring cells have the same text, because a header spans them."""
-    return any(text and text == after for text, after in pairwise(row))
+def _continues(above: Sequence[str], row: Sequence[str], pitch: float) -> bool:
+    """Returns True if a row continues the wrapped cells of the row above.
 
-
-def _continues(above: Sequence[str], row: Sequence[str], pitch: float, typical: float) -> bool:
-    """Returns True if a row continues the wrapped cells of the row above."""
+    All rows are equally far apart, so only their texts can show it.
+    """
     filled = [index for index, text in enumerate(row) if text]
-    if pitch > _MAX_LEADING or any(_is_number(row[index]) for index in filled[:]):
-        # Only the number of the row itself may follow a label that is wrapped over two lines.
-        return pitch <= _MAX_LEADING and bool(row[0]) and row[0][0].islower() and not any(above[1:])
-    if not filled:
+    if not filled or pitch > _MAX_LEADING:
         return False
+    if any(_is_number(row[index]) for index in filled):
+        # Only the numbers of the row itself may follow a label that is wrapped over two lines.
+        return bool(row[0]) and row[0][0].islower() and not any(above[1:])
     if row[0]:
-        is_lower = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
-        return bool(above[0]) and is_lower and len(filled) == 1
+        is_open = row[0][0].islower() or above[0].endswith(("-", ",", "(", "/", "&"))
+        return bool(above[0]) and is_open and len(filled) == 1
     if not all(above[index] for index in filled):
         return False
-    if pitch < 0.93 * typical or len(filled) == 1:
-        return True
-    return all(row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled)
+    return len(filled) == 1 or all(
+        row[index][0].islower() or above[index][-1] in "-,(/&" for index in filled
+    )

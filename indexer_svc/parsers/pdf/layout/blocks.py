@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from indexer_svc.parsers.pdf.layout.lines import Line
-from indexer_svc.parsers.pdf.layout.paragraphs import KnowsWord, joined
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
 
 # The distance between two paragraphs is at least so much larger than that of two lines of one.
 _PARAGRAPH_GAP = 1.28
@@ -51,7 +51,7 @@ class Block:
         return f"Block({self.heading_depth}, {self.text!r})"
 
 
-def blocks_of(lines: Sequence[Line], knows: KnowsWord, *, fixed_is_code: bool) -> list[Block]:
+def blocks_of(lines: Sequence[Line], words: Vocabulary, *, fixed_is_code: bool) -> list[Block]:
     """Returns the blocks of the lines of one region.
 
     If `fixed_is_code`, lines in a font whose characters have the same width are code.
@@ -67,7 +67,7 @@ def blocks_of(lines: Sequence[Line], knows: KnowsWord, *, fixed_is_code: bool) -
         else:
             blocks.append(Block([line]))
     for block in blocks:
-        _finish(block, right, knows, fixed_is_code)
+        _finish(block, right, words, fixed_is_code)
     return blocks
 
 
@@ -144,7 +144,7 @@ def _ends_early(before: Line, line: Line, right: float) -> bool:
     return before.right + line.first_width + 0.6 * line.size < right
 
 
-def _finish(block: Block, right: float, knows: KnowsWord, fixed_is_code: bool) -> None:
+def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) -> None:
     """Sets the text of a block."""
     lines = block.lines
     if fixed_is_code and not block.heading_depth and lines[0].is_fixed:
@@ -159,7 +159,7 @@ def _finish(block: Block, right: float, knows: KnowsWord, fixed_is_code: bool) -
             and not line.text[0].islower()
             and before.text[-1] not in "-,"
         )
-        text = f"{text}\n{line.text}" if is_own_line else joined(text, line.text, knows)
+        text = f"{text}\n{line.text}" if is_own_line else joined(text, line.text, words)
     bullet = _BULLET.match(text)
     if bullet and not block.heading_depth and text[bullet.end() :].strip():
         block.marker = "-"

@@ -29,6 +29,7 @@ _MIN_COLUMN_ROWS = 3
 _MIN_GUTTER_SIZE = 0.75
 _MAX_CUTS = 4
 _MIN_PROSE_WORDS = 3.5
+_MIN_TEXT_WORDS = 2.5
 # A row fills a column if it is at least so wide, relative to the column.
 _FULL_ROW = 0.7
 _MIN_FULL_ROWS = 0.5
@@ -220,6 +221,14 @@ class _Side:
         )
 
     @property
+    def is_text(self) -> bool:
+        """True if most rows have several words and no wide gaps."""
+        count = len(self.filled)
+        return sum(map(len, self.filled)) >= _MIN_TEXT_WORDS * count and (
+            sum(map(_has_cells, self.filled)) <= 0.2 * count
+        )
+
+    @property
     def is_list(self) -> bool:
         """True if many rows begin with a bullet."""
         bullets = sum(part[0].text[0] in _BULLETS for part in self.filled)
@@ -267,7 +276,8 @@ def _are_columns(left: _Side, right: _Side) -> bool:
         return True
     both = sum(bool(one and other) for one, other in zip(left.parts, right.parts, strict=True))
     if both <= _MAX_ALIGNED_ROWS * count and count >= 2 * _MIN_COLUMN_ROWS:
-        return True
+        # The lines of a table's cells are on different baselines too, if the cells are centred.
+        return left.is_text and right.is_text
     return _is_alphabetical(left.first_words, right.first_words)
 
 

@@ -40,6 +40,7 @@ from indexer_svc.parsers.pdf.layout.page_layout import (
     page_layout,
     page_rows,
 )
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary
 from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, running_heads
 from indexer_svc.parsers.pdf.layout.tables import Table
 from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
@@ -50,7 +51,6 @@ _PAGES_PER_BOOKMARK = 4
 _FOOTNOTE_SIZE = 0.93
 _FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
 _SAME_EDGE = 6.0
-_VOCABULARY = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
 
 @dataclass(slots=True)
@@ -89,8 +89,8 @@ class DocumentLayout:
         body = body_style(line for layout in self._layouts for line in layout.lines)
         missing = self._mark_headings(bookmarks)
         has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)
-        knows = _Vocabulary(self._layouts)
-        pages = [self._blocks(layout, body, knows) for layout in self._layouts]
+        words = Vocabulary(line for layout in self._layouts for line in layout.lines)
+        pages = [self._blocks(layout, body, words) for layout in self._layouts]
         texts = [
             [item for item in page if isinstance(item, Block) and item.lines] for page in pages
         ]
@@ -154,38 +154,21 @@ class DocumentLayout:
         return mark_bookmarks([layout.lines for layout in self._layouts], bookmarks)
 
     def _blocks(
-        self, layout: PageLayout, body: BodyStyle, knows: "_Vocabulary"
+        self, layout: PageLayout, body: BodyStyle, words: Vocabulary
     ) -> list[Block | Table]:
         """Returns the blocks of a page, its footnotes last."""
         items: list[Block | Table] = []
         notes: list[Block | Table] = []
         for region in layout.regions:
             upper, lower = _divided_at_footnotes(region, layout.height, body)
-            items += _region_blocks(upper, knows, self._fixed_is_code)
-            notes += _region_blocks(lower, knows, self._fixed_is_code)
+            items += _region_blocks(upper, words, self._fixed_is_code)
+            notes += _region_blocks(lower, words, self._fixed_is_code)
         for note in notes:
             if isinstance(note, Block):
                 note.is_footnote = True
         for text in layout.side_texts:
             notes.append(_text_block(text))
         return items + notes
-
-
-class _Vocabulary:
-    """The words that stand inside the lines of a document, collected when they are first needed."""
-
-    def __init__(self, layouts: Sequence[PageLayout]) -> None:
-        self._layouts = layouts
-        self._words: set[str] | None = None
-
-    def __call__(self, word: str) -> bool:
-        """Returns True if the document has the word, in lower case, inside a line."""
-        if self._words is None:
-            self._words = set()
-            for layout in self._layouts:
-                for line in layout.lines:
-                    self._words.update(_VOCABULARY.findall(line.text.lower()))
-        return word in self._words
 
 
 def _is_typewritten(pages: Iterable[PageRows]) -> bool:
@@ -218,7 +201,7 @@ def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tup
 
 
 def _region_blocks(
-    region: Region, knows: "_Vocabulary", fixed_is_code: bool | None
+    region: Region, words: Vocabulary, fixed_is_code: bool | None
 ) -> Iterator[Block | Table]:
     """Yields the blocks and tables of a region, in order."""
     lines: list[Line] = []
@@ -226,10 +209,10 @@ def _region_blocks(
         if isinstance(item, Line):
             lines.append(item)
             continue
-        yield from blocks_of(lines, knows, fixed_is_code=bool(fixed_is_code))
+        yield from blocks_of(lines, words, fixed_is_code=bool(fixed_is_code))
         lines = []
         yield item
-    yield from blocks_of(lines, knows, fixed_is_code=bool(fixed_is_code))
+    yield from blocks_of(lines, words, fixed_is_code=bool(fixed_is_code))
 
 
 def _text_block(text: str) -> Block:

@@ -52,15 +52,16 @@ class BodyStyle(NamedTuple):
     size: float
     is_bold: bool
     is_fixed: bool
+    is_italic: bool
 
 
 def body_style(lines: Iterable[Line]) -> BodyStyle:
     """Returns the style of most characters of lines."""
     counts: Counter[BodyStyle] = Counter()
     for line in lines:
-        style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed)
+        style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed, line.is_italic)
         counts[style] += len(line.text)
-    return counts.most_common(1)[0][0] if counts else BodyStyle(10.0, False, False)
+    return counts.most_common(1)[0][0] if counts else BodyStyle(10.0, False, False, False)
 
 
 def normalised(text: str) -> str:
@@ -205,7 +206,8 @@ def _is_candidate(
     if number and is_apart and len(text) < 100 and len(block.lines) <= 2:
         return text[number.end() : number.end() + 1].isupper() or bool(_CJK_NUMBERED.match(text))
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    return is_capital and is_apart and len(text) < 90 and len(block.lines) <= 2
+    is_italic = first.is_italic and not body.is_italic and (text[0].isupper() or bool(number))
+    return (is_capital or is_italic) and is_apart and len(text) < 90 and len(block.lines) <= 2
 
 
 def _is_apart(block: Block, before: Block | None, after: Block | None) -> bool:

@@ -75,15 +75,23 @@ class Row:
 class Line:
     """A line of text in one column, with the style of most of its characters.
 
-    `first_width` is the width of the first word. `is_fixed` is True if all characters have the same
-    width. `marks` are the numbers of the marked contents. `note_start` is True if the line begins
+    `first_width` is the width of the first word. `is_italic` and `is_fixed` are True if all words
+    are italic, and if all characters have the same width. `marks` are the numbers of the marked contents. `note_start` is True if the line begins
     with a superscript, as a footnote does. `heading_depth` is the depth of the heading that the
     line belongs to, or 0, and `heading_number` is the same for all lines of one heading.
     """
 
     __slots__ = (
         *("text", "left", "top", "right", "bottom", "baseline", "size", "font", "is_bold"),
-        *("first_width", "is_fixed", "marks", "note_start", "heading_depth", "heading_number"),
+        *(
+            "first_width",
+            "is_fixed",
+            "is_italic",
+            "marks",
+            "note_start",
+            "heading_depth",
+            "heading_number",
+        ),
     )
 
     def __init__(self, words: Sequence[Word]) -> None:
@@ -110,6 +118,7 @@ class Line:
         self.font = main.font
         self.is_bold = bold_chars >= 0.8 * chars
         self.marks = {word.mark for word in words}
+        self.is_italic = all(word.font.is_italic for word in words)
         self.is_fixed = all(word.font.is_fixed for word in words)
         self.note_start = (
             words[0].size < _MAX_SCRIPT_SIZE * self.size

@@ -133,9 +133,7 @@ def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> l
     return [row for at, row in enumerate(page.rows) if at not in removed]
 
 
-def _ruled(
-    page: PageRows, rows: Sequence[Row]
-) -> tuple[list[tuple[Word, Table]], list[Word]]:
+def _ruled(page: PageRows, rows: Sequence[Row]) -> tuple[list[tuple[Word, Table]], list[Word]]:
     """Returns the ruled tables, each with a word that takes its place, and the other words."""
     tables: list[tuple[Word, Table]] = []
     words = [word for row in rows for word in row.words]

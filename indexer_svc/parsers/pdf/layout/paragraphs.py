@@ -2,17 +2,26 @@
 
 A hyphen at the end of a line is either a break inside a word (`transporta-/tion`), which is taken
 back, or belongs to the word (`E-/4711`, `well-/known`), and then stays. It stays if what follows is
-no lower-case letter, if the part before it contains a digit, a capital letter inside, or another
-hyphen, or if the part before it is a word that makes compounds in English. It also stays if the
-document has the word with its hyphen elsewhere, and not without it.
+no lower-case letter, or if the part before it contains a digit, a capital letter inside, or another
+hyphen. Otherwise the document decides: which of both words it has inside its lines, and whether its
+lines are hyphenated at all. At last, some words make compounds in English.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from indexer_svc.parsers.pdf.layout.lines import Line
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
+_WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+# Of the lines of a hyphenated text, one in ten to twenty ends with a hyphen. Of other texts, one in
+# a hundred does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
+# lines of at least _MIN_FULL_LINE characters count.
+_MIN_FULL_LINE = 30
+_MIN_LINES, _FEW_LINES = 60, 15
+_MIN_BROKEN_LINES = 0.02
+_MIN_JUSTIFIED = 0.4
+_SAME_EDGE = 1.5
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # Words that often begin a compound with a hyphen, and seldom a longer word without one.
 _COMPOUND_STARTS = (
@@ -34,30 +43,59 @@ _CJK = re.compile(
     "[\u2e80-\u303f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 )
 
-KnowsWord = Callable[[str], bool]
-"""Returns True if the document has a word, in lower case, inside a line."""
+
+class Vocabulary:
+    """The words inside the lines of a document, in lower case.
+
+    `is_hyphenated` is True if the typesetter of the document broke words at line ends.
+    """
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        """Collects the words of lines. Too few lines are taken to be hyphenated."""
+        self._words: set[str] = set()
+        long_lines = broken = justified = 0
+        right = 0.0
+        for line in lines:
+            text = line.text
+            words = _WORDS.findall(text.lower())
+            if text[-1] == "-":
+                words = words[:-1]
+            self._words.update(words)
+            if len(text) >= _MIN_FULL_LINE:
+                long_lines += 1
+                broken += text[-1] == "-"
+                justified += abs(line.right - right) < _SAME_EDGE
+                right = line.right
+        is_justified = justified > _MIN_JUSTIFIED * long_lines
+        least = _MIN_BROKEN_LINES if is_justified else 2 * _MIN_BROKEN_LINES
+        self.is_hyphenated = broken > least * long_lines
+        if long_lines < _MIN_LINES:
+            self.is_hyphenated = is_justified or long_lines < _FEW_LINES
+
+    def __contains__(self, word: object) -> bool:
+        """Returns True if the document has a word, in lower case, inside a line."""
+        return word in self._words
 
 
-def _knows_nothing(_word: str) -> bool:
-    return False
+NO_WORDS = Vocabulary()
 
 
-def joined_lines(lines: Sequence[Line], knows: KnowsWord = _knows_nothing) -> str:
+def joined_lines(lines: Sequence[Line], words: Vocabulary = NO_WORDS) -> str:
     """Returns the text of the lines of one paragraph or cell, as one line."""
     if not lines:
         return ""
     text = lines[0].text
     for line in lines[1:]:
-        text = joined(text, line.text, knows)
+        text = joined(text, line.text, words)
     return text
 
 
-def joined(text: str, after: str, knows: KnowsWord = _knows_nothing) -> str:
+def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
     """Returns `text` followed by the next line of the same paragraph."""
     if not text or not after:
         return text or after
     if text[-1] == "-" and len(text) > 1 and text[-2].isalnum():
-        return text + after if keeps_hyphen(text, after, knows) else text[:-1] + after
+        return text + after if keeps_hyphen(text, after, words) else text[:-1] + after
     if text[-1] in "-/" and len(text) > 1 and not text[-2].isspace():
         return text + after  # `2019-/2021)` or an address that is broken after a slash.
     if _CJK.match(text[-1]) and _CJK.match(after[0]):
@@ -65,7 +103,7 @@ def joined(text: str, after: str, knows: KnowsWord = _knows_nothing) -> str:
     return f"{text} {after}"
 
 
-def keeps_hyphen(text: str, after: str, knows: KnowsWord = _knows_nothing) -> bool:
+def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     """Returns True if the hyphen at the end of `text` belongs to the word.
 
     `after` is the text of the next line.
@@ -80,11 +118,11 @@ def keeps_hyphen(text: str, after: str, knows: KnowsWord = _knows_nothing) -> bo
     if "-" in first or any(character.isdigit() for character in first) or _has_inner_capital(first):
         return True
     both, hyphened = (first + second).lower(), f"{first}-{second}".lower()
-    if knows(both):
+    if both in words:
         return False
-    if knows(hyphened):
+    if hyphened in words or not words.is_hyphenated or _INNER_WORD.match(after):
         return True
-    if _INNER_WORD.match(after):
+    if len(first) > 3 and len(second) > 2 and first.lower() in words and second.lower() in words:
         return True
     return (
         len(second) > 2

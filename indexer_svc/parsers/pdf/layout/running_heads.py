@@ -153,7 +153,9 @@ def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
     for row in place:
         total = _OF_TOTAL.search(row.text)
         number = total and int(total[1])
-        if (total and number == row.page + 1 and int(total[2]) == page_count) or (row.distance == 0 and row.text.strip("- ") == str(row.page + 1) and page_count <= 4):
+        if (total and number == row.page + 1 and int(total[2]) == page_count) or (
+            row.distance == 0 and row.text.strip("- ") == str(row.page + 1) and page_count <= 4
+        ):
             found.add(row)
     return found
 

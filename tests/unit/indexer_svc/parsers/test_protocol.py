@@ -20,6 +20,8 @@ from indexer_svc.parsers.protocol import (
     answer_of,
     answer_to,
     message,
+    progress,
+    progress_of,
     received,
 )
 
@@ -183,3 +185,12 @@ def test_every_message_is_an_answer_or_malformed(title, pages, headings, body):
 
 def test_a_message_is_received_as_its_head_and_its_body():
     assert received(BytesIO(b"".join(message({"a": 1}, b"body"))).read, 4) == ({"a": 1}, b"body")
+
+
+def test_the_progress_of_recognition_is_told_from_an_answer():
+    head, body = received(BytesIO(b"".join(progress(3))).read, 0)
+    assert (progress_of(head), body) == (3, b"")
+    assert progress_of(HEAD) is None
+    for count in (-1, 1.5, "3", True, None, 1 << 32):
+        with pytest.raises(MalformedMessage):
+            progress_of({"recognised_pages": count})
