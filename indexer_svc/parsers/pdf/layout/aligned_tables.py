@@ -30,6 +30,8 @@ from indexer_svc.parsers.pdf.page_content import Rule
 _PIECE_GAP = 0.95
 _MIN_TEXT_GUTTER = 0.6
 _MIN_NUMBER_GUTTER = 0.18
+# Two words of one row that are so far apart are in two columns if a gutter is between them.
+_MIN_HEADER_GAP = 0.45
 # Consecutive rows of a table are at most this many font sizes apart.
 _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
@@ -307,7 +309,7 @@ def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[
 
 def _begins_column(before: Word, word: Word) -> bool:
     """Returns True if `word` does not continue the cell of the word before it."""
-    if word.left - before.right > _MIN_TEXT_GUTTER * word.size:
+    if word.left - before.right > _MIN_HEADER_GAP * word.size:
         return True
     return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
@@ -345,6 +347,8 @@ def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
         return False
     averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
     if width == 2:
+        if all(text.isdecimal() and len(text) <= 2 for text in columns[0]) and averages[1] > 1.5:
+            return False  # The items of a numbered list.
         if rows_with_cells < _MIN_ROWS_OF_TWO_COLUMNS:
             return False
         numbers = sum(map(_is_number, columns[1]))

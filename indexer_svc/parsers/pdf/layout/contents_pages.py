@@ -17,9 +17,10 @@ _LEADER_ENTRY = re.compile(
 )
 _NUMBER = re.compile(r"\d{1,5}|[ivxlcIVXLC]{1,7}")
 _TITLE = re.compile(
-    r"(?:table of contents|contents|list of (?:figures|tables|illustrations|listings|algorithms)|"
-    r"figures|tables|inhalt|inhaltsverzeichnis|table des mati\u00e8res|sommaire|\u00edndice|sum\u00e1rio|"
-    r"contenido|indice|\u76ee\s*\u5f55|\u76ee\s*\u6b21)",
+    "(?:table of contents|contents|list of (?:figures|tables|illustrations|listings|algorithms)|"
+    "figures|tables|inhalt|inhaltsverzeichnis|inhoud|inhoudsopgave|table des mati\u00e8res|sommaire|"
+    "\u00edndice|sum\u00e1rio|contenido|indice|sommario|innehåll|indhold|sisällys|obsah|spis treści|"
+    "содержание|оглавление|\u76ee\\s*\u5f55|\u76ee\\s*\u6b21)",
     re.IGNORECASE,
 )
 _MIN_LEADER_ENTRIES = 3

@@ -120,23 +120,20 @@ def _find_title(
         whole = ""
         for after in range(first, min(first + _MAX_TITLE_LINES, len(lines))):
             whole += texts[after]
-            if _is_title(whole, title, lines[first].text):
+            if _is_title(whole, title):
                 return first, after + 1
             if len(whole) > len(title) + 24:
                 break
     return None
 
 
-def _is_title(text: str, title: str, line: str) -> bool:
+def _is_title(text: str, title: str) -> bool:
+    """Returns True if both are equal, or differ only by a number before one of them."""
     if text == title:
         return True
-    if text.endswith(title):  # The line has a number that the bookmark lacks.
-        return _is_numbering(text[: -len(title)], line)
+    if text.endswith(title):
+        return _is_number(text[: -len(title)])
     return title.endswith(text) and len(text) >= 3 and _is_number(title[: -len(text)])
-
-
-def _is_numbering(prefix: str, line: str) -> bool:
-    return _is_number(prefix) or (bool(_NUMBERED.match(line)) and len(prefix) <= 14)
 
 
 def _is_number(prefix: str) -> bool:
@@ -204,7 +201,8 @@ def _is_candidate(
         return text[0].isupper() or not text[0].isalpha() or bool(number) or is_larger
     is_apart = _is_apart(block, before, after)
     if number and is_apart and len(text) < 100 and len(block.lines) <= 2:
-        return text[number.end() : number.end() + 1].isupper() or bool(_CJK_NUMBERED.match(text))
+        # A number without a dot inside may be that of an item of a list.
+        return "." in number.group().strip()[:-1] or bool(_CJK_NUMBERED.match(text))
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
     is_italic = first.is_italic and not body.is_italic and (text[0].isupper() or bool(number))
     return (is_capital or is_italic) and is_apart and len(text) < 90 and len(block.lines) <= 2

@@ -28,7 +28,8 @@ _MAX_RISE, _MAX_DROP = 0.75, 0.35
 _MAX_HOST_SIZE = 2.2
 # A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
 _MAX_SAME_SIZE_WORDS = 2
-_POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[A-Za-z]|[kcmdn]m|cm|mi|ft|in|sec))$")
+_MAX_LETTERS = 10
+_POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[^\W\d_]{1,2}|sec))$")
 _NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
 _SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|e|\u00aa|\u00ba|a|o|TM|\u2122|\u00ae)")
@@ -155,7 +156,7 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
     moved: set[int] = set()
     for row in rows:
         words = row.words
-        if len(words) > _MAX_SAME_SIZE_WORDS:
+        if len(words) > _MAX_SAME_SIZE_WORDS and not _is_of_letters(words):
             limit = _MAX_SCRIPT_SIZE * row.size
             small = [word for word in words if word.size <= limit]
             # A row of small words is a row of scripts if no word of it is larger.
@@ -189,7 +190,13 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
 def _may_carry(host: Row, words: Sequence[Word], size: float) -> bool:
     if size <= _MAX_SCRIPT_SIZE * host.size:
         return True
-    return len(words) <= _MAX_SAME_SIZE_WORDS < len(host.words)
+    return len(host.words) > _MAX_SAME_SIZE_WORDS and (
+        len(words) <= _MAX_SAME_SIZE_WORDS or _is_of_letters(words)
+    )
+
+
+def _is_of_letters(words: Sequence[Word]) -> bool:
+    return len(words) < _MAX_LETTERS and all(len(word.text) == 1 for word in words)
 
 
 def _carries(row: Row, word: Word) -> bool:
