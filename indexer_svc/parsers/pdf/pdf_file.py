@@ -45,7 +45,7 @@ def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
             layout = DocumentLayout(_page_count(document))
             text_bytes = 0
             for number, page in enumerate(_pages(document), start=1):
-                text_bytes += sum(len(run.text) for run in page.runs)
+                text_bytes += sum(len(run.text.encode()) for run in page.runs)
                 _check_size(text_bytes, number, max_text_bytes)
                 layout.add(page)
             bookmarks = list(bookmarks_of(document))
@@ -91,15 +91,11 @@ def _pages(document: pdfium.PdfDocument) -> Iterator[PageContent]:
 
 
 def _check_size(text_bytes: int, page_number: int, max_text_bytes: int) -> None:
-    """Raises TooLarge as soon as the pages that have been read have too much text.
-
-    Characters of running heads count although they are left out later, so twice as many characters
-    as bytes are allowed. The writer checks the exact size.
-    """
-    if text_bytes > 2 * max_text_bytes:
+    """Raises TooLarge if the pages that have been read have too much text."""
+    if text_bytes > max_text_bytes:
         raise TooLarge(
-            f"content is a PDF with {text_bytes} characters on its first {page_number} pages; "
-            f"HRAG_MAX_DOCUMENT_BYTES allows {max_text_bytes} bytes of text",
+            f"content is a PDF with {text_bytes} bytes of text on its first {page_number} "
+            f"pages; HRAG_MAX_DOCUMENT_BYTES allows {max_text_bytes}",
             field=_FIELD,
         )
 

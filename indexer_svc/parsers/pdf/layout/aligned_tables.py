@@ -36,6 +36,7 @@ _MIN_HEADER_GAP = 0.45
 _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
 _MIN_ROWS = 2
+_MAX_COLUMNS = 60
 _MIN_ROWS_OF_TWO_COLUMNS = 3
 _MAX_HEADER_ROWS = 4
 _MAX_HEADER_LINES = 8
@@ -216,7 +217,9 @@ def _table(
     """
     tabular = [row for row in rows[start:end] if len(row.pieces) >= 2]
     gutters = _gutters([row.pieces for row in tabular], tabular[0].size)
-    if not gutters or not _is_table([_cells(row, gutters) for row in tabular]):
+    if not 0 < len(gutters) < _MAX_COLUMNS or not _is_table(
+        [_cells(row, gutters) for row in tabular]
+    ):
         return None
     start = _with_header_above(rows, start, gutters)
     end = _with_last_wrap(rows, end, gutters)

@@ -25,6 +25,9 @@ MAX_NOISE_SHARE = 0.3
 # A page with numbered lines has at least so many numbers.
 _MIN_LINE_NUMBERS = 8
 _NUMERAL = re.compile(r"[0-9]{1,6}")
+# On a page with more words, columns and tables are not searched for. A page of a newspaper has half
+# as many.
+MAX_PAGE_WORDS = 15_000
 _VALUE_FONT = Font("")
 _VALUE_SIZE = 10.0
 _TABLE_FONT = Font("table")
@@ -103,6 +106,9 @@ def page_layout(
     layout = PageLayout(page.index, page.content.height, is_unread=page.is_unread)
     rows = _without_heads(page, heads, layout)
     rows = _without_line_numbers(rows, layout)
+    if sum(len(row.words) for row in rows) > MAX_PAGE_WORDS:
+        layout.regions.append([Line(row.words) for row in rows])
+        return layout
     tables, words = _ruled(page, rows)
     placeholders = {id(word): table for word, table in tables}
     if tables:

@@ -25,6 +25,8 @@ _MIN_COVER = 0.6
 # A page with more lines than this is a drawing.
 _MAX_LINES = 600
 _MAX_CELLS = 20_000
+# The text of a merged cell is repeated if it has at most this many characters.
+_MAX_REPEATED_CHARS = 200
 # A grid in which fewer cells have text is a drawing, such as the background of a plot.
 _MIN_FILLED_CELLS = 0.15
 # A grid of few cells with long texts divides a page into parts, and is no table.
@@ -160,9 +162,19 @@ def _table(grid: _Grid, words: Sequence[Word]) -> tuple[Table, list[Word]] | Non
         return None
     header_rows = _header_rows(merged, texts, len(ys) - 1, len(xs) - 1)
     rows = []
+    long_cells = {
+        place
+        for place, cell_words in texts.items()
+        if sum(len(word.text) for word in cell_words) > _MAX_REPEATED_CHARS
+    }
     for row in range(len(ys) - 1):
         places = [merged[row, column] for column in range(len(xs) - 1)]
-        rows += _row_lines([texts.get(place, []) for place in places])
+        rows += _row_lines(
+            [
+                [] if place in long_cells and place != (row, column) else texts.get(place, [])
+                for column, place in enumerate(places)
+            ]
+        )
     return Table(rows, header_rows, xs[0], ys[0], xs[-1], ys[-1], xs), contained
 
 
