@@ -109,7 +109,7 @@ PARTS = {
         ("engine",),
     ),
     COMMAND_LINE: (
-        ("terminal", "render", "option_values", "input_documents", "reading_options"),
+        ("terminal", "render", "option_values", "input_documents", "file_options"),
         ("archives", "read_report", "file_reader"),
         ("options", "extras", "processes", "ingest_files", "demo_corpus", "evaluation_tables"),
         ("ingest_progress", "tree", "store", "mcp_server"),

@@ -23,7 +23,20 @@ from hrag.values.chunks import Chunk, ChunkNode
 from hrag.values.collections import NO_EMBEDDER, Collection, SettingsRequest, SummaryUnit
 from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import ChunkNotFound, DocumentChanged, DocumentNotFound
-from hrag.values.formats import CSV, HTML, PLAIN_TEXT, TSV, format_of
+from hrag.values.formats import (
+    CSV,
+    HTML,
+    JSON,
+    LATEX,
+    NOTEBOOK,
+    PLAIN_TEXT,
+    RST,
+    SRT,
+    TSV,
+    VTT,
+    XML,
+    format_of,
+)
 from hrag.values.reading import PageUnit
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
@@ -32,7 +45,7 @@ if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
 FORMAT_VERSION = 1
 
 # Text formats for which the indexer stores the text that it has read, not the content of the file.
-_READ_FROM_FILES = (HTML, CSV, TSV)
+_READ_FROM_FILES = (HTML, CSV, TSV, RST, NOTEBOOK, LATEX, JSON, XML, SRT, VTT)
 _TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
 _FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
 _ATTEMPTS = 3

@@ -24,12 +24,18 @@ class FileReader:
     def __enter__(self) -> Self:
         """Starts the process."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C must reach only the command, which then ends the process.
+            start_new_session=True,
         )
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Ends the process, which ends by itself when its standard input is closed."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Ends the process. It ends by itself when its standard input is closed."""
+        if kind is not None:
+            self._process.kill()
         self._process.communicate()
 
     def read(self, document: Document) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
     DocumentOutcome,
@@ -45,7 +46,6 @@ from hrag.cli.options import (
     connection_options,
 )
 from hrag.cli.read_report import report_text
-from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
 from hrag.values.documents import ROOT_KEY, IngestOutcome
@@ -308,7 +308,10 @@ class _Ingest:
         documents = self.inputs.documents
         target = self.client, self.tenant, self.collection, documents
         if not self.as_json:
-            return ingest_with_progress(*target, output(), validate_only=validate_only)
+            keeps_all = self.is_verbose or validate_only
+            return ingest_with_progress(
+                *target, output(), validate_only=validate_only, keeps_all=keeps_all
+            )
         progress = IngestProgress(len(documents), on_outcome=on_outcome)
         ingest_all(*target, progress, validate_only=validate_only)
         return progress
@@ -348,9 +351,9 @@ class _Ingest:
 
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
         """Prints what was done."""
-        skipped = self.inputs.skipped
+        skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
-            print_skipped(skipped)
+            print_skipped(self.inputs.skipped)
             for document_id in deleted:
                 print_json_line({"document_id": document_id, "outcome": "deleted"})
             print_summary(progress, skipped, deleted)
@@ -386,12 +389,13 @@ class _Ingest:
             gone = self._gone()
         except CollectionNotFound:
             gone = []
+        skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
             for document_id in gone:
                 print_json_line({"document_id": document_id, "outcome": "would delete"})
             print_skipped(self.inputs.skipped)
             return
-        for label, result in progress.results:
+        for label, result in progress.reported:
             if result.report is not None:
                 print_line(f"would store {label}: {report_text(result.report)}")
             elif self.is_verbose:
@@ -405,7 +409,7 @@ class _Ingest:
             f"would store {progress.stored - unchanged:,}, delete {len(gone):,}; "
             f"{unchanged:,} unchanged, {len(progress.failures):,} failed"
         )
-        show_skipped(self.inputs.skipped, is_verbose=self.is_verbose)
+        show_skipped(skipped, is_verbose=self.is_verbose)
 
 
 def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:

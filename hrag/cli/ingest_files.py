@@ -65,14 +65,15 @@ class _FoundFile:
     """A file that was found.
 
     `relative` is the file's path inside the folder or, if the user named the file, only its name.
-    `relative` is in Unicode form NFC. `is_archive` is True if its name, or if the user named the
-    file also its content, is that of an archive.
+    `relative` is in Unicode form NFC. `is_named` is True if the user named the file. `is_archive`
+    is True if its name, or if the user named the file also its content, is that of an archive.
     """
 
     path: Path
     relative: str
     size_bytes: int
     is_archive: bool = False
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,8 @@ def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
     is_archive = is_archive_name(path.name)
     if not is_archive and not path.name.lower().endswith(EXTENSIONS):
         is_archive = begins_like_archive(path)
-    return [_FoundFile(path, unicodedata.normalize("NFC", path.name), size, is_archive)]
+    relative = unicodedata.normalize("NFC", path.name)
+    return [_FoundFile(path, relative, size, is_archive, is_named=True)]
 
 
 def _input_document(
@@ -227,7 +229,12 @@ def _input_document(
         reason = f"its document id {name} belongs to {readable_path(first)} already"
         return _unreadable(file.path, reason, file.size_bytes)
     read = partial(read_document, file.path, source, replace(user_fields, document_id=name))
-    return InputDocument(readable_path(file.path), read, file.size_bytes)
+    may_be_skipped = not file.is_named and _is_picture(file.relative)
+    return InputDocument(readable_path(file.path), read, file.size_bytes, may_be_skipped)
+
+
+def _is_picture(relative: str) -> bool:
+    return formats.mime_type_of(relative) in formats.PICTURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +300,8 @@ class _FoundArchive:
             return
         fields = replace(self.user_fields, document_id=name)
         read = partial(_read_member, member, f"{self.source}/{member.path}", fields)
-        result.documents.append(InputDocument(readable_path(path), read, size))
+        is_picture = _is_picture(relative)
+        result.documents.append(InputDocument(readable_path(path), read, size, is_picture))
 
 
 def _read_member(member: Member, source: str, user_fields: GivenFields) -> Document:

@@ -28,7 +28,7 @@ from hrag.cli.render import counted
 from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
 from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
-from hrag.values.errors import CollectionNotFound, HragError, TooLarge
+from hrag.values.errors import BlankDocument, CollectionNotFound, HragError, TooLarge
 
 if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
     from hrag.client import Client
@@ -43,6 +43,9 @@ _HINTS = {
     "encoding": " (--encoding names it)",
     "mime_type": " (--as names the format)",
 }
+# The reason for which pictures in folders are skipped, as shown after a count. The indexer refuses
+# a picture with an error of this field if it has no text recognition.
+_NO_TEXT, _NEEDS_RECOGNITION = "pictures in which no text was found", "mime_type"
 _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
@@ -55,10 +58,14 @@ _REPORTS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """The outcome of one document: a result, or the error that refused it."""
+    """The outcome of one document: a result, or the error that refused it.
+
+    If `is_skipped` is True, the error does not count as a failure.
+    """
 
     label: str
     result: IngestResult | HragError | Unreadable
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class _SentDocument:
 
     label: str
     size_bytes: int
+    may_be_skipped: bool
 
 
 def _ignore_outcome(_outcome: DocumentOutcome) -> None:
@@ -77,9 +85,11 @@ class IngestProgress:
     """The outcomes of an ingest so far.
 
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
-    reason) for each document that could not be stored, and `results` contains (label, result) for
-    each that was. `error` is the error that ended the stream early, if any. `on_outcome` is called
-    with each outcome, sometimes in the stream's thread.
+    reason) for each document that could not be stored, and `skipped` each picture in which the
+    indexer found no text. `reported` contains (label, result) for the
+    first documents that were stored, and for those whose report has something to note; with
+    `keeps_all` for each document. `error` is the error that ended the stream early, if any.
+    `on_outcome` is called with each outcome, sometimes in the stream's thread.
     """
 
     def __init__(
@@ -87,13 +97,18 @@ class IngestProgress:
         total: int = 0,
         total_bytes: int = 0,
         on_outcome: Callable[[DocumentOutcome], None] = _ignore_outcome,
+        *,
+        keeps_all: bool = False,
     ) -> None:
         self.total = total
+        self._keeps_all = keeps_all
         self.total_bytes = total_bytes
         self.completed_bytes = 0
         self.outcomes: Counter[IngestOutcome] = Counter()
         self.failures: list[tuple[str, str]] = []
-        self.results: list[tuple[str, IngestResult]] = []
+        self.skipped: list[SkippedFile] = []
+        self.document_ids: list[str] = []
+        self.reported: list[tuple[str, IngestResult]] = []
         self.chunks_per_level: tuple[int, ...] = ()
         self.tokens = 0
         self.error: HragError | None = None
@@ -107,17 +122,12 @@ class IngestProgress:
     @property
     def stored(self) -> int:
         """The number of documents that are in the store, including unchanged ones."""
-        return len(self.results)
-
-    @property
-    def document_ids(self) -> list[str]:
-        """The ids of the stored documents, in the order in which they were sent."""
-        return [result.document_id for _, result in self.results]
+        return len(self.document_ids)
 
     @property
     def completed(self) -> int:
         """The number of documents with an outcome."""
-        return self.stored + len(self.failures)
+        return self.stored + len(self.failures) + len(self.skipped)
 
     @property
     def seconds(self) -> float:
@@ -136,21 +146,26 @@ class IngestProgress:
         """Returns `amount` divided by `seconds`."""
         return amount / max(self.seconds, 1e-9)
 
-    def send(self, label: str, size_bytes: int) -> None:
+    def send(self, label: str, size_bytes: int, *, may_be_skipped: bool = False) -> None:
         """Records that a document was read and is sent next.
 
         Outcomes arrive in the order in which the documents are sent.
         """
-        self._sent.append(_SentDocument(label, size_bytes))
+        self._sent.append(_SentDocument(label, size_bytes, may_be_skipped))
 
     def receive(self, answer: IngestResult | HragError) -> None:
         """Counts the outcome of the oldest document that was sent and has none yet."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
-            self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
+            has_no_text = isinstance(answer, BlankDocument) or answer.field == _NEEDS_RECOGNITION
+            is_skipped = sent.may_be_skipped and has_no_text
+            self._add(DocumentOutcome(sent.label, answer, is_skipped), sent.size_bytes)
             return
         self.outcomes[answer.outcome] += 1
-        self.results.append((sent.label, answer))
+        self.document_ids.append(answer.document_id)
+        is_notable_result = answer.report is not None and is_notable(answer.report)
+        if self._keeps_all or is_notable_result or len(self.document_ids) <= _REPORTS_SHOWN:
+            self.reported.append((sent.label, answer))
         self.tokens += answer.token_count
         self.chunks_per_level = _add_per_level(self.chunks_per_level, answer.chunks_per_level)
         self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
@@ -162,7 +177,9 @@ class IngestProgress:
     def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
         with self._lock:
             self.completed_bytes += size_bytes
-            if isinstance(outcome.result, Exception):
+            if outcome.is_skipped:
+                self.skipped.append(SkippedFile(Path(outcome.label), _NO_TEXT))
+            elif isinstance(outcome.result, Exception):
                 field = getattr(outcome.result, "field", "")
                 self.failures.append((outcome.label, with_hint(str(outcome.result), field)))
             self.on_outcome(outcome)
@@ -239,7 +256,8 @@ def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> I
         except Unreadable as error:
             progress.fail(document.label, error, document.size_bytes)
             continue
-        progress.send(document.label, document.size_bytes)
+        may_be_skipped = document.may_be_skipped
+        progress.send(document.label, document.size_bytes, may_be_skipped=may_be_skipped)
         yield read
 
 
@@ -251,13 +269,15 @@ def ingest_with_progress(
     console: Console,
     *,
     validate_only: bool = False,
+    keeps_all: bool = False,
 ) -> IngestProgress:
     """Ingests documents, shows the progress, and returns the final progress with its counts.
 
-    With `validate_only`, the documents are read and not stored.
+    With `validate_only`, the documents are read and not stored. With `keeps_all`, the progress
+    contains the results of all documents.
     """
     total_bytes = sum(document.size_bytes for document in documents)
-    progress = IngestProgress(len(documents), total_bytes)
+    progress = IngestProgress(len(documents), total_bytes, keeps_all=keeps_all)
     with shown_progress(progress, console):
         ingest_all(client, tenant, collection, documents, progress, validate_only=validate_only)
     return progress
@@ -402,13 +422,13 @@ def _kind(file: SkippedFile) -> str:
 
 
 def show_reports(progress: IngestProgress, *, is_verbose: bool = False) -> None:
-    """Prints what was read of each document.
+    """Prints what was read of each document in `progress`.
 
     If there are many documents and `is_verbose` is False, prints only the documents with something
     to note: an encoding that was guessed, for example, or pages that could not be read.
     """
-    shows_all = is_verbose or len(progress.results) <= _REPORTS_SHOWN
-    for label, result in progress.results:
+    shows_all = is_verbose or progress.stored <= _REPORTS_SHOWN
+    for label, result in progress.reported:
         if result.report is None:
             if is_verbose:
                 print_line(f"{label}: {result.outcome}")
@@ -434,6 +454,8 @@ def _outcome_fields(outcome: DocumentOutcome) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": outcome.label}
     result = outcome.result
     if not isinstance(result, IngestResult):
+        if outcome.is_skipped:
+            return {**fields, "outcome": "skipped", "reason": _NO_TEXT, "message": str(result)}
         error = {"type": type(result).__name__, "message": str(result)}
         if isinstance(result, HragError):
             error["field"] = result.field

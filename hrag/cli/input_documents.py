@@ -49,12 +49,15 @@ class Unreadable(Exception):
 class InputDocument:
     """A document to ingest: its label in messages, and a function that reads it.
 
-    `read` raises Unreadable. `size_bytes` is 0 if it is not known.
+    `read` raises Unreadable. `size_bytes` is 0 if it is not known. If `may_be_skipped` is True and
+    the indexer finds no text in the document, the document is skipped and does not fail. That holds
+    for pictures in folders and archives, because most of them illustrate other documents.
     """
 
     label: str
     read: Callable[[], Document]
     size_bytes: int = 0
+    may_be_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

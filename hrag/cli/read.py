@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.file_reader import FileReader
 from hrag.cli.ingest_files import FoundDocuments, find
 from hrag.cli.ingest_progress import show_skipped, with_hint
 from hrag.cli.input_documents import STANDARD_INPUT, GivenFields, Unreadable, standard_input
 from hrag.cli.read_report import left_out_lines, report_from, report_text
-from hrag.cli.reading_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
 from hrag.text.plain_text import printable
 from hrag.values.errors import InvalidArgument

@@ -131,9 +131,7 @@ class Catalog(ABC):
         UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
         StorageQuotaExceeded, StorageFull.
         """
-        return self._run(
-            calls.ingest(tenant_id, document, collection, validate_only), timeout_s
-        )
+        return self._run(calls.ingest(tenant_id, document, collection, validate_only), timeout_s)
 
     def update_metadata(
         self,

@@ -45,8 +45,8 @@ _LEVELS = (
     *("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph"),
 )
 _FORMULAS = frozenset((
-    "equation", "align", "gather", "multline", "eqnarray", "displaymath", "math", "flalign", "alignat",
-    "dmath", "subequations", "array",
+    "equation", "align", "gather", "multline", "eqnarray", "displaymath", "math", "flalign",
+    "alignat", "dmath", "subequations", "array",
 ))  # fmt: skip
 _TABLES = frozenset(("tabular", "tabularx", "tabulary", "longtable", "supertabular", "tblr"))
 _LISTS = {"itemize": "-", "enumerate": "1.", "description": "-", "thebibliography": "-"}
@@ -74,6 +74,7 @@ _SETTINGS = {
     **dict.fromkeys(
         ("newtheorem", "theoremstyle", "geometry", "captionsetup", "usetikzlibrary"), 1
     ),
+    **dict.fromkeys(("title", "author", "date"), 1),
     **dict.fromkeys(("setlength", "addtolength", "setcounter", "addtocounter", "definecolor"), 2),
     **dict.fromkeys(("newcommand", "renewcommand", "providecommand", "DeclareMathOperator"), 2),
     **dict.fromkeys(("newenvironment", "renewenvironment"), 3),
@@ -323,6 +324,8 @@ _REFERENCES = (
     "vspace",
     "hspace",
 )
+# pylatexenc loads its specifications on first use, and a confined process cannot load modules.
+get_default_latex_context_db()
 _WALKER_CONTEXT = get_walker_context_db()
 _WALKER_CONTEXT.add_context_category(
     "hrag",
@@ -477,23 +480,22 @@ class _BlockReader:
         elif name == "caption":
             self._end_block()
             self._writer.paragraph(self._text.text(self._next_argument()))
-        elif name in ("title", "author", "date", "maketitle", "tableofcontents"):
-            self._next_argument()
         elif name in ("input", "include", "subfile"):
             self._writer.leave_out(LeftOutKind.ATTACHMENT, self._next_argument() or name)
         elif name in ("par", "newpage", "clearpage", "bigskip", "medskip", "smallskip", "hrule"):
             self._end_block()
         elif name in _SETTINGS:
             self._skip_settings(_SETTINGS[name])
-        elif name == "def":
-            definition = _DEFINITION.match(self._source, start)
-            if definition is None:
-                return False
+        else:
+            return name == "def" and self._skip_definition(start)
+        return True
+
+    def _skip_definition(self, start: int) -> bool:
+        definition = _DEFINITION.match(self._source, start)
+        if definition is not None:
             self._position = definition.end()
             self._next_argument()
-        else:
-            return False
-        return True
+        return definition is not None
 
     def _skip_settings(self, count: int) -> None:
         for _ in range(count):

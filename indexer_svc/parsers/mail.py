@@ -1,8 +1,8 @@
 """Parses mails (EML: RFC 5322 and MIME) with Python's email package and its modern policy.
 
 Of each set of alternatives, the plain text and the HTML become one body. Text parts without a file
-name are bodies, too. All other parts are attachments, except pictures that the body shows. What a
-body becomes and how attachments are read is described in `message`.
+name are bodies, too. All other parts are attachments, except pictures that the body shows, and
+further alternatives. What a body becomes and how attachments are read is described in `message`.
 
 The package parses broken mails without errors, so a file counts as a mail if it begins with a
 field of a header. Values of fields are cut before they are parsed, because the time for parsing
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email import policy
 from email.headerregistry import Address
-from email.message import EmailMessage
 from email.parser import BytesParser
 from typing import Any
 
@@ -103,10 +102,10 @@ def _parts(mail: Any) -> Iterator[Body | Attachment]:
         part = open_parts.pop()
         kind = part.get_content_type()
         if kind == "multipart/alternative":
-            alternatives = list(_leaves(part))
-            yield _alternative(alternatives)
-            rest = [leaf for leaf in alternatives if not _is_body(leaf)]
-            open_parts.extend(reversed(rest))
+            leaves = list(_leaves(part))
+            yield Body(_texts(leaves, "text/plain"), _texts(leaves, HTML))
+            # Other forms of the body, for example an invitation for calendars, are left out.
+            open_parts.extend(leaf for leaf in reversed(leaves) if _is_attached(leaf))
         elif part.is_multipart() and part.get_content_maintype() == "multipart":
             open_parts.extend(reversed(_children(part)))
         elif _is_body(part):
@@ -122,7 +121,7 @@ def _children(part: Any) -> list[Any]:
 
 
 def _leaves(part: Any) -> Iterator[Any]:
-    """Yields the parts inside a part that have no parts themselves, and attached mails, in order."""
+    """Yields the innermost parts of a part, and the mails attached in it, in order."""
     open_parts = [part]
     while open_parts:
         inner = open_parts.pop()
@@ -132,14 +131,16 @@ def _leaves(part: Any) -> Iterator[Any]:
             yield inner
 
 
-def _alternative(leaves: Sequence[Any]) -> Body:
-    """Returns the first plain text and the last HTML of a set of alternatives as one body."""
-    plain = next((leaf for leaf in leaves if _is_body(leaf, "text/plain")), None)
-    html = next((leaf for leaf in reversed(leaves) if _is_body(leaf, HTML)), None)
-    return Body(
-        plain="" if plain is None else _content_text(plain),
-        html="" if html is None else _content_text(html),
-    )
+def _texts(leaves: Sequence[Any], kind: str) -> str:
+    """Returns the text of all bodies of a type. Some programs divide the HTML at attachments."""
+    return "\n".join(_content_text(leaf) for leaf in leaves if _is_body(leaf, kind))
+
+
+def _is_attached(leaf: Any) -> bool:
+    """Returns True for a part of a set of alternatives that is an attachment nevertheless."""
+    if leaf.get_content_type() == "text/calendar" or _is_body(leaf):
+        return False
+    return leaf.is_multipart() or bool(leaf.get_filename() or leaf.get_content_disposition())
 
 
 def _is_body(part: Any, kind: str = "") -> bool:
@@ -193,20 +194,12 @@ def _attachment(part: Any, kind: str) -> Attachment:
     name = part.get_filename() or ""
     if kind == "message/rfc822" and part.is_multipart():
         inner = _children(part)
-        message = _nested_message(inner[0]) if inner else Message()
+        # Mails that are nested deeper than Python's limit of recursion have not been parsed.
+        message = _message(inner[0]) if inner else Message()
         return Attachment(name or message.subject, kind, message=message)
     if part.is_multipart():  # For example a report of a mail server.
         return Attachment(name or kind, kind, _as_bytes(part))
     return Attachment(_base_name(str(name)), kind, part.get_payload(decode=True) or b"")
-
-
-def _nested_message(mail: Any) -> Message:
-    """Returns a message in a mail. Its own attachments are read when it is written.
-
-    The email package has parsed all messages inside already, and does not parse a mail in which
-    they are nested deeper than Python's limit of recursion.
-    """
-    return _message(mail)
 
 
 def _as_bytes(part: Any) -> bytes:
@@ -265,6 +258,3 @@ def _date(raw: dict[str, Any]) -> str:
         return utc_time(time) if isinstance(time, datetime) else ""
     except (ValueError, OverflowError):  # The time is out of the range of dates.
         return ""
-
-
-__all__ = ["EmailMessage", "header_fields", "parse_mail", "read_message", "utc_time"]

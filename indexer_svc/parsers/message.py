@@ -12,7 +12,7 @@ those beyond MAX_ATTACHMENTS or deeper than MAX_DEPTH, those of unknown formats,
 those whose text would make the document too large. Pictures that a body shows are left out.
 
 If exactly one attachment has pages, it is written last, and the pages of the document are its
-pages. Otherwise the document has no pages, because the page numbers of several files would be mixed.
+pages. Otherwise the document has no pages, because several files have the same page numbers.
 """
 
 import codecs

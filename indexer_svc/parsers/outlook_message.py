@@ -1,9 +1,9 @@
 """Parses Outlook messages (MSG, MS-OXMSG), with the library python-oxmsg.
 
-A message is a storage, which is a folder in an OLE file. It has a table of properties, and a storage
-for each recipient and each attachment. A message that is attached to another one is a storage in
-the storage of its attachment. What a body becomes and how attachments are read is described in
-`message`.
+A message is a storage, which is a folder in an OLE file. It has a table of properties, and a
+storage for each recipient and each attachment. A message that is attached to another one is a
+storage in the storage of its attachment. What a body becomes and how attachments are read is
+described in `message`.
 
 The body is there as plain text, as HTML, or as compressed rich text (MS-OXRTFCP), or in several of
 these forms. Rich text is read only if there is no other form.
@@ -43,7 +43,7 @@ _TO, _CC = 1, 2
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".emz", ".wmz")
 _INNER_MESSAGE = "__substg1.0_3701000D"
 _MAX_RECIPIENTS = 1_000
-# Messages lie in messages at most this deep; `parsed_message` reads fewer. A level takes some calls.
+# Messages that lie deeper in messages are not read. `parsed_message` reads even fewer levels.
 _MAX_DEPTH = 10
 # The file itself and slack in its last sectors: a file whose streams are larger shares their bytes.
 _MAX_STREAM_BYTES_RATIO = 2

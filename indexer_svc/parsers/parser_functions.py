@@ -1,10 +1,11 @@
-"""The formats that a parser process reads, in three families, and the function that parses each.
+"""The formats that a parser process reads, in four families, and the function that parses each.
 
 A confined process cannot load modules, so a process loads the modules of its family before it is
 confined. The formats of the family EXTRA need the libraries of the extra `formats`, and those of
 the family OCR need the extra `ocr`. A process for the family CORE (PDFs and text formats) does not
-load these libraries. PDF is in two families: in OCR, pages without text are recognised too. To add
-a format, add it here, in `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether
+load these libraries. A process for the family MAIL loads the modules of CORE and EXTRA too, because
+mails may have attachments of all these formats. PDF is in two families: in OCR, pages without text
+are recognised too. To add a format, add it here, in `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether
 a parser process must read it.
 """
 
@@ -50,6 +51,7 @@ class FormatFamily(StrEnum):
     CORE = "core"
     EXTRA = "extra"
     OCR = "ocr"
+    MAIL = "mail"
 
 
 # For each format, the module of its parser and the name of the function.
@@ -77,6 +79,8 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         ODS: ("spreadsheet", "parse_ods"),
         EPUB: ("epub", "parse_epub"),
         LATEX: ("latex", "parse_latex"),
+    },
+    FormatFamily.MAIL: {
         EML: ("mail", "parse_mail"),
         MSG: ("outlook_message", "parse_outlook_message"),
     },
@@ -87,6 +91,8 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         TIFF: ("picture", "parse_picture"),
     },
 }
+# The families whose modules a process of a family loads, if it loads more than its own.
+_LOADED = {FormatFamily.MAIL: (FormatFamily.CORE, FormatFamily.EXTRA, FormatFamily.MAIL)}
 _RECOGNISER = ("rapid_ocr", "open_recogniser")
 _PACKAGE = "indexer_svc.parsers"
 READ_FORMATS = frozenset(mime_type for formats in _PARSERS.values() for mime_type in formats)
@@ -104,11 +110,9 @@ def format_family(mime_type: str) -> FormatFamily:
 def load(family: FormatFamily) -> Recognise | None:
     """Loads the parser modules of a family, with their libraries.
 
-    The family EXTRA also loads the modules of CORE, because mails may have attachments of any
-    format. Returns the function that recognises text if the family is OCR, and None otherwise.
+    Returns the function that recognises text if the family is OCR, and None otherwise.
     """
-    families = (family, FormatFamily.CORE) if family is FormatFamily.EXTRA else (family,)
-    for loaded in families:
+    for loaded in _LOADED.get(family, (family,)):
         for module, function in _PARSERS[loaded].values():
             _function(module, function)
     recognise: Recognise | None = None

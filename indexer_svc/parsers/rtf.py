@@ -52,9 +52,9 @@ _SKIPPED = frozenset((
     "colortbl", "filetbl", "pict", "object", "objdata", "header", "headerl", "headerr",
     "headerf", "footer", "footerl", "footerr", "footerf", "fldinst", "listtable", "xe", "tc", "rxe",
     "listoverridetable", "revtbl", "rsidtbl", "generator", "themedata", "datastore", "sp",
-    "nonshppict", "annotation", "atnid", "atnauthor", "pntxtb", "pntxta", "ftnsep", "ftnsepc", "aftnsep",
-    "aftnsepc", "ftncn", "aftncn", "bkmkstart", "bkmkend", "private", "nonesttables", "do", "falt",
-    "panose", "shprslt",
+    "nonshppict", "annotation", "atnid", "atnauthor", "pntxtb", "pntxta", "ftnsep", "ftnsepc",
+    "aftnsep", "aftnsepc", "ftncn", "aftncn", "bkmkstart", "bkmkend", "private", "nonesttables",
+    "do", "falt", "panose", "shprslt",
 ))  # fmt: skip
 # Groups that begin with `\*` and nevertheless have text, or have a meaning here.
 _KEPT_STARRED = ("shpinst", "shptxt", "footnote", "ftnalt")
@@ -69,9 +69,10 @@ _SIGNS: Mapping[str, str] = {
 }  # fmt: skip
 _PARAGRAPH_ENDS = ("par", "sect", "page", "column", "\n", "\r")
 _CHARSETS: Mapping[int, str] = {
-    0: "cp1252", 2: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030",
-    136: "big5hkscs", 161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256",
-    186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850",
+    0: "cp1252", 2: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab",
+    134: "gb18030", 136: "big5hkscs", 161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255",
+    178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437",
+    255: "cp850",
 }  # fmt: skip
 _CODE_PAGES: Mapping[int, str] = {
     **{page: f"cp{page}" for page in (437, 850, 852, 855, 857, 858, 860, 862, 866, 874, 932, 949)},
@@ -81,10 +82,8 @@ _CODE_PAGES: Mapping[int, str] = {
 # Codecs are modules, and a confined process cannot load modules. So all codecs are loaded here.
 _CODECS = {name: codecs.lookup(name) for name in {*_CHARSETS.values(), *_CODE_PAGES.values()}}
 _DEFAULT = "cp1252"
-_HEADING_STYLE = re.compile(
-    r"(?:heading|\u6807\u9898|\u898b\u51fa\u3057|titre|\u00fcberschrift) ?([1-9])"
-)
-_TITLE_STYLES = ("title", "titel", "titre", "\u6807\u9898")
+_HEADING_STYLE = re.compile(r"(?:heading|标题|見出し|titre|überschrift) ?([1-9])")
+_TITLE_STYLES = ("title", "titel", "titre", "标题")
 _BULLETS = re.compile(r"[\u2022\u00b7\u25cf\u25aa\u25e6\uf0a7\uf0b7oo*-]")
 
 
@@ -378,7 +377,7 @@ class _Reader:
             self._append(text)
 
     def _append_character(self, number: int | None) -> None:
-        """Adds the character of `\\u`. Its number is a UTF-16 code unit, often as a signed number."""
+        """Adds the character of `\\u`. Its number is a UTF-16 code unit, often with a sign."""
         self._unread_fallback = self._state.fallback_bytes
         code = (number or 0) & 0xFFFF if number is None or number <= 0xFFFF else number
         if 0 < code <= 0x10FFFF:

@@ -1,9 +1,9 @@
 """Parses subtitles (SRT) and web captions (WebVTT): each cue is a page, numbered by its time.
 
 A cue is a text that is shown from one time to another. The number of its page is the second at
-which it begins, counted from the start of the recording; a cue of the first second has the number 1,
-because the numbers of pages begin with 1. Cues are in the order of their times. A cue begins on a
-new line. It begins a new paragraph after a pause of _PAUSE_MS, or if another speaker begins.
+which it begins, counted from the start of the recording. A cue of the first second has the number
+1, because the numbers of pages begin with 1. Cues are in the order of their times. A cue begins on
+a new line. It begins a new paragraph after a pause of _PAUSE_MS, or if another speaker begins.
 
 Markup is left out: styles, classes, positions, and the times of single words. A voice of WebVTT
 names the speaker; the name is written before the first cue of each turn, for example `Ann: Hello`.

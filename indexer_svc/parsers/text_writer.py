@@ -166,7 +166,7 @@ class TextWriter:
         """
         text = parsed.text.rstrip()
         first = len(text) - len(text.lstrip("\n"))
-        hyphens = [at for at, char in enumerate(text) if char == _SOFT_HYPHEN]
+        hyphens = [match.start() for match in re.finditer(_SOFT_HYPHEN, text)]
         start = self._add(text[first:])
 
         def moved(offset: int) -> int:

@@ -57,9 +57,9 @@ _LEFT_OUT_ATTRIBUTES = re.compile(r"xmlns(?::.*)?|xsi:(?:schemaLocation|noNamesp
 # These elements begin a new line inside a text, in the vocabularies of documents (XHTML, DocBook,
 # JATS, TEI, DITA). Other elements inside a text belong to its line.
 _LINES = frozenset((
-    "br", "lb", "p", "para", "simpara", "div", "sec", "section", "title", "head", "list", "ul", "ol",
-    "li", "item", "listitem", "list-item", "entry", "row", "tr", "td", "th", "table", "lg", "l",
-    "quote-block", "blockquote", "disp-quote", "pre", "programlisting", "note", "step", "cmd", "info",
+    "br", "lb", "p", "para", "simpara", "div", "sec", "section", "title", "head", "list", "ul",
+    "ol", "li", "item", "listitem", "list-item", "entry", "row", "tr", "td", "th", "table", "lg",
+    "l", "blockquote", "disp-quote", "pre", "programlisting", "note", "step", "cmd", "info",
 ))  # fmt: skip
 
 # Line ends are kept in these elements, and in elements with the attribute `xml:space="preserve"`.

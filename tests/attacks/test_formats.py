@@ -12,7 +12,25 @@ import pytest
 
 from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.deadline import Deadline
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JSON,
+    LATEX,
+    MSG,
+    NOTEBOOK,
+    PPTX,
+    PYTHON,
+    RST,
+    RTF,
+    SRT,
+    VTT,
+    XLSX,
+    XML,
+)
 from indexer_svc.parsers.parser_pool import ParserPool
 from tests.support.documents.format_files import (
     archive,
@@ -23,6 +41,7 @@ from tests.support.documents.format_files import (
     with_part,
     xlsx_file,
 )
+from tests.support.documents.messages import mail, mail_file, msg_file, ole_archive
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
@@ -115,6 +134,7 @@ def test_entities_that_expand_to_gigabytes_are_not_expanded(pool):
         assert isinstance(error, UnreadableDocument)
         assert "declares XML entities" in error.message
     _refused(pool, with_part(xlsx_file(), "xl/worksheets/sheet1.xml", xml), XLSX)
+    assert _read(pool, xml, XML) == "x: &j;"
     assert _refused(pool, xml.replace(b"<x>", b"<html>"), HTML) is None
 
 
@@ -126,7 +146,40 @@ _DEEP = {
     "html tables": (HTML, lambda: b"<table><tr><td>" * 50_000 + b"x"),
     "html formatting": (HTML, lambda: b"<b><i><a><p>" * 100_000 + b"x"),
     "epub": (EPUB, lambda: epub_file({"a.xhtml": "<div>" * 300_000})),
+    "xml": (XML, lambda: b"<a>" * 10**6),
+    "xml text": (XML, lambda: b"<a>x" * 99 + b"<b/>y" * 10**6 + b"</a>" * 99),
+    "json": (JSON, lambda: b"[" * 10**6),
+    "json paths": (JSON, lambda: b'{"k":' * 90 + b"[" + b"{}," * 10**6 + b"1]" + b"}" * 90),
+    "notebook": (NOTEBOOK, lambda: b'{"cells":' + b"[" * 10**6),
+    "rtf": (RTF, lambda: b"{\\rtf1 " + b"{" * 10**6),
+    "latex groups": (LATEX, lambda: b"{" * 10**6),
+    "latex lists": (LATEX, lambda: rb"\begin{itemize}\item " * 10**5),
+    "mail parts": (EML, lambda: _multiparts(5_000)),
+    "mails": (EML, lambda: b"Content-Type: message/rfc822\n\n" * 50_000 + b"x"),
+    "mails in files": (EML, lambda: _mails_in_files(6)),
+    "storages": (MSG, lambda: ole_archive(_storages(400))),
 }
+
+
+def _multiparts(depth: int) -> bytes:
+    begin = "".join(
+        f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(depth)
+    )
+    return f"Subject: x\n{begin}\nword\n".encode()
+
+
+def _mails_in_files(depth: int) -> bytes:
+    content = mail_file()
+    for _ in range(depth):
+        content = mail_file(attachments=[("a.eml", "application/octet-stream", content)] * 2)
+    return content
+
+
+def _storages(depth: int) -> dict[str, object]:
+    inner: dict[str, object] = {"__properties_version1.0": bytes(32)}
+    for _ in range(depth):
+        inner = {"__properties_version1.0": bytes(32), "__attach_version1.0_#00000000": inner}
+    return inner
 
 
 @pytest.mark.parametrize("name", _DEEP)
@@ -134,6 +187,11 @@ def test_deep_nesting_is_read_or_refused(pool, name):
     mime_type, build = _DEEP[name]
     error = _refused(pool, build(), mime_type)
     assert error is None or isinstance(error, TooLarge | UnreadableDocument)
+
+
+def _bomb_in_a_mail() -> bytes:
+    bomb = with_part(docx_file(), "word/document.xml", b" " * _SPACES)
+    return mail_file(attachments=[("bomb.docx", "application/octet-stream", bomb)] * 3)
 
 
 _WIDE = {
@@ -147,11 +205,46 @@ _WIDE = {
     "spine": (EPUB, lambda: _repeating_book(200_000)),
     "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
     "csv quotes": (CSV, lambda: b'"' * 8_000_001),
+    "xml elements": (XML, lambda: b"<a>" + b"<b/>" * 2 * 10**6 + b"</a>"),
+    "xml attributes": (XML, lambda: b"<a %s/>" % b" ".join(b'a%d="x"' % n for n in range(10**5))),
+    "xml doctypes": (XML, lambda: b"<!DOCTYPE a [<!--" * 10**6),
+    "json values": (JSON, lambda: b"[" + b"[]," * 10**6 + b"1]"),
+    "json number": (JSON, lambda: b"9" * 10**7),
+    "json base64": (JSON, lambda: b'["' + b"QUJD" * 2 * 10**6 + b'"]'),
+    "cells of a notebook": (NOTEBOOK, lambda: b'{"cells":[' + b"{}," * 10**6 + b"{}]}"),
+    "rtf cells": (RTF, lambda: rb"{\rtf1 " + rb"x\cell " * 10**6),
+    "rtf notes": (RTF, lambda: rb"{\rtf1 " + rb"{\footnote a}" * 10**5),
+    "rtf picture": (RTF, lambda: rb"{\rtf1{\pict " + b"0123456789abcdef\n" * 10**6),
+    "latex arguments": (LATEX, lambda: rb"\section{" * 10**5),
+    "latex tables": (LATEX, lambda: rb"\begin{tabular}" * 10**6),
+    "latex commands": (LATEX, lambda: rb"\newcommand{\a}{\a\a}" * 10**5),
+    "captions": (VTT, lambda: b"WEBVTT\n\n" + b"00:01.000 --> 00:02.000\nx\n\n" * 2 * 10**5),
+    "lines of a caption": (SRT, lambda: b"00:01,000 --> 00:02,000\n" + b"x\n" * 10**6),
+    "voices": (VTT, lambda: b"WEBVTT\n\n00:01.000 --> 00:02.000\n" + b"<v " * 10**6),
+    "parts of a mail": (
+        EML,
+        lambda: b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\n" * 10**5,
+    ),
+    "attachments": (EML, lambda: _attachments(5_000)),
+    "base64": (EML, lambda: b"Content-Transfer-Encoding: base64\n\n" + b"QUJD" * 10**6),
+    "address": (EML, lambda: b"To: " + b"a@x," * 10**6 + b"\n\nx"),
+    "parameters": (EML, lambda: b"Content-Type: text/plain" + b"; a=b" * 10**6 + b"\n\nx"),
+    "zip bomb in a mail": (EML, _bomb_in_a_mail),
+    "attachments of a message": (MSG, lambda: _message_with_attachments(2_000)),
     "titles": (RST, lambda: b"a\n=\n" * 10**6),
     "definitions": (PYTHON, lambda: b"def a(): pass\n" * 10**6),
     "quotes": (PYTHON, lambda: b"'''\"\"\"\\" * 10**6),
     "decorators": (PYTHON, lambda: b"@a\n" * 3 * 10**6),
 }
+
+
+def _attachments(count: int) -> bytes:
+    return mail(attachments=[("a.csv", "text/csv", b"a,b\n1,2\n")] * count).as_bytes()
+
+
+def _message_with_attachments(count: int) -> bytes:
+    file = {0x3707: "a.csv", 0x3701: b"a,b\n1,2\n"}
+    return msg_file({0x37: "x", 0x1000: "y"}, attachments=[file] * count)
 
 
 def _cell(place: str) -> bytes:
@@ -186,6 +279,6 @@ def test_the_time_of_parsing_grows_in_proportion_to_the_size(pool, name):
 
 def test_random_bytes_are_refused_whatever_their_declared_format(pool):
     noise = zlib.compress(bytes(range(256)) * 4000)
-    for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB):
+    for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, EML, MSG, RTF, XML):
         for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):
             assert isinstance(_refused(pool, content, mime_type), UnreadableDocument), mime_type

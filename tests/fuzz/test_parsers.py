@@ -21,7 +21,25 @@ from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.text.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JSON,
+    LATEX,
+    MSG,
+    NOTEBOOK,
+    PPTX,
+    PYTHON,
+    RST,
+    RTF,
+    SRT,
+    VTT,
+    XLSX,
+    XML,
+)
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
@@ -36,6 +54,7 @@ from tests.support.documents.format_files import (
     with_part,
     xlsx_file,
 )
+from tests.support.documents.messages import mail, mail_file, msg_file
 from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
 from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 
@@ -80,6 +99,61 @@ _HTML = (
     html_page(),
     b"<meta charset=gbk>\xc3\xa8<table><tr><td rowspan=3 colspan=9>a<ol><li>b<pre>c<h1>d</table>",
 )
+_RICH_TEXTS = (
+    (
+        rb"{\rtf1\ansi{\fonttbl{\f1\fcharset204 x;}}{\stylesheet{\s1 heading 1;}}{\info{\title T}}"
+        rb"\pard\s1 A\par{\listtext 1.}\pard\f1\'cf\u-10179?\u-8704?{\*\footnote n}\par"
+        rb"\trowd\pard\intbl a\cell b\cell\row\pard{\pict 00}\bin3 }}}x}"
+    ),
+)
+_JSONS = (
+    b'{"a": [{"b": 1, "c": "x"}, {"b": 2.5e9, "c": null}], "d.e": {"title": "\\ud83d\\ude00"}}',
+    b'{"a": 1}\n{"a": [[true], {}], "a": "' + b"QUJD" * 200 + b'"}\n',
+)
+_XMLS = (
+    (
+        b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY e 'x'>]><a xmlns:b='u'>"
+        b"<b:c d='&e;'>x<i>y</i>&eacute;"
+        b"</b:c><r k='1'><v>z</v></r><r k='2'><v>z</v></r><![CDATA[&]]><!-- c --></a>"
+    ),
+)
+_CAPTIONS = (
+    b"WEBVTT - T\nLanguage: en\n\nNOTE x\n\n1\n00:01.000 --> 00:02.000\n<v Ann>a <c>b</c>\n\n"
+    b"00:01:02.000 --> 00:01:03.000\na b\nc &amp; d\n" * 3,
+    b"1\n00:00:01,000 --> 00:00:02,000\n<i>a</i>\n\n2\n00:00:02,000 --> 00:00:03,000\na\nb\n",
+)
+_LATEXS = (
+    rb"\documentclass{a}\newcommand{\x}{y}\title{T}\author{A \and B}\begin{document}\section{S} % c"
+    b"\n" + rb"\begin{itemize}\item[l] caf\'e $x_1$ \x\end{itemize}\begin{tabular}{ll}a & b \\ c &"
+    rb"\multicolumn{2}{c}{d}\end{tabular}\begin{equation}x\end{equation}\verb|z|\cite{k}"
+    rb"\begin{verbatim}%\end{verbatim}\textsuperscript{2}\[ y \]\input{f}\end{document}",
+)
+_NOTEBOOKS = (
+    (
+        b'{"cells": [{"cell_type": "markdown", "source": ["# A\\n", "b"]},'
+        b'{"cell_type": "code", "source": "x", "outputs": [{"output_type": "stream", "text": "y"},'
+        b'{"output_type": "execute_result", "data": {"text/plain": ["z"]}}]}],'
+        b'"metadata": {"title": "T"}}'
+    ),
+)
+_MAILS = (
+    mail_file(
+        "Bees dance.",
+        "<p>Bees <b>dance</b><ul><li>x</ul>",
+        [("a.csv", "text/csv", b"a,b\n1,2\n"), ("b.md", "text/markdown", b"# b\n")],
+        [mail("Inner.", To="Bob <b@x.example>")],
+        Date="Thu, 26 Nov 2026 04:00:00 +0100",
+    ),
+    b"Subject: =?utf-8?q?=C3=A9?=\nContent-Type: text/plain; charset=gbk\n\na \nb\n> c\n",
+)
+_OUTLOOK_MESSAGES = (
+    msg_file(
+        {0x37: "The dance", 0x1000: "Bees dance.", 0x1013: b"<p>Bees", 0x0C1A: "Ann"},
+        [{0x3001: "Bob", 0x39FE: "b@x.example", 0x0C15: 1}],
+        [{0x3707: "a.csv", 0x3701: b"a,b\n1,2\n"}],
+        [{0x37: "Inner", 0x1000: "Inner."}],
+    ),
+)
 # The DOCX file has one style, because hundreds of unused styles would take most of a test's time.
 _STYLES = (
     b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
@@ -116,13 +190,31 @@ def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:
         (RST, _RST),
         (PYTHON, _PYTHON),
         (HTML, _HTML),
+        (RTF, _RICH_TEXTS),
+        (JSON, _JSONS),
+        (XML, _XMLS),
+        (VTT, _CAPTIONS),
+        (SRT, _CAPTIONS),
+        (LATEX, _LATEXS),
+        (NOTEBOOK, _NOTEBOOKS),
+        (EML, _MAILS),
     ],
-    ids=["pdf", "markdown", "text", "csv", "rst", "python", "html"],
+    ids=[
+        *("pdf", "markdown", "text", "csv", "rst", "python", "html", "rtf", "json", "xml", "vtt"),
+        *("srt", "latex", "notebook", "mail"),
+    ],
 )
 def test_a_damaged_file_is_parsed_or_refused(
     mime_type: str, whole: Sequence[bytes], count: int
 ) -> None:
     _check_damaged(mime_type, whole, count)
+
+
+@_times(FEW)
+def test_a_damaged_outlook_message_is_parsed_or_refused(count: int) -> None:
+    """Most bytes of the file are padding, so that most damage is harmless."""
+    extract(Document(_OUTLOOK_MESSAGES[0], mime_type=MSG), 1 << 20, parse)
+    _check(MSG, _damaged(_OUTLOOK_MESSAGES, count), 0)
 
 
 @_times(FEWEST, MORE)

@@ -51,14 +51,9 @@ def parse_pdf(
         with pdfium.PdfDocument(content) as document:
             layout = DocumentLayout(_page_count(document))
             text_bytes = 0
-<<<<<<< HEAD
             recognised: set[int] = set()
             for number, page in enumerate(_pages(document, recogniser, recognised), start=1):
-                text_bytes += sum(len(run.text) for run in page.runs)
-=======
-            for number, page in enumerate(_pages(document), start=1):
                 text_bytes += sum(len(run.text.encode()) for run in page.runs)
->>>>>>> 028b08dab26fd11bf1dcc93a78c72e1dd4f84b19
                 _check_size(text_bytes, number, max_text_bytes)
                 layout.add(page)
             bookmarks = list(bookmarks_of(document))

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
+from itertools import pairwise
 
 _SECTOR_BYTES, _SMALL_BYTES, _SMALL_LIMIT = 512, 64, 4096
 _FREE, _END, _IS_FAT = 0xFFFF_FFFF, 0xFFFF_FFFE, 0xFFFF_FFFD
@@ -123,7 +124,7 @@ def ole_archive(root: Tree) -> bytes:
                 entries[number] = _entry(name, _STREAM, start=start, size=len(content))
             else:
                 entries[number] = _entry(name, _STORAGE, child=add(content))
-        for number, following in zip(numbers, numbers[1:], strict=False):
+        for number, following in pairwise(numbers):
             struct.pack_into("<I", entries[number], 72, following)
         return numbers[0] if numbers else _FREE
 

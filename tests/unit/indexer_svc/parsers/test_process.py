@@ -14,7 +14,22 @@ import pytest
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PDF
 from hrag.values.deadline import Deadline
-from hrag.values.formats import DOCX, EPUB, HTML, PPTX, XLSX
+from hrag.values.formats import (
+    DOCX,
+    EML,
+    EPUB,
+    HTML,
+    JSON,
+    LATEX,
+    MSG,
+    NOTEBOOK,
+    PPTX,
+    RTF,
+    SRT,
+    VTT,
+    XLSX,
+    XML,
+)
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, parse
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
@@ -29,6 +44,7 @@ from tests.support.documents.format_files import (
     with_part,
     xlsx_file,
 )
+from tests.support.documents.messages import mail, mail_file, msg_file
 
 AMPLE_BYTES = 1 << 25
 MEMORY_BYTES = 1 << 29
@@ -155,19 +171,93 @@ def test_other_formats_are_refused_as_in_this_process(extra_process, mime_type, 
     assert caught.value.message == expected.value.message
 
 
+def japanese_mail() -> bytes:
+    message = mail("蜂は踊る。", Subject="蜂の踊り")
+    message.set_content("蜂は踊る。", charset="iso-2022-jp", cte="7bit")
+    return message.as_bytes()
+
+
+ATTACHMENTS = (
+    ("bee.docx", "application/octet-stream", docx_file()),
+    ("page.html", "text/html", LEGACY_PAGE),
+    ("pages.pdf", "application/pdf", pdfs.pdf_of(["First page"])),
+    ("notes.md", "text/markdown", b"# Notes\n\nx\n"),
+    ("mail.eml", "application/octet-stream", mail_file("Inner.", Subject="Inner")),
+    ("letter.rtf", "application/rtf", rb"{\rtf1\ansi{\fonttbl{\f1\fcharset128 x;}}\f1\'93\'fa}"),
+    ("text.txt", "text/plain", "Ärger über Müll".encode("cp1252")),
+    ("data.json", "application/json", b'{"a": [1, 2]}'),
+    ("photo.png", "image/png", b"\x89PNG\r\n\x1a\n"),
+)
+
+
+@pytest.fixture(scope="module")
+def mail_process() -> Iterator[ParserProcess]:
+    """A process for mails, with the least memory that is allowed."""
+    process = ParserProcess(LEAST_MEMORY_BYTES, FormatFamily.MAIL)
+    yield process
+    assert process.is_alive
+    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "content"),
+    [
+        (EML, mail_file("Bees dance.", "<ul><li>Bees<li>dance</ul>", ATTACHMENTS)),
+        (EML, mail_file(messages=[mail("Inner.", To="Bob <b@x.example>")])),
+        (EML, japanese_mail()),
+        (
+            EML,
+            "Subject: é\nContent-Type: text/plain; charset=x\n\nÄrger über Müll".encode("cp1252"),
+        ),
+        (MSG, msg_file({0x37: "Bees", 0x1013: "<p>Café".encode("cp1252"), 0x3FDE: 1252})),
+        (MSG, msg_file({0x37: "Bees"}, attachments=[{0x3707: "a.docx", 0x3701: docx_file()}])),
+    ],
+    ids=["attachments", "inner mail", "japanese", "unknown encoding", "message", "file in message"],
+)
+def test_mails_are_parsed_as_in_this_process(mail_process, mime_type, content):
+    expected = parse(content, mime_type, AMPLE_BYTES)
+    assert expected.text
+    assert read_file(mail_process, content, mime_type) == expected
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "content"),
+    [
+        (RTF, rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f1\fcharset128 x;}}\'cf {\f1\'93\'fa}}"),
+        (JSON, b'{"a": [{"b": 1}, {"b": 2}], "c": "\\ud83d\\ude00"}'),
+        (XML, "<?xml version='1.0' encoding='cp1251'?><a>Мёд</a>".encode("cp1251")),
+        (NOTEBOOK, b'{"cells": [{"cell_type": "markdown", "source": "# A"}]}'),
+        (SRT, b"1\n00:00:01,000 --> 00:00:02,000\nx &eacute;\n"),
+        (VTT, b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>x\n"),
+    ],
+)
+def test_texts_of_programs_are_parsed_as_in_this_process(process, mime_type, content):
+    assert read_file(process, content, mime_type) == parse(content, mime_type, AMPLE_BYTES)
+
+
+def test_latex_is_parsed_as_in_this_process(extra_process):
+    content = rb"\section{A} caf\'e $x$ \begin{tabular}{l}a & b\end{tabular}\begin{broken}"
+    assert read_file(extra_process, content, LATEX) == parse(content, LATEX, AMPLE_BYTES)
+
+
 def test_a_process_loads_only_the_libraries_of_its_family():
     program = (
         "import sys; from indexer_svc.parsers.parser_functions import FormatFamily, load;"
         " load(FormatFamily({!r}));"
         "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
-        " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc'}}))"
+        " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc', 'oxmsg', 'pylatexenc'}}))"
     )
     loaded = {
         family: subprocess.check_output([sys.executable, "-c", program.format(family.value)])
         for family in FormatFamily
     }
     assert loaded[FormatFamily.CORE] == b"['markdown_it', 'pypdfium2']\n"
-    assert loaded[FormatFamily.EXTRA] == b"['mammoth', 'python_calamine', 'selectolax']\n"
+    extra = b"['mammoth', 'pylatexenc', 'python_calamine', 'selectolax']\n"
+    assert loaded[FormatFamily.EXTRA] == extra
+    assert loaded[FormatFamily.MAIL] == (
+        b"['mammoth', 'markdown_it', 'oxmsg', 'pylatexenc', 'pypdfium2', 'python_calamine',"
+        b" 'selectolax']\n"
+    )
 
 
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
