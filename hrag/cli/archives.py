@@ -14,7 +14,7 @@ import re
 import struct
 import tarfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -170,7 +170,12 @@ class _OpenArchives:
     """
 
     def __init__(self) -> None:
-        self._stack: list[tuple[_Archive, Any]] = []
+        # Each archive has what was made of its bytes, and the file with its bytes.
+        self._stack: list[tuple[_Archive, Any, BinaryIO]] = []
+
+    def __del__(self) -> None:
+        """Closes all archives, once no member of them is left."""
+        self._close_down_to(())
 
     def get(self, archive: _Archive, make: Callable[[BinaryIO], Any]) -> Any:
         """Returns what `make` has made of the archive's bytes, and closes other archives.
@@ -182,14 +187,24 @@ class _OpenArchives:
         while parent is not None:
             ancestors.append(parent)
             parent = parent.parent
-        while self._stack and self._stack[-1][0] not in ancestors:
-            self._stack.pop()[1].close()
-        for known, handle in self._stack:
+        self._close_down_to(ancestors)
+        for known, handle, _ in self._stack:
             if known is archive:
                 return handle
-        handle = make(archive.open())
-        self._stack.append((archive, handle))
+        file = archive.open()
+        try:
+            handle = make(file)
+        except BaseException:
+            file.close()
+            raise
+        self._stack.append((archive, handle, file))
         return handle
+
+    def _close_down_to(self, ancestors: Sequence[_Archive]) -> None:
+        while self._stack and self._stack[-1][0] not in ancestors:
+            _, handle, file = self._stack.pop()
+            handle.close()
+            file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +258,7 @@ class _Lister:
 
     def _add_tar(self, unpack: _Unpack) -> None:
         found: dict[str, tuple[int, int]] = {}
-        with unpack(self.archive.open()) as file:
+        with self.archive.open() as packed, unpack(packed) as file:
             headers = cast("BinaryIO", _HeaderReader(file))
             with tarfile.open(fileobj=headers, mode="r:") as tar:
                 while (member := tar.next()) is not None:

@@ -40,11 +40,12 @@ from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
 EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
+_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
 # The reasons for which files are skipped, as shown after a count: "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
-OLD_FORMAT = "of an old Office format (to convert: libreoffice --headless --convert-to docx FILE)"
+OLD_FORMAT = "of an old Office format"
 EMPTY = "empty"
 DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
@@ -439,6 +440,8 @@ def _add_file(
     is_archive = is_archive_name(relative)
     # A pattern may select members of an archive, whatever the archive's own name is.
     reason = "" if is_archive else skip_reason(relative)
+    if reason == OLD_FORMAT and not _begins_with(path, _OLE_MAGIC):
+        reason = ""  # Many files with these names are web pages or RTF, which can be read.
     if not stat.S_ISREG(status.st_mode):
         reason = SPECIAL
     elif not reason and not _is_new(status, known_files):
@@ -451,6 +454,17 @@ def _add_file(
         listing.skipped.append(SkippedFile(path, reason))
     else:
         listing.files.append(_FoundFile(path, relative, status.st_size, is_archive))
+
+
+def _begins_with(path: Path, start: bytes) -> bool:
+    """Returns True if a regular file begins with these bytes; True also if it is unreadable."""
+    try:
+        if not path.is_file():
+            return True
+        with path.open("rb") as file:
+            return file.read(len(start)) == start
+    except OSError:
+        return True
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:

@@ -21,7 +21,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.text import Text
 
-from hrag.cli.ingest_files import UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest_files import OLD_FORMAT, UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.input_documents import InputDocument, Unreadable, readable_path
 from hrag.cli.read_report import UTF_8, is_notable, report_fields, report_text
 from hrag.cli.render import counted
@@ -50,6 +50,7 @@ _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
 _EXTENSIONS_SHOWN = 5
+_CONVERSION = "to convert: libreoffice --headless --convert-to docx FILE"
 # Kinds of skipped files, and examples of each kind, that are shown without --verbose.
 _KINDS_SHOWN, _EXAMPLES_SHOWN = 10, 3
 # The reports of at most this many documents are shown without --verbose.
@@ -410,7 +411,8 @@ def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) ->
     for kind in sorted(kinds, key=lambda kind: (-len(kinds[kind]), kind))[:_KINDS_SHOWN]:
         examples = ", ".join(kinds[kind][:_EXAMPLES_SHOWN])
         more = ", …" if len(kinds[kind]) > _EXAMPLES_SHOWN else ""
-        print_line(f"  {len(kinds[kind]):,} {kind}: {examples}{more}")
+        advice = f" ({_CONVERSION})" if kind == OLD_FORMAT else ""
+        print_line(f"  {len(kinds[kind]):,} {kind}{advice}: {examples}{more}")
     if len(kinds) > _KINDS_SHOWN:
         print_line(f"  and {len(kinds) - _KINDS_SHOWN:,} more kinds; --verbose lists all files")
 

@@ -7,6 +7,7 @@ needs little memory.
 """
 
 import codecs
+import heapq  # noqa: F401 - `Counter.most_common` loads it on its first call.
 import os
 import signal
 import sys

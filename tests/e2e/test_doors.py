@@ -217,7 +217,7 @@ def test_read_shows_pages_and_sections(folder: Path) -> None:
         "--- page 1 ---",
         "One",
         "--- page 2 ---",
-        "Two",
+        "# Two",
         "",
     ]
 

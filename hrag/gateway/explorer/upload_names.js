@@ -4,8 +4,8 @@
 // The file extensions of all formats that hrag reads.
 const EXTENSIONS = new Set(
   (
-    "txt text md markdown pdf html htm xhtml docx pptx xlsx epub csv tsv rst eml msg rtf " +
-    "odt odp ods xls ipynb tex latex ltx json jsonl ndjson xml srt vtt png jpg jpeg tif " +
+    "txt text md markdown pdf html htm xhtml docx pptx xlsx xlsm epub csv tsv rst eml msg " +
+    "rtf odt odp ods xls ipynb tex latex ltx json jsonl ndjson xml srt vtt png jpg jpeg tif " +
     "tiff py pyi js mjs cjs jsx ts tsx c h cc cpp cxx hh hpp cs go java kt lua pl pm php " +
     "rb rs scala sh bash sql swift"
   ).split(" "),
@@ -28,7 +28,7 @@ export async function documentId(path) {
 
 /** Returns true if the extension of a file is the extension of a format that hrag reads. */
 export function hasKnownExtension(path) {
-  return EXTENSIONS.has(/\.([^./]+)$/.exec(path)?.[1].toLowerCase());
+  return EXTENSIONS.has(/[^/]\.([^./]+)$/.exec(path)?.[1].toLowerCase());
 }
 
 async function hash(text) {

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from hrag.cli import input_documents
 from hrag.cli.archives import ESCAPES
-from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, document_id, find
+from hrag.cli.ingest_files import EMPTY, OLD_FORMAT, UNKNOWN_FORMAT, document_id, find
 from hrag.cli.input_documents import GivenFields, Unreadable
 from hrag.values.documents import ROOT_KEY
 from hrag.values.ids import check_document_id
 from tests.support.documents.format_files import archive, docx_file
+from tests.support.documents.ole_files import ole_file
 
 PATHS = st.text(min_size=1, max_size=200)
 
@@ -180,12 +181,16 @@ def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
 
 
 def test_old_office_documents_are_skipped_with_what_converts_them(tmp_path):
-    _write(tmp_path, "a.DOC", "b.ppt", "c.md")
+    for name in ("a.DOC", "b.ppt"):
+        (tmp_path / name).write_bytes(ole_file("WordDocument"))
+    _write(tmp_path, "c.md", "d.doc")
     found = find([tmp_path])
+    # A file with the name of an old document that is none is sent.
+    assert [Path(source.label).name for source in found.documents] == ["c.md", "d.doc"]
     assert [file.path.name for file in found.skipped] == ["a.DOC", "b.ppt"]
-    assert all("--convert-to" in file.reason for file in found.skipped)
+    assert {file.reason for file in found.skipped} == {OLD_FORMAT}
     # A file that is named is sent, and the indexer decides by its content.
-    assert find([tmp_path / "a.DOC"]).documents[0].read().body == b"text of a.DOC"
+    assert find([tmp_path / "a.DOC"]).documents[0].read().document_id == "a.DOC"
 
 
 def test_empty_files_in_archives_are_skipped(tmp_path):

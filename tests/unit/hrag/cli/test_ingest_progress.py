@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hrag.cli.ingest_files import EMPTY, UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest_files import EMPTY, OLD_FORMAT, UNKNOWN_FORMAT, SkippedFile
 from hrag.cli.ingest_progress import (
     IngestProgress,
     ingest_all,
@@ -190,6 +190,8 @@ def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
     assert files[0] == "  a/1.bin: of unknown format"
     show_skipped([SkippedFile(Path(f"a.{number}"), UNKNOWN_FORMAT) for number in range(30)])
     assert "and 20 more kinds; --verbose lists all files" in capsys.readouterr().out
+    show_skipped([SkippedFile(Path("a.doc"), OLD_FORMAT)])
+    assert "--convert-to docx FILE): a.doc\n" in capsys.readouterr().out
     show_skipped([])
     assert capsys.readouterr().out == ""
 
