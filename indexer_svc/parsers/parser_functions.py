@@ -5,8 +5,8 @@ confined. The formats of the family EXTRA need the libraries of the extra `forma
 the family OCR need the extra `ocr`. A process for the family CORE (PDFs and text formats) does not
 load these libraries. A process for the family MAIL loads the modules of CORE and EXTRA too, because
 mails may have attachments of all these formats. PDF is in two families: in OCR, pages without text
-are recognised too. To add a format, add it here, in `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether
-a parser process must read it.
+are recognised too. To add a format, add it here, in `hrag.values.formats`, and in
+`indexer_svc.extract`, which decides whether a parser process must read it.
 """
 
 from collections.abc import Callable, Mapping
