@@ -6,18 +6,17 @@ untrusted, so a field that cannot be added is left out, never an error.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hrag.values import canonical_json
 from hrag.values.documents import ROOT_KEY
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES
-from hrag.values.reading import LeftOut, LeftOutKind, ReadReport
+from hrag.values.reading import ReadReport
 from indexer_svc.document_limits import value_count
+from indexer_svc.parsers.protocol import without_metadata
 
 # With `ingest_root`, a file could make `hrag ingest --prune` delete its document, or keep it.
 _RESERVED = (ROOT_KEY,)
-_MAX_EXAMPLE_CHARS = 200
 
 
 class CompleteMetadata(NamedTuple):
@@ -54,9 +53,7 @@ def complete_metadata(
         else:
             unfit.append(name)
     if unfit:
-        example = unfit[0].encode("utf-8", "replace").decode()[:_MAX_EXAMPLE_CHARS]
-        left_out = LeftOut(LeftOutKind.METADATA, len(unfit), example)
-        report = replace(report, left_out=(*report.left_out, left_out))
+        report = without_metadata(report, unfit)
     if len(metadata) == len(sent):
         return CompleteMetadata(sent, sent_json, report)
     return CompleteMetadata(metadata, canonical_json.encode(metadata), report)

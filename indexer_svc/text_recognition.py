@@ -32,10 +32,8 @@ class TextRecognition:
     def advice(self) -> str:
         """The reason why pages were not recognised, and what can be done about it."""
         if self.parse is not None:
-            return (
-                f"this indexer recognises at most {self.max_pages} pages of a document "
-                "(HRAG_OCR_MAX_PAGES)"
-            )
+            pages = "1 page" if self.max_pages == 1 else f"{self.max_pages} pages"
+            return f"this indexer recognises at most {pages} of a document (HRAG_OCR_MAX_PAGES)"
         return _NOT_INSTALLED if not has_ocr_extra() else _SWITCHED_OFF
 
 

@@ -6,6 +6,7 @@ formats, because it also has decoders for many formats that nobody sends.
 """
 
 import io
+import warnings
 
 import numpy as np
 from PIL import ExifTags, Image, ImageSequence, UnidentifiedImageError
@@ -54,7 +55,11 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     Image.MAX_IMAGE_PIXELS = None  # MAX_PIXELS limits them instead, with an error for the client.
     pages: list[PageContent] = []
     try:
-        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+        # Pillow warns of damage that it can ignore.
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content), formats=_FORMATS) as image,
+        ):
             # Each page is counted only when it is reached, because a damaged TIFF may have a list
             # of pages that never ends.
             for number, page in enumerate(ImageSequence.Iterator(image), start=1):

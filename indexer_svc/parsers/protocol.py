@@ -7,8 +7,8 @@ receiver sets a limit for every length, and `answer_of` checks each value before
 
 import json
 import struct
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
@@ -23,6 +23,7 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 MAX_HEAD_BYTES = 16 << 20
 _MAX_NUMBER = 0xFFFF_FFFF
 _MAX_REPORT_TEXT_BYTES = 1_000
+_MAX_EXAMPLE_CHARS = 200
 MAX_DEPTH = 1_000_000  # The largest depth of a heading. PDF bookmarks may be nested this deep.
 
 _LENGTHS = struct.Struct("<II")
@@ -69,7 +70,7 @@ def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
     """Calls `parse`; returns the encoded message with the parsed file or the error."""
     try:
-        parsed = parse()
+        parsed = _with_fitting_metadata(parse())
         answer = message(_head_of(parsed), parsed.text.encode())
         if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
             raise TooLarge(
@@ -125,6 +126,40 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         return ParsedFile(text, pages, headings, title, unit, metadata, report, edits)
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedMessage(f"an invalid answer: {error}") from None
+
+
+def _with_fitting_metadata(parsed: ParsedFile) -> ParsedFile:
+    """Returns a parsed file without the metadata that `answer_of` would not accept.
+
+    The report says how many fields are left out. Fields are kept in their order.
+    """
+    kept: dict[str, str | list[str]] = {}
+    unfit: list[str] = []
+    size = count = 0
+    for name, value in parsed.metadata.items():
+        texts = [name, *(value if isinstance(value, list) else [value])]
+        try:
+            field_size = len("".join(texts).encode())
+        except UnicodeEncodeError:  # An escape sequence in YAML or JSON may give a lone surrogate.
+            field_size = MAX_METADATA_BYTES + 1
+        is_fitting = size + field_size <= MAX_METADATA_BYTES
+        if is_fitting and count + len(texts) <= MAX_METADATA_VALUES:
+            kept[name] = value
+            size, count = size + field_size, count + len(texts)
+        else:
+            unfit.append(name)
+    if not unfit:
+        return parsed
+    return replace(parsed, metadata=kept, report=without_metadata(parsed.report, unfit))
+
+
+def without_metadata(report: ReadReport, names: Sequence[str]) -> ReadReport:
+    """Returns a report that also says that the fields with these names are no metadata."""
+    parts = {part.kind: part for part in report.left_out}
+    example = names[0].encode("utf-8", "replace").decode()[:_MAX_EXAMPLE_CHARS]
+    before = parts.get(LeftOutKind.METADATA, LeftOut(LeftOutKind.METADATA, 0, example))
+    parts[LeftOutKind.METADATA] = before._replace(part_count=before.part_count + len(names))
+    return replace(report, left_out=tuple(parts.values()))
 
 
 def _head_of(parsed: ParsedFile) -> Head:

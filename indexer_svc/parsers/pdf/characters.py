@@ -49,6 +49,9 @@ _FIXED_NAME = re.compile(
     r"mono|courier|cmtt|cmsltt|sftt|ectt|cmvtt|consol|menlo|typewriter|inconsolata|fixed|lmtt|tt10",
     re.IGNORECASE,
 )
+# PDFium computes the weight of a font from the width of its stems, which is wrong in many files. So
+# a name that says something counts more.
+_FAMILY_NAME = re.compile(r"[A-Za-z]{3}")
 _SUBSET_PREFIX = re.compile(r"^[A-Z]{6}\+")
 _WORD = re.compile(r"\S+")
 # PDFium has these in place of a hyphen at the end of a line.
@@ -278,6 +281,9 @@ class _StyleReader:
         _read_origin(self._text_page, index, self._point_address, self._point_address + 8)
         return self._point[0], self._point[1]
 
+    def _is_heavy(self, index: int) -> bool:
+        return bool(_font_weight(self._text_page, index) > _BOLD_WEIGHT)
+
     def _font(self, index: int, is_stroked: bool) -> Font:
         flags = ctypes.c_int()
         buffer = ctypes.create_string_buffer(256)
@@ -289,7 +295,7 @@ class _StyleReader:
         is_bold = bool(_BOLD_NAME.search(name)) or is_stroked or bool(flags.value & _FLAG_BOLD)
         return Font(
             name,
-            is_bold or _font_weight(self._text_page, index) > _BOLD_WEIGHT,
+            is_bold or (self._is_heavy(index) and not _FAMILY_NAME.search(name)),
             bool(_ITALIC_NAME.search(name)) or bool(flags.value & _FLAG_ITALIC),
             bool(_FIXED_NAME.search(name)) or bool(flags.value & _FLAG_FIXED),
         )

@@ -12,6 +12,8 @@ import pypdfium2.raw as pdfium_c
 
 # At most this many annotations of a page are examined.
 MAX_PAGE_ANNOTATIONS = 5_000
+# At most this many characters of values are read of a page. All fields may show one long value.
+MAX_VALUE_CHARS = 100_000
 _HIDDEN = pdfium_c.FPDF_ANNOT_FLAG_HIDDEN | pdfium_c.FPDF_ANNOT_FLAG_NOVIEW
 _PASSWORD = 1 << 13
 _TEXT_FIELDS = (
@@ -45,6 +47,7 @@ class FormReader:
         if self._form is None:
             return
         count = min(pdfium_c.FPDFPage_GetAnnotCount(page), MAX_PAGE_ANNOTATIONS)
+        chars = 0
         for index in range(count):
             annotation = pdfium_c.FPDFPage_GetAnnot(page, index)
             if not annotation:
@@ -52,6 +55,9 @@ class FormReader:
             try:
                 text = self._text(annotation)
                 rectangle = pdfium_c.FS_RECTF()
+                chars += len(text)
+                if chars > MAX_VALUE_CHARS:
+                    return
                 if text and pdfium_c.FPDFAnnot_GetRect(annotation, rectangle):
                     x = sorted((rectangle.left, rectangle.right))
                     y = sorted((rectangle.bottom, rectangle.top))

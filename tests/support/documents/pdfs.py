@@ -14,6 +14,9 @@ FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiE
 
 _CATALOG, _PAGE_TREE, _FONT, _OUTLINE, _ENCRYPTION = 1, 2, 3, 4, 5
 _FIRST_FREE = 6
+_BOLD_FONT = 900
+# Further objects of `pdf_of_streams` have numbers from here on.
+FIRST_OTHER = 1000
 _PERMISSIONS = -44
 _PADDING = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE6453697A")
 
@@ -40,6 +43,55 @@ def pdf_of(pages: Sequence[str], bookmarks: Sequence[Bookmark] = (), title: str 
 def pdf_without_text(page_count: int = 1) -> bytes:
     """Returns a PDF whose pages show a filled square and no text, like a scan."""
     return written(_objects_of([b"10 10 50 50 re f"] * page_count, ()), b"")
+
+
+def pdf_of_streams(
+    contents: Sequence[bytes],
+    page_entries: bytes = b"",
+    catalog_entries: bytes = b"",
+    others: Mapping[int, bytes] | None = None,
+) -> bytes:
+    """Returns a PDF whose pages have these content streams.
+
+    The fonts are F1 (Helvetica), F2 (Helvetica-Bold), F3 (Courier) and F4, a font with two bytes
+    for each character that does not say which characters these are. `page_entries` and
+    `catalog_entries` are further entries of the dictionaries of each page and of the catalog.
+    `others` are further objects, with numbers from FIRST_OTHER on.
+    """
+    objects = _objects_of(contents, ())
+    for number in range(_FIRST_FREE, _FIRST_FREE + 2 * len(contents), 2):
+        fonts = b"/F1 %d 0 R /F2 %d 0 R /F3 %d 0 R /F4 %d 0 R" % (
+            _FONT,
+            *range(_BOLD_FONT, _BOLD_FONT + 3),
+        )
+        page = objects[number].replace(b"/F1 %d 0 R" % _FONT, fonts)
+        objects[number] = page.replace(b"/Type /Page ", b"/Type /Page %s " % page_entries)
+    objects[_CATALOG] = objects[_CATALOG].replace(b"/Catalog ", b"/Catalog %s " % catalog_entries)
+    objects[_BOLD_FONT] = FONT.replace(b"Helvetica", b"Helvetica-Bold")
+    objects[_BOLD_FONT + 1] = FONT.replace(b"Helvetica", b"Courier")
+    objects[_BOLD_FONT + 2] = (
+        b"<< /Type /Font /Subtype /Type0 /BaseFont /Lost /Encoding /Identity-H"
+        b" /DescendantFonts [%d 0 R] >>" % (_BOLD_FONT + 3)
+    )
+    objects[_BOLD_FONT + 3] = (
+        b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Lost /DW 600 /CIDSystemInfo"
+        b" << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> >>"
+    )
+    return written(objects | dict(others or {}))
+
+
+def shown_at(x: float, y: float, text: str, *, font: str = "F1", size: float = 10) -> bytes:
+    """Returns the part of a content stream that shows a line of text at a place.
+
+    `y` grows upwards, as in the file.
+    """
+    return b"BT /%s %g Tf %g %g Td (%s) Tj ET\n" % (
+        font.encode(),
+        size,
+        x,
+        y,
+        _escaped(text.encode("cp1252")),
+    )
 
 
 def encrypted_pdf(pages: Sequence[str], password: str) -> bytes:

@@ -30,10 +30,13 @@ from indexer_svc.parsers.pdf.page_content import Rule
 _PIECE_GAP = 0.95
 _MIN_TEXT_GUTTER = 0.6
 _MIN_NUMBER_GUTTER = 0.18
+# Two words of one row that are so far apart are in two columns if a gutter is between them.
+_MIN_HEADER_GAP = 0.45
 # Consecutive rows of a table are at most this many font sizes apart.
 _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
 _MIN_ROWS = 2
+_MAX_COLUMNS = 60
 _MIN_ROWS_OF_TWO_COLUMNS = 3
 _MAX_HEADER_ROWS = 4
 _MAX_HEADER_LINES = 8
@@ -214,7 +217,9 @@ def _table(
     """
     tabular = [row for row in rows[start:end] if len(row.pieces) >= 2]
     gutters = _gutters([row.pieces for row in tabular], tabular[0].size)
-    if not gutters or not _is_table([_cells(row, gutters) for row in tabular]):
+    if not 0 < len(gutters) < _MAX_COLUMNS or not _is_table(
+        [_cells(row, gutters) for row in tabular]
+    ):
         return None
     start = _with_header_above(rows, start, gutters)
     end = _with_last_wrap(rows, end, gutters)
@@ -307,7 +312,7 @@ def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[
 
 def _begins_column(before: Word, word: Word) -> bool:
     """Returns True if `word` does not continue the cell of the word before it."""
-    if word.left - before.right > _MIN_TEXT_GUTTER * word.size:
+    if word.left - before.right > _MIN_HEADER_GAP * word.size:
         return True
     return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
@@ -345,6 +350,8 @@ def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
         return False
     averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
     if width == 2:
+        if all(text.isdecimal() and len(text) <= 2 for text in columns[0]) and averages[1] > 1.5:
+            return False  # The items of a numbered list.
         if rows_with_cells < _MIN_ROWS_OF_TWO_COLUMNS:
             return False
         numbers = sum(map(_is_number, columns[1]))

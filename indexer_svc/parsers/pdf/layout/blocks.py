@@ -23,6 +23,7 @@ _BULLET = re.compile(
     r"(?:[\u2022\u25cf\u25cb\u25aa\u25a1\u25e6\u2023\u2043\u25a0\u25ba\u27a2\u2713\u2714\u00b7\u2219\uf0b7]|[-\u2013\u2014*](?=\s))\s*"
 )
 _ENUMERATION = re.compile(r"(?:\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]|\[\w{1,12}\])(?=\s)")
+_SECTION_NUMBER = re.compile(r"(?:\d{1,2}|[A-Z])(?:\.\d{1,2}){1,4}\.?\s+[^\W\d_]")
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\uff1a][)\]\"'\u201d\u2019]*$")
 
 
@@ -117,6 +118,8 @@ def _starts_block(block: Block, before: Line, line: Line, right: float) -> bool:
     if _BULLET.match(line.text):
         return True
     first = block.first
+    if line.is_bold and _SECTION_NUMBER.match(line.text):
+        return True
     marked = _BULLET.match(first.text) or _ENUMERATION.match(first.text)
     if _ENUMERATION.match(line.text) and (
         line.left <= first.left + 0.5 * line.size and (marked or _ends_sentence(before))

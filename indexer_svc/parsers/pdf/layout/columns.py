@@ -15,7 +15,8 @@ The rows of a page become regions: groups of rows that are read one after the ot
 row contains words of two columns.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ _MIN_GUTTER_SIZE = 0.75
 _MAX_CUTS = 4
 _MIN_PROSE_WORDS = 3.5
 _MIN_TEXT_WORDS = 2.5
+_MIN_RUNS = 4
+_NUMERAL = re.compile(r"[0-9]{1,5}")
+_SENTENCE_ENDS = frozenset(".:;!?)\u3002\uff01\uff1f")
 # A row fills a column if it is at least so wide, relative to the column.
 _FULL_ROW = 0.7
 _MIN_FULL_ROWS = 0.5
@@ -47,6 +51,9 @@ class _Span(NamedTuple):
     start: int
     end: int
     x: float
+
+
+_AreColumns = Callable[["_Side", "_Side"], bool]
 
 
 def regions_of(rows: Sequence[Row]) -> list[list[Row]]:
@@ -111,14 +118,19 @@ def _column_spans(rows: Sequence[Row]) -> list[_Span]:
     if len(rows) < _MIN_COLUMN_ROWS:
         return []
     masks = [mask_of(row.words) for row in rows]
-    best: list[_Span] = []
-    best_rows = 0
-    for strip in _candidate_strips(rows):
-        spans = _spans_at(rows, masks, strip)
-        count = sum(span.end - span.start for span in spans)
-        if count > best_rows:
-            best, best_rows = spans, count
-    return best
+    strips = _candidate_strips(rows)
+    # The page numbers of a table of contents look like a column. So it must be recognised first.
+    for are_columns in (_are_contents, _are_columns):
+        best: list[_Span] = []
+        best_rows = 0
+        for strip in strips:
+            spans = _spans_at(rows, masks, strip, are_columns)
+            count = sum(span.end - span.start for span in spans)
+            if count > best_rows:
+                best, best_rows = spans, count
+        if best:
+            return best
+    return []
 
 
 def _candidate_strips(rows: Sequence[Row]) -> list[int]:
@@ -148,7 +160,9 @@ def _candidate_strips(rows: Sequence[Row]) -> list[int]:
     return candidates
 
 
-def _spans_at(rows: Sequence[Row], masks: Sequence[int], strip: int) -> list[_Span]:
+def _spans_at(
+    rows: Sequence[Row], masks: Sequence[int], strip: int, are_columns: _AreColumns
+) -> list[_Span]:
     """Returns the spans of rows in which `strip` lies in a gutter between columns."""
     spans: list[_Span] = []
     start = 0
@@ -157,13 +171,18 @@ def _spans_at(rows: Sequence[Row], masks: Sequence[int], strip: int) -> list[_Sp
         if index < len(rows) and not masks[index] & bit:
             continue
         if index - start >= _MIN_COLUMN_ROWS:
-            spans += _checked_spans(rows, masks, start, index, strip)
+            spans += _checked_spans(rows, masks, start, index, strip, are_columns)
         start = index + 1
     return spans
 
 
 def _checked_spans(
-    rows: Sequence[Row], masks: Sequence[int], start: int, end: int, strip: int
+    rows: Sequence[Row],
+    masks: Sequence[int],
+    start: int,
+    end: int,
+    strip: int,
+    are_columns: _AreColumns,
 ) -> list[_Span]:
     """Returns the parts of rows `start` to `end` that are two columns beside `strip`."""
     union = 0
@@ -181,7 +200,7 @@ def _checked_spans(
         return []
     spans = []
     for first, last in _without_wide_tables(left, right):
-        if _are_columns(left.part(first, last), right.part(first, last)):
+        if are_columns(left.part(first, last), right.part(first, last)):
             spans.append(_Span(start + first, start + last, x))
     return spans
 
@@ -235,6 +254,15 @@ class _Side:
         return bullets >= 2 and bullets >= 0.3 * len(self.filled)
 
     @property
+    def last_numbers(self) -> list[int]:
+        """The page numbers at the ends of rows that begin with another word."""
+        return [
+            int(part[-1].text)
+            for part in self.filled
+            if len(part) > 1 and _NUMERAL.fullmatch(part[-1].text)
+        ]
+
+    @property
     def first_words(self) -> list[str]:
         return [part[0].text.casefold() for part in self.filled if part[0].text[0].isalpha()]
 
@@ -266,6 +294,13 @@ def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
     return ranges
 
 
+def _are_contents(left: _Side, right: _Side) -> bool:
+    """Returns True if both sides are parts of one table of contents."""
+    numbers = [left.last_numbers, right.last_numbers]
+    fewest = 0.4 * min(len(left.filled), len(right.filled))
+    return _is_rising(numbers[0] + numbers[1]) and min(map(len, numbers)) >= max(4, fewest)
+
+
 def _are_columns(left: _Side, right: _Side) -> bool:
     count = min(len(left.filled), len(right.filled))
     if count < _MIN_COLUMN_ROWS:
@@ -274,11 +309,35 @@ def _are_columns(left: _Side, right: _Side) -> bool:
         return True
     if left.is_list and right.is_list:
         return True
+    if (right.is_prose and _runs_on(right, left)) or (left.is_prose and _runs_on(left, right)):
+        return True
     both = sum(bool(one and other) for one, other in zip(left.parts, right.parts, strict=True))
     if both <= _MAX_ALIGNED_ROWS * count and count >= 2 * _MIN_COLUMN_ROWS:
         # The lines of a table's cells are on different baselines too, if the cells are centred.
         return left.is_text and right.is_text
     return _is_alphabetical(left.first_words, right.first_words)
+
+
+def _runs_on(side: _Side, other: _Side) -> bool:
+    """Returns True if sentences of a side run on in rows in which the other side has words, too.
+
+    In a table, a cell that runs on has empty cells beside its next line.
+    """
+    runs = count = 0
+    before: Sequence[Word] = ()
+    for part, other_part in zip(side.parts, other.parts, strict=True):
+        if part and before and other_part:
+            count += 1
+            is_open = before[-1].text[-1] not in _SENTENCE_ENDS
+            runs += is_open and (part[0].text[0].islower() or before[-1].text[-1] == "-")
+        before = part or before
+    return count >= _MIN_RUNS and runs >= 0.5 * count
+
+
+def _is_rising(numbers: Sequence[int]) -> bool:
+    """Returns True if numbers grow like those of a table of contents in two columns."""
+    rising = sum(number <= after for number, after in pairwise(numbers))
+    return len(numbers) >= 8 and rising >= 0.9 * (len(numbers) - 1)
 
 
 def _is_alphabetical(left: Sequence[str], right: Sequence[str]) -> bool:

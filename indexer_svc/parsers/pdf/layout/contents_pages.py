@@ -8,6 +8,7 @@ rows elsewhere are headings.
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.lines import Row, line_text
@@ -17,9 +18,10 @@ _LEADER_ENTRY = re.compile(
 )
 _NUMBER = re.compile(r"\d{1,5}|[ivxlcIVXLC]{1,7}")
 _TITLE = re.compile(
-    r"(?:table of contents|contents|list of (?:figures|tables|illustrations|listings|algorithms)|"
-    r"figures|tables|inhalt|inhaltsverzeichnis|table des mati\u00e8res|sommaire|\u00edndice|sum\u00e1rio|"
-    r"contenido|indice|\u76ee\s*\u5f55|\u76ee\s*\u6b21)",
+    "(?:table of contents|contents|list of (?:figures|tables|illustrations|listings|algorithms)|"
+    "figures|tables|inhalt|inhaltsverzeichnis|inhoud|inhoudsopgave|table des mati\u00e8res|"
+    "\u00edndice|sum\u00e1rio|contenido|indice|sommaire|sommario|inneh\u00e5ll|indhold|obsah|"
+    "\u76ee\\s*\u5f55|\u76ee\\s*\u6b21)",
     re.IGNORECASE,
 )
 _MIN_LEADER_ENTRIES = 3
@@ -115,7 +117,7 @@ def _checked(
     chosen = [entries[index] for index in group]
     leaders = sum(entry[2] for entry in chosen)
     pages = [entry[1] for entry in chosen if entry[1] is not None]
-    rising = sum(page <= after for page, after in zip(pages, pages[1:], strict=False))
+    rising = sum(page <= after for page, after in pairwise(pages))
     if rising < _MIN_RISING * (len(pages) - 1):
         return None
     if pages and sum(page <= 1.5 * page_count + 50 for page in pages) < 0.9 * len(pages):

@@ -23,11 +23,13 @@ This package is pure: it gets characters and returns blocks, and knows nothing a
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block, blocks_of
 from indexer_svc.parsers.pdf.layout.headings import (
     BodyStyle,
+    MissingHeading,
     body_style,
     mark_bookmarks,
     mark_typographic,
@@ -51,6 +53,7 @@ _PAGES_PER_BOOKMARK = 4
 _FOOTNOTE_SIZE = 0.93
 _FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
 _SAME_EDGE = 6.0
+_NO_TAG = Tag()
 
 
 @dataclass(slots=True)
@@ -99,8 +102,8 @@ class DocumentLayout:
             deepest = max((bookmark.depth for bookmark in bookmarks), default=0)
             mark_typographic(texts, body, titles, deepest)
         _continue_tables(pages)
+        _add_missing_headings(pages, missing)
         for layout, blocks in zip(self._layouts, pages, strict=True):
-            blocks[:0] = [_heading_block(mark) for mark in missing if mark.page == layout.index]
             yield PageBlocks(layout.index, blocks, layout.left_out, layout.is_unread)
 
     def _close_window(self) -> None:
@@ -133,7 +136,7 @@ class DocumentLayout:
             return
         element = 0
         for line in layout.lines:
-            tag = next((tags[mark] for mark in line.marks if mark in tags), Tag())
+            tag = tags.get(line.mark, _NO_TAG)
             if not tag.heading_depth:
                 element = 0
                 continue
@@ -142,8 +145,8 @@ class DocumentLayout:
                 element = tag.element
             mark_heading([line], tag.heading_depth, self._heading_number)
 
-    def _mark_headings(self, bookmarks: Sequence[Bookmark]) -> list[Bookmark]:
-        """Marks the headings that bookmarks name; returns the bookmarks without a heading.
+    def _mark_headings(self, bookmarks: Sequence[Bookmark]) -> list[MissingHeading]:
+        """Marks the headings that bookmarks name; returns the bookmarks without lines.
 
         Bookmarks take the place of the headings of the structure tree.
         """
@@ -221,10 +224,34 @@ def _text_block(text: str) -> Block:
     return block
 
 
-def _heading_block(bookmark: Bookmark) -> Block:
-    block = Block([], bookmark.title)
-    block.heading_depth = bookmark.depth
-    return block
+def _add_missing_headings(
+    pages: Sequence[list[Block | Table]], missing: Sequence[MissingHeading]
+) -> None:
+    """Adds the headings that bookmarks name, but that no line shows.
+
+    They are added after the heading of the bookmark before, or else at the start of the page. If
+    the page has no text, they are added to the next page that has text, because headings alone are
+    not the text of a page.
+    """
+    has_text = list(map(bool, pages))
+    for bookmark, before in reversed(missing):
+        page = bookmark.page
+        while page < len(pages) and not has_text[page]:
+            page += 1
+        if page == len(pages):
+            continue
+        place = _place_after(pages[page], before) if page == bookmark.page and before else 0
+        block = Block([], bookmark.title)
+        block.heading_depth = bookmark.depth
+        pages[page].insert(place, block)
+
+
+def _place_after(blocks: Sequence[Block | Table], heading_number: int) -> int:
+    """Returns the index after the heading with a number, or 0."""
+    for at, item in enumerate(blocks):
+        if isinstance(item, Block) and item.lines and item.first.heading_number == heading_number:
+            return at + 1
+    return 0
 
 
 def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
@@ -233,7 +260,7 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
     A table continues if it is the first block of its page, the other table is the last block of the
     page before, and both have the same columns.
     """
-    for before, after in zip(pages, pages[1:], strict=False):
+    for before, after in pairwise(pages):
         upper = next((item for item in reversed(before) if not _is_note(item)), None)
         lower = after[0] if after else None
         if not isinstance(upper, Table) or not isinstance(lower, Table):

@@ -23,6 +23,8 @@ MAX_DEPTH = 9
 _MAX_HEADING_CHARS = 220
 _MAX_HEADING_LINES = 4
 _MAX_TITLE_LINES = 5
+# The title of a bookmark is searched for in so many lines of its page. A dense page has 200.
+_MAX_PAGE_LINES = 600
 _LARGER = 1.07
 _NUMBERED = re.compile(
     r"(?:(?:chapter|section|part|article|appendix|annex|kapitel|teil|abschnitt|anhang|chapitre|partie)"
@@ -70,9 +72,19 @@ def normalised(text: str) -> str:
     return "".join(character for character in folded if character.isalnum())
 
 
+class MissingHeading(NamedTuple):
+    """A bookmark whose title is not on its page.
+
+    `before` is the number of the last heading before it on the page, or 0.
+    """
+
+    bookmark: Bookmark
+    before: int
+
+
 def mark_bookmarks(
     pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
-) -> list[Bookmark]:
+) -> list[MissingHeading]:
     """Marks the lines of the heading that each bookmark names; returns bookmarks without lines.
 
     `pages` are the lines of each page, in reading order.
@@ -83,9 +95,9 @@ def mark_bookmarks(
         by_page[bookmark.page].append(bookmark)
     number = 0
     for page, page_bookmarks in by_page.items():
-        lines = pages[page]
+        lines = pages[page][:_MAX_PAGE_LINES]
         texts = [normalised(line.text) for line in lines]
-        position = 0
+        position = before = 0
         for bookmark in page_bookmarks:
             number += 1
             title = normalised(bookmark.title)
@@ -100,10 +112,11 @@ def mark_bookmarks(
                     mark_heading(after[found[0] : found[1]], bookmark.depth, number)
                     continue
             if found is None:
-                missing.append(bookmark)
+                missing.append(MissingHeading(bookmark, before))
                 continue
             mark_heading(lines[found[0] : found[1]], bookmark.depth, number)
             position = found[1]
+            before = number
     return missing
 
 
@@ -115,28 +128,28 @@ def _find_title(
         return None
     for first in range(start, len(lines)):
         head = texts[first]
-        if not head or lines[first].heading_number:
+        # A first line of a numbered title has the number before the first words of the title.
+        if not head or not (head in title or title in head or title[:4] in head):
+            continue
+        if lines[first].heading_number:
             continue
         whole = ""
         for after in range(first, min(first + _MAX_TITLE_LINES, len(lines))):
             whole += texts[after]
-            if _is_title(whole, title, lines[first].text):
+            if _is_title(whole, title):
                 return first, after + 1
             if len(whole) > len(title) + 24:
                 break
     return None
 
 
-def _is_title(text: str, title: str, line: str) -> bool:
+def _is_title(text: str, title: str) -> bool:
+    """Returns True if both are equal, or differ only by a number before one of them."""
     if text == title:
         return True
-    if text.endswith(title):  # The line has a number that the bookmark lacks.
-        return _is_numbering(text[: -len(title)], line)
+    if text.endswith(title):
+        return _is_number(text[: -len(title)])
     return title.endswith(text) and len(text) >= 3 and _is_number(title[: -len(text)])
-
-
-def _is_numbering(prefix: str, line: str) -> bool:
-    return _is_number(prefix) or (bool(_NUMBERED.match(line)) and len(prefix) <= 14)
 
 
 def _is_number(prefix: str) -> bool:
@@ -163,7 +176,7 @@ def mark_typographic(
     """
     titles = {normalised(title) for title in contents}
     candidates: list[Block] = []
-    for page_index, blocks in enumerate(pages):
+    for blocks in pages:
         for index, block in enumerate(blocks):
             if block.heading_depth or block.is_footnote:
                 continue
@@ -171,7 +184,6 @@ def mark_typographic(
             after = blocks[index + 1] if index + 1 < len(blocks) else None
             if _is_candidate(block, before, after, body, titles):
                 candidates.append(block)
-        _ = page_index
     chosen = _without_lists(pages, _without_cover(pages, candidates, body))
     for block, depth in _depths(chosen).items():
         block.heading_depth = min(MAX_DEPTH, least_depth + depth)
@@ -204,7 +216,8 @@ def _is_candidate(
         return text[0].isupper() or not text[0].isalpha() or bool(number) or is_larger
     is_apart = _is_apart(block, before, after)
     if number and is_apart and len(text) < 100 and len(block.lines) <= 2:
-        return text[number.end() : number.end() + 1].isupper() or bool(_CJK_NUMBERED.match(text))
+        # A number without a dot inside may be that of an item of a list.
+        return "." in number.group().strip()[:-1] or bool(_CJK_NUMBERED.match(text))
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
     is_italic = first.is_italic and not body.is_italic and (text[0].isupper() or bool(number))
     return (is_capital or is_italic) and is_apart and len(text) < 90 and len(block.lines) <= 2

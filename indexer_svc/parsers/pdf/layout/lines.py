@@ -28,7 +28,11 @@ _MAX_RISE, _MAX_DROP = 0.75, 0.35
 _MAX_HOST_SIZE = 2.2
 # A row with so few words may be letters of a logo like that of TeX, which are raised or lowered.
 _MAX_SAME_SIZE_WORDS = 2
-_POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[A-Za-z]|[kcmdn]m|cm|mi|ft|in|sec))$")
+_MAX_LETTERS = 10
+# So many words on both sides of a script, and so many rows near it, are examined.
+_NEIGHBOURS = 4
+_MAX_HOSTS = 12
+_POWER_BASE = re.compile(r"(?:[\d)\]]|(?:^|[^\w])(?:[^\W\d_]{1,2}|sec))$")
 _NOTE_MARK = re.compile(r"[\d*\u2020\u2021\u00a7\u00b6#,a-z]{1,6}")
 _SIGNED = re.compile(r"[-+\u2212\u2013]?\d+|[a-zA-Z]{1,2}|[-+\u2212]")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|re|e|\u00aa|\u00ba|a|o|TM|\u2122|\u00ae)")
@@ -76,7 +80,8 @@ class Line:
     """A line of text in one column, with the style of most of its characters.
 
     `first_width` is the width of the first word. `is_italic` and `is_fixed` are True if all words
-    are italic, and if all characters have the same width. `marks` are the numbers of the marked contents. `note_start` is True if the line begins
+    are italic, and if all characters have the same width. `mark` is the number of the first marked
+    content. `note_start` is True if the line begins
     with a superscript, as a footnote does. `heading_depth` is the depth of the heading that the
     line belongs to, or 0, and `heading_number` is the same for all lines of one heading.
     """
@@ -87,7 +92,7 @@ class Line:
             "first_width",
             "is_fixed",
             "is_italic",
-            "marks",
+            "mark",
             "note_start",
             "heading_depth",
             "heading_number",
@@ -117,7 +122,7 @@ class Line:
         self.size = main.size
         self.font = main.font
         self.is_bold = bold_chars >= 0.8 * chars
-        self.marks = {word.mark for word in words}
+        self.mark = words[0].mark
         self.is_italic = all(word.font.is_italic for word in words)
         self.is_fixed = all(word.font.is_fixed for word in words)
         self.note_start = (
@@ -155,7 +160,7 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
     moved: set[int] = set()
     for row in rows:
         words = row.words
-        if len(words) > _MAX_SAME_SIZE_WORDS:
+        if len(words) > _MAX_SAME_SIZE_WORDS and not _is_of_letters(words):
             limit = _MAX_SCRIPT_SIZE * row.size
             small = [word for word in words if word.size <= limit]
             # A row of small words is a row of scripts if no word of it is larger.
@@ -165,7 +170,7 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
         high = bisect_right(baselines, row.baseline + _MAX_RISE * _MAX_HOST_SIZE * size)
         hosts = [
             (index, rows[index])
-            for index in range(low, high)
+            for index in range(low, min(high, low + _MAX_HOSTS))
             if rows[index] is not row and _may_carry(rows[index], words, size)
         ]
         if not hosts:
@@ -189,7 +194,13 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
 def _may_carry(host: Row, words: Sequence[Word], size: float) -> bool:
     if size <= _MAX_SCRIPT_SIZE * host.size:
         return True
-    return len(words) <= _MAX_SAME_SIZE_WORDS < len(host.words)
+    return len(host.words) > _MAX_SAME_SIZE_WORDS and (
+        len(words) <= _MAX_SAME_SIZE_WORDS or _is_of_letters(words)
+    )
+
+
+def _is_of_letters(words: Sequence[Word]) -> bool:
+    return len(words) < _MAX_LETTERS and all(len(word.text) == 1 for word in words)
 
 
 def _carries(row: Row, word: Word) -> bool:
@@ -198,7 +209,9 @@ def _carries(row: Row, word: Word) -> bool:
     A single character of the same size that is only a little higher or lower belongs to a logo.
     """
     left, right, baseline, size = word.left, word.right, word.baseline, word.size
-    for host in row.words:
+    # The words of a row are in order, so only the neighbours of the word can touch it.
+    at = bisect_left(row.words, left, key=_left)
+    for host in row.words[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS]:
         host_size = host.size
         if left - host.right > _MAX_SCRIPT_GAP * host_size or (
             host.left - right > _MAX_SCRIPT_GAP * host_size

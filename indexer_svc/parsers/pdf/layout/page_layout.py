@@ -4,8 +4,10 @@ A page is divided in two steps, because running heads are found by a comparison 
 words are joined into rows, then the rows without running heads are divided into regions.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
@@ -20,6 +22,12 @@ from indexer_svc.parsers.pdf.page_content import Font, PageContent
 
 # A page of which more characters than this are unknown has no readable text.
 MAX_NOISE_SHARE = 0.3
+# A page with numbered lines has at least so many numbers.
+_MIN_LINE_NUMBERS = 8
+_NUMERAL = re.compile(r"[0-9]{1,6}")
+# On a page with more words, columns and tables are not searched for. A page of a newspaper has half
+# as many.
+MAX_PAGE_WORDS = 15_000
 _VALUE_FONT = Font("")
 _VALUE_SIZE = 10.0
 _TABLE_FONT = Font("table")
@@ -105,6 +113,10 @@ def page_layout(
     """
     layout = PageLayout(page.index, page.content.height, is_unread=page.is_unread)
     rows = _without_heads(page, heads, layout)
+    rows = _without_line_numbers(rows, layout)
+    if sum(len(row.words) for row in rows) > MAX_PAGE_WORDS:
+        layout.regions.append([Line(row.words) for row in rows])
+        return layout
     tables, words = _ruled(page, rows)
     placeholders = {id(word): table for word, table in tables}
     if tables:
@@ -131,6 +143,34 @@ def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> l
                 kind = LeftOutKind.PAGE_NUMBER if is_number else LeftOutKind.RUNNING_HEAD
                 layout.left_out.append((kind, edge.text))
     return [row for at, row in enumerate(page.rows) if at not in removed]
+
+
+def _without_line_numbers(rows: list[Row], layout: PageLayout) -> list[Row]:
+    """Returns the rows without the numbers of lines in the margin, and notes those.
+
+    The first or the last words of many rows are numbers of lines if they are at the same x, apart
+    from all other words, and grow by the same step.
+    """
+    for at in (0, -1):
+        edge = [row.words[at] for row in rows if _NUMERAL.fullmatch(row.words[at].text)]
+        if len(edge) < _MIN_LINE_NUMBERS or len(edge) < 0.15 * len(rows):
+            continue
+        steps = {int(after.text) - int(word.text) for word, after in pairwise(edge)}
+        if len(steps) != 1 or not steps <= {1, 2, 5, 10}:
+            continue
+        numbers = set(map(id, edge))
+        left, right = min(word.left for word in edge), max(word.right for word in edge)
+        if right - left > 4 * edge[0].size or any(
+            word.left < right + 1 and word.right > left - 1
+            for row in rows
+            for word in row.words
+            if id(word) not in numbers
+        ):
+            continue
+        layout.left_out.append((LeftOutKind.RUNNING_HEAD, " ".join(word.text for word in edge)))
+        kept = ([word for word in row.words if id(word) not in numbers] for row in rows)
+        rows = [Row(words) for words in kept if words]
+    return rows
 
 
 def _ruled(page: PageRows, rows: Sequence[Row]) -> tuple[list[tuple[Word, Table]], list[Word]]:

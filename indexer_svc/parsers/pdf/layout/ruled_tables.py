@@ -10,6 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from indexer_svc.parsers.pdf.layout.aligned_tables import NUMBER
+from indexer_svc.parsers.pdf.layout.lines import line_text, rows_of
+from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import Table, cell_text
 from indexer_svc.parsers.pdf.layout.words import Word
 from indexer_svc.parsers.pdf.page_content import Rule
@@ -22,11 +25,17 @@ _MIN_COVER = 0.6
 # A page with more lines than this is a drawing.
 _MAX_LINES = 600
 _MAX_CELLS = 20_000
+# The text of a merged cell is repeated if it has at most this many characters.
+_MAX_REPEATED_CHARS = 200
 # A grid in which fewer cells have text is a drawing, such as the background of a plot.
 _MIN_FILLED_CELLS = 0.15
 # A grid of few cells with long texts divides a page into parts, and is no table.
 _MAX_FRAME_CELLS = 4
 _MAX_FRAME_CHARS = 400
+# A grid whose cells are nearly all merged is a drawing of boxes.
+_MIN_CELLS = 0.3
+# Between two lines, so many lines of text in each cell are rows of their own.
+_MIN_LINES = 4
 
 
 class _Span(NamedTuple):
@@ -145,13 +154,59 @@ def _table(grid: _Grid, words: Sequence[Word]) -> tuple[Table, list[Word]] | Non
         return None
     if cell_count <= _MAX_FRAME_CELLS and char_count > _MAX_FRAME_CHARS * cell_count:
         return None
-    cells = {place: cell_text(cell_words) for place, cell_words in texts.items()}
-    rows = [
-        [cells.get(merged[row, column], "") for column in range(len(xs) - 1)]
+    divided = sum(
+        len({merged[row, column] for column in range(len(xs) - 1)}) > 1
         for row in range(len(ys) - 1)
-    ]
+    )
+    if divided < max(2, 0.5 * (len(ys) - 1)) or cell_count < _MIN_CELLS * len(merged):
+        return None
     header_rows = _header_rows(merged, texts, len(ys) - 1, len(xs) - 1)
+    rows = []
+    long_cells = {
+        place
+        for place, cell_words in texts.items()
+        if sum(len(word.text) for word in cell_words) > _MAX_REPEATED_CHARS
+    }
+    for row in range(len(ys) - 1):
+        places = [merged[row, column] for column in range(len(xs) - 1)]
+        rows += _row_lines(
+            [
+                [] if place in long_cells and place != (row, column) else texts.get(place, [])
+                for column, place in enumerate(places)
+            ]
+        )
     return Table(rows, header_rows, xs[0], ys[0], xs[-1], ys[-1], xs), contained
+
+
+def _row_lines(cells: Sequence[Sequence[Word]]) -> list[list[str]]:
+    """Returns the rows between two ruled lines: usually one.
+
+    Some tables have lines between their columns only. Their cells seem to have as many lines as the
+    table has rows. Then each line is a row, so that the numbers of a row stay together.
+    """
+    texts = [cell_text(cell) for cell in cells]
+    if not any(len(cell) > 1 for cell in cells):
+        return [texts]
+    lines = [rows_of(cell) if cell else [] for cell in cells]
+    most = max(map(len, lines))
+    full = [column for column in lines if len(column) == most]
+    has_numbers = any(
+        len(column) > 1 and all(NUMBER.fullmatch(line_text(line.words)) for line in column)
+        for column in lines
+    )
+    filled = [column for column in lines if column]
+    if len(full) < 2 or not (has_numbers or (most >= _MIN_LINES and len(full) == len(filled))):
+        return [texts]
+    baselines = [line.baseline for line in full[0]]
+    size = full[0][0].size
+    rows = [[""] * len(cells) for _ in baselines]
+    for at, column in enumerate(lines):
+        for line in column:
+            row = min(range(most), key=lambda index: abs(baselines[index] - line.baseline))
+            if abs(baselines[row] - line.baseline) > 0.5 * size:
+                return [texts]
+            rows[row][at] = joined(rows[row][at], line_text(line.words))
+    return rows
 
 
 def _levels(values: Iterable[float]) -> list[float]:

@@ -20,6 +20,9 @@ WORD_GAP = 0.17
 _VALUE_ADVANCE = 0.5
 # These characters stand for glyphs whose character is unknown.
 _NOISE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ue000-\uf8ff\ufffd\uffff]")
+# Word processors often map ligatures to letters of African languages that look similar.
+_LIGATURES = {"\u019f": "ti", "\u01a9": "tt"}
+_WRONG_LIGATURE = re.compile("(?<=[a-z])[\u019f\u01a9]|[\u019f\u01a9](?=[a-z])")
 _TOKEN = re.compile(r"\S+")
 
 
@@ -103,6 +106,7 @@ def _words_of_run(run: GlyphRun) -> Iterator[Word]:
     text, starts, ends = run.text, run.starts, run.ends
     limit = run.size * WORD_GAP
     is_noisy = bool(_NOISE.search(text))
+    has_ligatures = "\u019f" in text or "\u01a9" in text
     for match in _TOKEN.finditer(text):
         first, after = match.span()
         is_glued = first == 0
@@ -116,6 +120,8 @@ def _words_of_run(run: GlyphRun) -> Iterator[Word]:
             piece = text[begin:end]
             if is_noisy:
                 piece = _NOISE.sub("", piece)
+            if has_ligatures:
+                piece = _WRONG_LIGATURE.sub(lambda match: _LIGATURES[match.group()], piece)
             if piece:
                 left, right = starts[begin], ends[end - 1]
                 yield Word(

@@ -118,7 +118,7 @@ def test_the_pages_of_a_tiff_are_numbered_and_pages_beyond_the_limit_are_reporte
 
 def test_a_large_picture_is_made_smaller_before_it_is_recognised(recognise):
     for form in ("JPEG", "PNG", "TIFF"):
-        content = file_of(image_of("L", (6000, 3000)), form)
+        content = file_of(image_of("L", (4000, 2000)), form)
         parse_picture(content, AMPLE_BYTES, PageRecogniser(recognise, 5))
     assert [picture.shape for picture in recognise.pictures] == [(1000, 2000, 3)] * 3
 

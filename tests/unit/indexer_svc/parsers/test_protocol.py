@@ -146,7 +146,7 @@ def test_a_head_that_is_no_object_is_malformed(head):
         {"report": NO_REPORT | {"table_count": 1.0}},
         {"report": NO_REPORT | {"unread_pages": [1 << 32]}},
         {"report": NO_REPORT | {"left_out": [["other", 1, ""]]}},
-        {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * 7}},
+        {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * 8}},
         {"refusal": "SystemExit", "message": "", "field": ""},
         {"refusal": "TooLarge"},
         {"refusal": "TooLarge", "message": "x" * 5000, "field": ""},
@@ -194,3 +194,22 @@ def test_the_progress_of_recognition_is_told_from_an_answer():
     for count in (-1, 1.5, "3", True, None, 1 << 32):
         with pytest.raises(MalformedMessage):
             progress_of({"recognised_pages": count})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kept"),
+    [
+        ({"a": "x" * 65_536, "b": "y"}, ["b"]),
+        ({"a": ["x"] * 1023, "b": "y"}, ["a"]),
+        ({"a": ["x"] * 1021, "b": "y"}, ["a", "b"]),
+        ({"a": "\ud800", "\ud800": "x", "b": "y"}, ["b"]),
+        ({str(n): "x" * 600 for n in range(1000)}, [str(n) for n in range(108)]),
+    ],
+)
+def test_metadata_that_does_not_fit_into_an_answer_is_left_out_and_reported(metadata, kept):
+    parsed = ParsedFile("text", metadata=metadata)
+    answer = transferred(answer_to(lambda: parsed))
+    assert list(answer.metadata) == kept
+    unfit = len(metadata) - len(kept)
+    parts = [(part.kind, part.part_count) for part in answer.report.left_out]
+    assert parts == ([(LeftOutKind.METADATA, unfit)] if unfit else [])

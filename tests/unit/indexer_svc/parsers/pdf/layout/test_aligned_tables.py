@@ -1,0 +1,169 @@
+"""Rows with aligned gaps are tables, and the cells of a row stay in it."""
+
+import random
+
+import pytest
+
+from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
+from indexer_svc.parsers.pdf.page_content import Rule
+from tests.support.documents.page_contents import BOLD, FIXED, paragraph, rows, run, table
+
+XS = (50, 200, 300, 400)
+
+
+def found(runs, rules=()):
+    return [item for _, _, item in aligned_tables(rows(runs), rules)]
+
+
+def right_aligned(cells, edges, y, pitch=14):
+    """Returns runs whose first column begins, and whose other columns end, at the edges."""
+    return [
+        run(text, edge if column == 0 else edge - 5 * len(text), y + pitch * index)
+        for index, row in enumerate(cells)
+        for column, (text, edge) in enumerate(zip(row, edges, strict=True))
+        if text
+    ]
+
+
+def test_an_aligned_table():
+    cells = [
+        ["Part", "Count", "Price", "Code"],
+        ["Pump", "1", "120", "N"],
+        ["Valve", "7", "8", "Y"],
+    ]
+    [item] = found(table(cells, XS, 100))
+    assert item.rows == cells
+    assert item.header_rows == 1
+
+
+def test_numbers_that_are_one_space_apart_are_in_different_columns():
+    cells = [["Theft", "240.9", "60.3", "180.6"], ["Arson", "117.2", "90.1", "200.4"]] * 2
+    [item] = found(right_aligned(cells, (50, 200, 228, 260), 100))
+    assert item.rows == cells
+
+
+def test_dots_that_lead_to_a_number_are_left_out():
+    runs = [
+        run("Burglary. . . . . . .", 50, 100),
+        run("Theft . . . . . . . .", 50, 114),
+        run("Arson . . . . . . . .", 50, 128),
+        *table([["240.9", "60.3"], ["117.2", "9.1"], ["12.0", "1.1"]], (200, 300), 100),
+    ]
+    [item] = found(runs)
+    assert item.rows[1:] == [["Theft", "117.2", "9.1"], ["Arson", "12.0", "1.1"]]
+
+
+def test_a_header_over_two_columns_is_repeated():
+    head = [run("Revenue in millions", 210, 86)]
+    cells = [["Item", "2022", "2023"], ["Pumps", "12", "15"], ["Valves", "7", "8"]]
+    [item] = found(head + table(cells, (50, 210, 290), 100))
+    assert item.rows[:2] == [
+        ["", "Revenue in millions", "Revenue in millions"],
+        ["Item", "2022", "2023"],
+    ]
+    assert item.header_rows == 2
+
+
+def test_cells_that_are_centred_beside_wrapped_cells_are_in_their_row():
+    runs = table([["Name", "Note", "Sum"]], (50, 200, 400), 100)
+    for index, name in enumerate(("Pump", "Valve", "Seal")):
+        y = 130 + 40 * index
+        runs += [run(name, 50, y), run("a first line", 200, y - 6), run("and more", 200, y + 6)]
+        runs += [run(str(index + 5), 400, y)]
+    [item] = found(runs)
+    assert item.rows[1:] == [
+        ["Pump", "a first line and more", "5"],
+        ["Valve", "a first line and more", "6"],
+        ["Seal", "a first line and more", "7"],
+    ]
+
+
+def test_wrapped_cells_are_joined_if_rows_are_farther_apart_than_lines():
+    runs = table([["Name", "Note", "Sum"]], (50, 200, 400), 100)
+    for index in range(4):
+        y = 130 + 40 * index
+        runs += [run(f"Part {index}", 50, y), run("First", 200, y), run("Second", 200, y + 12)]
+        runs += [run(str(index), 400, y)]
+    [item] = found(runs)
+    assert item.rows[2] == ["Part 1", "First Second", "1"]
+
+
+def test_rows_with_numbers_are_never_joined():
+    cells = [
+        ["Europe", "France", "10"],
+        ["", "Spain", "12"],
+        ["Asia", "Japan", "7"],
+        ["", "China", "9"],
+    ]
+    [item] = found(table(cells, (50, 200, 300), 100, pitch=12))
+    assert item.rows == cells
+
+
+def test_a_label_over_two_lines_belongs_to_the_numbers_of_its_last_line():
+    cells = [
+        ["Cash", "10", "12"],
+        ["Receivables from", "", ""],
+        ["other companies", "7", "9"],
+        ["Sum", "17", "21"],
+    ]
+    [item] = found(table(cells, (50, 200, 300), 100, pitch=12))
+    assert ["Receivables from other companies", "7", "9"] in item.rows
+
+
+def test_a_line_below_the_names_ends_the_header():
+    cells = [["Code", "Name"], ["ab", "first thing"], ["cd", "second thing"], ["ef", "third thing"]]
+    [item] = found(table(cells, (50, 200), 100), [Rule(50, 104, 300, 104)])
+    assert item.header_rows == 1
+
+
+def test_bold_rows_are_the_header():
+    names = [run("Code", 50, 86, font=BOLD), run("Text", 200, 86, font=BOLD)]
+    cells = [["ab", "first thing"], ["cd", "second thing"], ["ef", "third thing"]]
+    [item] = found(names + table(cells, (50, 200), 100))
+    assert item.header_rows == 1
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [["\u2022", "first item"], ["\u2022", "second item"], ["\u2022", "third item"]],
+        [["1.", "first item"], ["2.", "second item"], ["3.", "third item"]],
+        [["(a)", "first item"], ["(b)", "second item"], ["(c)", "third item"]],
+        [["y = x + z + 1 + 2", "(1)"], ["y = x + z + 1 + 3", "(2)"], ["y = x + z + 4", "(3)"]],
+    ],
+)
+def test_lists_and_numbered_equations_are_no_tables(cells):
+    assert found(table(cells, (50, 300), 100)) == []
+
+
+def test_prose_is_no_table():
+    rng = random.Random(3)
+    lines = [" ".join("word" * rng.randint(1, 3) for _ in range(12)) for _ in range(40)]
+    assert found(paragraph(lines, 50, 100)) == []
+
+
+def test_code_is_no_table():
+    runs = [run(f"x{index}      = {index}", 50, 100 + 12 * index, font=FIXED) for index in range(5)]
+    assert found(runs) == []
+
+
+def test_text_after_a_table_is_not_in_it():
+    cells = [["Pump", "1", "120"], ["Valve", "7", "8"], ["Seal", "9", "3"]]
+    after = run("A paragraph that follows the table and is much longer than its cells", 50, 156)
+    [(start, end, _)] = aligned_tables(rows([*table(cells, (50, 200, 300), 100), after]))
+    assert (start, end) == (0, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_cells_of_random_tables_are_found(seed):
+    rng = random.Random(seed)
+    width = rng.randint(2, 6)
+    names = [f"Name{index}" for index in range(width)]
+    body = [
+        [f"Row {index}", *(f"{rng.uniform(0, 9999):,.1f}" for _ in range(width - 1))]
+        for index in range(rng.randint(3, 15))
+    ]
+    edges = [50, *(200 + 60 * index for index in range(width - 1))]
+    [item] = found(right_aligned([names, *body], edges, 100))
+    assert item.rows == [names, *body]
+    assert item.header_rows == 1

@@ -1,0 +1,88 @@
+"""Lines become paragraphs, items and code."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer_svc.parsers.pdf.layout.blocks import blocks_of
+from indexer_svc.parsers.pdf.layout.paragraphs import NO_WORDS
+from tests.support.documents.page_contents import BOLD, FIXED, lines, paragraph, run
+
+FULL = "words that fill the whole line from its left to its right end"
+
+
+def blocks(runs):
+    return blocks_of(lines(runs), NO_WORDS, fixed_is_code=True)
+
+
+def texts(runs):
+    return [block.text for block in blocks(runs)]
+
+
+def test_lines_of_a_paragraph_are_joined():
+    assert texts(paragraph([FULL, FULL, "the end."], 50, 100)) == [f"{FULL} {FULL} the end."]
+
+
+def test_space_between_lines_divides_paragraphs():
+    runs = paragraph([FULL, FULL], 50, 100) + paragraph([FULL, FULL], 50, 136)
+    assert texts(runs) == [f"{FULL} {FULL}"] * 2
+
+
+def test_an_indented_line_begins_a_paragraph():
+    runs = paragraph([FULL, FULL, FULL], 50, 100)
+    runs += [run("Indented words of a new paragraph that are long enough", 65, 136)]
+    assert len(texts(runs)) == 2
+
+
+def test_a_sentence_that_ends_early_ends_its_paragraph():
+    assert texts(paragraph([FULL, "It ends.", "Another " + FULL], 50, 100)) == [
+        f"{FULL} It ends.",
+        f"Another {FULL}",
+    ]
+
+
+def test_short_lines_stay_lines():
+    runs = paragraph([FULL, "Ada Sample", "12 Long Street", "Old Town"], 50, 100)
+    assert texts(runs) == [
+        f"{FULL} Ada Sample\n12 Long Street\nOld Town".replace(" Ada", "\nAda", 1)
+    ] or ("12 Long Street\nOld Town" in texts(runs)[0])
+
+
+def test_bullets_begin_items():
+    runs = paragraph(["\u2022 first item", "\u2022 second item", "  that goes on"], 50, 100)
+    found = blocks(runs)
+    assert [(block.marker, block.text) for block in found] == [
+        ("-", "first item"),
+        ("-", "second item that goes on"),
+    ]
+
+
+def test_numbers_begin_items():
+    assert texts(paragraph(["1. first item", "2. second item"], 50, 100)) == [
+        "1. first item",
+        "2. second item",
+    ]
+
+
+def test_a_larger_line_is_a_block_of_its_own():
+    runs = [run("Title", 50, 85, size=14), *paragraph([FULL, FULL], 50, 100)]
+    assert texts(runs) == ["Title", f"{FULL} {FULL}"]
+
+
+def test_a_bold_line_is_a_block_of_its_own():
+    runs = [run("Title", 50, 88, font=BOLD), *paragraph([FULL, FULL], 50, 100)]
+    assert texts(runs) == ["Title", f"{FULL} {FULL}"]
+
+
+def test_code_keeps_its_lines_and_indentation():
+    runs = [run("if x:", 50, 100, font=FIXED), run("y = 1", 70, 112, font=FIXED)]
+    [block] = blocks(runs)
+    assert block.is_code
+    assert block.text == "if x:\n    y = 1"
+
+
+@given(st.lists(st.text("abc .:-", min_size=1, max_size=20), max_size=12), st.integers(9, 30))
+def test_no_word_is_lost(parts, pitch):
+    runs = paragraph([part for part in parts if part.strip()], 50, 100, pitch=pitch)
+    read = "".join(block.text + block.marker for block in blocks(runs))
+    letters = "".join(item.text for item in runs)
+    assert [one for one in read if one in "abc"] == [one for one in letters if one in "abc"]

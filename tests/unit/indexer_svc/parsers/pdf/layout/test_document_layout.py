@@ -1,0 +1,191 @@
+"""A document's pages become blocks: headings, paragraphs, tables and footnotes in reading order."""
+
+import random
+
+import pytest
+
+from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.pdf.layout.blocks import Block
+from indexer_svc.parsers.pdf.layout.document_layout import WINDOW_PAGES, DocumentLayout
+from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
+from tests.support.documents.page_contents import (
+    HEIGHT,
+    WIDTH,
+    grid,
+    page,
+    paragraph,
+    run,
+    table,
+)
+
+FULL = "words that fill the whole line from its left to its right end"
+
+
+def laid_out(pages, bookmarks=()):
+    layout = DocumentLayout(len(pages))
+    for content in pages:
+        layout.add(content)
+    return list(layout.pages(bookmarks))
+
+
+def texts(page_blocks):
+    return [item.rows if isinstance(item, Table) else item.text for item in page_blocks.blocks]
+
+
+def test_a_page_of_paragraphs():
+    [blocks] = laid_out([page(paragraph([FULL, FULL], 50, 100) + paragraph(["End."], 50, 140))])
+    assert texts(blocks) == [f"{FULL} {FULL}", "End."]
+    assert not blocks.is_unread
+
+
+def test_running_heads_are_left_out_and_noted():
+    pages = [
+        page(
+            [*paragraph([FULL] * 5, 50, 100), run("Report", 50, 30), run(str(index + 1), 300, 770)]
+        )
+        for index in range(4)
+    ]
+    read = laid_out(pages)
+    assert [texts(blocks) for blocks in read] == [[" ".join([FULL] * 5)]] * 4
+    assert [kind for kind, _ in read[0].left_out] == [
+        LeftOutKind.RUNNING_HEAD,
+        LeftOutKind.PAGE_NUMBER,
+    ]
+
+
+def test_running_heads_are_found_across_windows():
+    count = WINDOW_PAGES + 1
+    pages = [page([*paragraph([FULL], 50, 100), run("Report", 50, 30)]) for _ in range(count)]
+    assert all(texts(blocks) == [FULL] for blocks in laid_out(pages))
+
+
+def test_contents_pages_are_left_out_and_noted():
+    entries = [
+        item
+        for index in range(6)
+        for item in (
+            run(f"Part {index} . . . . .", 50, 100 + 14 * index),
+            run(str(index), 400, 100 + 14 * index),
+        )
+    ]
+    read = laid_out([page(entries), *(page(paragraph([FULL], 50, 100)) for _ in range(6))])
+    assert texts(read[0]) == []
+    assert [kind for kind, _ in read[0].left_out] == [LeftOutKind.CONTENTS_PAGE]
+
+
+def test_bookmarks_are_headings_in_the_order_of_the_page():
+    content = page([run("One", 50, 80, size=14), *paragraph([FULL], 50, 100)])
+    [blocks] = laid_out([content], [Bookmark("One", 1, 0), Bookmark("Hidden", 2, 0)])
+    assert [(item.text, item.heading_depth) for item in blocks.blocks] == [
+        ("One", 1),
+        ("Hidden", 2),
+        (FULL, 0),
+    ]
+
+
+def test_a_bookmark_of_a_page_without_text_is_a_heading_of_the_next_page():
+    pages = [page([]), page(paragraph([FULL], 50, 100))]
+    first, second = laid_out(pages, [Bookmark("Part II", 1, 0)])
+    assert texts(first) == []
+    assert texts(second) == ["Part II", FULL]
+    assert texts(laid_out([page([])], [Bookmark("Part II", 1, 0)])[0]) == []
+
+
+def test_tags_mark_headings():
+    runs = [run("One", 50, 80, mark=1), *paragraph([FULL], 50, 100)]
+    content = PageContent(WIDTH, HEIGHT, runs, tags={1: Tag(2, 7)})
+    [blocks] = laid_out([content])
+    assert [(item.text, item.heading_depth) for item in blocks.blocks] == [("One", 2), (FULL, 0)]
+
+
+def test_a_ruled_table_stands_between_the_paragraphs():
+    cells = [["a", "b"], ["c", "d"], ["e", "f"]]
+    runs = paragraph([FULL], 50, 80) + table(cells, (54, 154), 113, pitch=20)
+    runs += paragraph([FULL], 50, 190)
+    rules = grid((50, 150, 250), (100, 120, 140, 160))
+    [blocks] = laid_out([page(runs, rules)])
+    assert texts(blocks) == [FULL, cells, FULL]
+
+
+def test_a_table_on_the_next_page_gets_the_names_of_its_columns():
+    names = [["Part", "Count", "Price"]]
+    cells = [[f"Part {index}", str(index), f"{index}.5"] for index in range(40)]
+    first = page(table(names + cells[:20], (50, 200, 300), 300))
+    second = page(table(cells[20:], (50, 200, 300), 60))
+    read = laid_out([first, second])
+    assert texts(read[1]) == [names + cells[20:]]
+    assert read[1].blocks[0].header_rows == 1
+
+
+def test_footnotes_of_the_first_column_come_after_the_second():
+    rng = random.Random(1)
+    prose = [
+        [
+            " ".join(rng.choice(FULL.split()) for _ in range(9)).ljust(50, "x")[:50]
+            for _ in range(10)
+        ]
+        for _ in range(2)
+    ]
+    runs = paragraph(prose[0], 30, 500) + paragraph(prose[1], 310, 500)
+    runs += [run("1", 30, 636, size=5), run("Ask the owner first.", 34, 640, size=7)]
+    [blocks] = laid_out([page(runs)])
+    assert texts(blocks)[-1] == "[1] Ask the owner first."
+
+
+def test_values_of_a_form_stand_beside_their_labels():
+    content = PageContent(
+        WIDTH,
+        HEIGHT,
+        [run("Name:", 50, 100)],
+        form_values=[FormValue("Ada Sample", 90, 88, 250, 106)],
+    )
+    assert texts(laid_out([content])[0]) == ["Name: Ada Sample"]
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_sideways_text_is_apart_from_the_text(angle):
+    runs = [*paragraph([FULL], 50, 100), run("Sideways words", 50, 102, angle=angle)]
+    assert texts(laid_out([page(runs)])[0]) == [FULL, "Sideways words"]
+
+
+def test_a_page_of_unknown_characters_is_unread():
+    [blocks] = laid_out([page([run("\ufffd\ufffd\ufffd\x02 ab", 50, 100)])])
+    assert blocks.is_unread
+    assert texts(blocks) == []
+
+
+def test_a_page_of_pictures_is_unread_and_an_empty_page_is_not():
+    picture, empty = laid_out(
+        [PageContent(WIDTH, HEIGHT, has_pictures=True), PageContent(WIDTH, HEIGHT)]
+    )
+    assert picture.is_unread
+    assert not empty.is_unread
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_word_is_read_once(seed):
+    """Words are scattered over the page, so that any part of the layout may get them."""
+    rng = random.Random(seed)
+    runs = []
+    for index in range(rng.randint(1, 120)):
+        x = rng.choice((50, 51, 200, 310, rng.uniform(0, 550)))
+        y = rng.choice((100, 112, 124, 700, rng.uniform(30, 780)))
+        runs.append(run(f"w{index}q", x, y, size=rng.choice((10, 10, 7, 14))))
+    rules = grid((40, 190, 300, 590), (90, 104, 116, 130)) if seed % 2 else []
+    [blocks] = laid_out([page(runs, rules)])
+    read = "\n".join(
+        item.text if isinstance(item, Block) else "\n".join(" ".join(row) for row in item.rows)
+        for item in blocks.blocks
+    )
+    for item in runs:
+        assert item.text in read
+    assert sum(read.count(item.text) for item in runs if isinstance(item, object)) >= len(runs)
+
+
+def test_a_hostile_page_takes_no_time_that_grows_with_its_square():
+    runs = [
+        run("a", (index * 37) % 590, (index * 7919) % 7901 / 10, size=5) for index in range(40_000)
+    ]
+    [blocks] = laid_out([page(runs)])
+    assert blocks.blocks

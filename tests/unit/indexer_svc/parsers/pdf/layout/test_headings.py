@@ -1,0 +1,131 @@
+"""Headings are found by bookmarks, or by a style that differs from that of the text."""
+
+import pytest
+
+from indexer_svc.parsers.pdf.layout.blocks import blocks_of
+from indexer_svc.parsers.pdf.layout.headings import (
+    MissingHeading,
+    body_style,
+    mark_bookmarks,
+    mark_typographic,
+)
+from indexer_svc.parsers.pdf.layout.paragraphs import NO_WORDS
+from indexer_svc.parsers.pdf.page_content import Bookmark
+from tests.support.documents.page_contents import BOLD, ITALIC, lines, paragraph, run
+
+TEXT = "some words of the text that go on and on to the end of the line,"
+
+
+def marked(texts, *titles):
+    """Returns the lines of one page that are headings, and the titles that were not found."""
+    page = lines(paragraph(texts, 50, 100))
+    missing = mark_bookmarks([page], [Bookmark(title, 1, 0) for title in titles])
+    return [line.text for line in page if line.heading_depth], [
+        item.bookmark.title for item in missing
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "On the valve",
+        "ON THE VALVE",
+        "2.1 On the valve",
+        "IV. On the valve",
+        "Chapter 3: On the valve",
+    ],
+)
+def test_the_line_of_a_bookmark_may_be_numbered_and_in_another_case(line):
+    assert marked(["More on the valve", line, "text"], "On the valve") == ([line], [])
+
+
+def test_the_title_of_a_bookmark_may_be_broken():
+    assert marked(["Chapter 3", "On the", "valve", "text"], "Chapter 3 On the valve")[0] == [
+        "Chapter 3",
+        "On the",
+        "valve",
+    ]
+
+
+def test_bookmarks_with_the_same_title_have_different_lines():
+    assert marked(["Use", "text", "Use", "text"], "Use", "Use") == (["Use", "Use"], [])
+
+
+def test_a_bookmark_without_a_line():
+    page = lines(paragraph(["One", "text"], 50, 100))
+    bookmarks = [Bookmark("One", 1, 0), Bookmark("Nowhere", 2, 0)]
+    assert mark_bookmarks([page], bookmarks) == [MissingHeading(bookmarks[1], 1)]
+
+
+def typographic(runs, contents=()):
+    """Returns the headings of one page: depth and text."""
+    page = lines(runs)
+    blocks = blocks_of(page, NO_WORDS, fixed_is_code=True)
+    mark_typographic([blocks], body_style(page), contents)
+    return [(block.heading_depth, block.text) for block in blocks if block.heading_depth]
+
+
+def sections(*heads, **style):
+    """Returns a page on which a heading is above each paragraph. A heading has size and font."""
+    runs = paragraph([TEXT * 2] * 6, 50, 40)
+    y = 140.0
+    for text, size, font in heads:
+        runs.append(run(text, 50, y, size=size, font=font or runs[0].font))
+        runs += paragraph([TEXT] * 3, 50, y + 20)
+        y += 80
+    return runs
+
+
+def test_larger_lines_are_headings_by_size():
+    assert typographic(sections(("One", 18, None), ("Sub", 14, None), ("Two", 18, None))) == [
+        (1, "One"),
+        (2, "Sub"),
+        (1, "Two"),
+    ]
+
+
+def test_bold_lines_are_headings():
+    assert typographic(sections(("One", 10, BOLD), ("Two", 10, BOLD))) == [(1, "One"), (1, "Two")]
+
+
+def test_italic_lines_that_stand_apart_are_headings():
+    assert typographic(sections(("One", 14, None), ("Small words", 10, ITALIC))) == [
+        (1, "One"),
+        (2, "Small words"),
+    ]
+
+
+def test_numbers_say_the_depth_within_a_style():
+    assert typographic(
+        sections(("1 One", 12, BOLD), ("1.1 Sub", 12, BOLD), ("2 Two", 12, BOLD))
+    ) == [
+        (1, "1 One"),
+        (2, "1.1 Sub"),
+        (1, "2 Two"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A sentence that ends with a stop.",
+        "Figure 3: A pump",
+        "Table 1. Parts",
+        "123.45",
+        "x" * 400,
+    ],
+)
+def test_bold_text_that_is_no_heading(text):
+    assert typographic(sections((text, 10, BOLD))) == []
+
+
+def test_a_table_of_contents_confirms_a_heading():
+    heads = [("Plain title", 10, None)]
+    assert typographic(sections(*heads)) == []
+    assert typographic(sections(*heads), ["Plain title"]) == [(1, "Plain title")]
+
+
+def test_a_list_of_bold_lines_is_no_list_of_headings():
+    runs = paragraph([TEXT] * 8, 50, 40)
+    runs += [run(f"Bold line {index}", 50, 200 + 30 * index, font=BOLD) for index in range(5)]
+    assert typographic(runs) == []

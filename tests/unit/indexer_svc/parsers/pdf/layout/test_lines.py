@@ -1,0 +1,79 @@
+"""Words with the same baseline make a row, and superscripts keep apart from the words before."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.documents.page_contents import lines, rows, run
+
+
+def text(*runs):
+    return [line.text for line in lines(runs)]
+
+
+def test_words_with_nearly_the_same_baseline_are_one_row():
+    assert text(run("left", 0, 100), run("right", 200, 101), run("below", 0, 112)) == [
+        "left right",
+        "below",
+    ]
+
+
+def test_words_are_in_order_whatever_order_they_are_drawn_in():
+    assert text(run("world", 30, 50), run("hello", 0, 50)) == ["hello world"]
+
+
+def test_runs_without_a_gap_are_one_word():
+    assert text(run("hel", 0, 50), run("lo", 15, 50)) == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("base", "script", "expected"),
+    [
+        ("10", "6", "10^6"),
+        ("x", "2", "x^2"),
+        ("cm", "2", "cm^2"),
+        ("Warranty", "1", "Warranty [1]"),
+        ("costs", "*", "costs [*]"),
+        ("4", "th", "4th"),
+    ],
+)
+def test_superscripts(base, script, expected):
+    runs = [run(base, 0, 50), run(script, 5 * len(base), 46, size=7)]
+    assert text(*runs) == [expected]
+
+
+def test_a_word_after_a_superscript_stands_apart():
+    runs = [run("see", 0, 50), run("2", 15, 46, size=7), run("and", 21, 50)]
+    assert text(*runs) == ["see [2] and"]
+
+
+def test_a_subscript_joins_its_word():
+    runs = [run("H", 0, 50), run("2", 5, 52, size=7), run("O", 8.5, 50)]
+    assert text(*runs) == ["H2O"]
+
+
+def test_a_mark_at_the_start_of_a_footnote_stands_apart():
+    runs = [run("1", 0, 46, size=7), run("Ask first.", 3.5, 50)]
+    [line] = lines(runs)
+    assert line.text == "[1] Ask first."
+    assert line.note_start
+
+
+def test_small_text_beside_large_text_is_no_script():
+    assert text(run("Title", 0, 50, size=20), run("note", 300, 60, size=10)) == ["Title", "note"]
+
+
+def test_chinese_words_are_joined_without_a_space():
+    assert text(run("中文", 0, 50), run("字", 11, 50)) == ["中文字"]
+
+
+def test_the_style_of_a_line_is_that_of_most_characters():
+    [line] = lines([run("tiny", 0, 50, size=9.5), run("normal words", 40, 50)])
+    assert line.size == 10
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 700)), max_size=30))
+def test_each_word_is_in_exactly_one_row(places):
+    runs = [run(f"w{index}", x, y) for index, (x, y) in enumerate(places)]
+    found = [word.text for row in rows(runs) for word in row.words]
+    assert sorted(found) == sorted(f"w{index}" for index in range(len(places)))

@@ -1,0 +1,51 @@
+"""Words that were broken at a line end are joined, and codes keep their hyphens."""
+
+import pytest
+
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined, joined_lines
+from tests.support.documents.page_contents import lines, paragraph
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("the transporta-", "tion of", "the transportation of"),
+        ("code E-", "4711 and", "code E-4711 and"),
+        ("in 2019-", "2021 only", "in 2019-2021 only"),
+        ("part AB12-", "x rear", "part AB12-x rear"),
+        ("well-", "known risks", "well-known risks"),
+        ("the state-of-the-", "art pump", "the state-of-the-art pump"),
+        ("end-", "to-end test", "end-to-end test"),
+        ("Anglo-", "American", "Anglo-American"),
+        ("high-", "est", "highest"),
+        ("a dash -", "and more", "a dash - and more"),
+        ("see example.org/", "path", "see example.org/path"),
+        ("plain", "words", "plain words"),
+        ("中文", "字", "中文字"),
+        ("", "first", "first"),
+    ],
+)
+def test_two_lines_are_joined(before, after, expected):
+    assert joined(before, after) == expected
+
+
+def test_the_document_decides_if_it_has_one_of_both_words():
+    known = lines(paragraph(["the email arrived", "a co-operative is here"], 0, 10))
+    words = Vocabulary(known)
+    assert joined("the e-", "mail", words) == "the email"
+    assert joined("a co-", "operative", words) == "a co-operative"
+
+
+def test_hyphens_stay_in_a_document_whose_lines_are_not_hyphenated():
+    ragged = [
+        f"words of a line that ends where it likes {'x' * (index % 9)}" for index in range(80)
+    ]
+    words = Vocabulary(lines(paragraph(ragged, 0, 10)))
+    assert not words.is_hyphenated
+    assert joined("peptide-", "treated", words) == "peptide-treated"
+
+
+def test_lines_of_a_cell_are_joined():
+    cell = lines(paragraph(["Repair of the con-", "veyor"], 0, 10))
+    assert joined_lines(cell) == "Repair of the conveyor"
+    assert joined_lines([]) == ""

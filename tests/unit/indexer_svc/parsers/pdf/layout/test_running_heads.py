@@ -1,0 +1,95 @@
+"""Running heads, feet and page numbers are found by a comparison of pages."""
+
+import pytest
+
+from indexer_svc.parsers.pdf.layout.running_heads import edge_rows, running_heads
+from tests.support.documents.page_contents import HEIGHT, paragraph, rows, run, table
+
+
+def heads(pages, page_count=None):
+    """Returns the texts that are left out of each page."""
+    edges = [
+        edge for index, runs in enumerate(pages) for edge in edge_rows(index, rows(runs), HEIGHT)
+    ]
+    found = running_heads(edges, page_count or len(pages))
+    return [
+        sorted(edge.text for edge in found if edge.page == index) for index in range(len(pages))
+    ]
+
+
+def body(index):
+    return paragraph([f"page {index} line {number} of text" for number in range(20)], 50, 100)
+
+
+def pages_with(head, count=8, y=30):
+    return [[*body(index), run(head(index), 50, y)] for index in range(count)]
+
+
+def test_text_that_is_repeated_at_the_same_place_is_a_running_head():
+    assert heads(pages_with(lambda _: "Annual report")) == [["Annual report"]] * 8
+
+
+def test_page_numbers():
+    assert heads(pages_with(lambda index: str(index + 17), y=770)) == [
+        [str(index + 17)] for index in range(8)
+    ]
+
+
+def test_roman_page_numbers():
+    numerals = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii"]
+    assert heads(pages_with(lambda index: numerals[index], y=770)) == [[one] for one in numerals]
+
+
+@pytest.mark.parametrize("form", ["Page {0} of 8", "- {0} -", "{0} CHAPTER", "Chapter 2-{0}"])
+def test_numbers_in_other_words(form):
+    pages = pages_with(lambda index: form.format(index + 1), y=770)
+    assert heads(pages) == [[form.format(index + 1)] for index in range(8)]
+
+
+def test_heads_of_left_and_right_pages():
+    pages = pages_with(lambda index: ("The book", "The chapter")[index % 2])
+    assert heads(pages) == [[("The book", "The chapter")[index % 2]] for index in range(8)]
+
+
+def test_the_title_of_a_short_chapter_is_a_running_head_where_others_are():
+    titles = ["One"] * 4 + ["Short"] + ["Three"] * 4
+    assert heads(pages_with(lambda index: titles[index], 9))[4] == ["Short"]
+
+
+def test_text_at_different_places_is_text():
+    pages = [[*body(index), run("Summary", 50, 30 + 9 * index)] for index in range(8)]
+    assert heads(pages) == [[]] * 8
+
+
+def test_headings_of_chapters_are_text():
+    assert heads(pages_with(lambda index: f"Chapter {3 * index + 1}")) == [[]] * 8
+
+
+def test_a_heading_that_two_distant_pages_share_is_text():
+    titles = {2: "Usage", 40: "Usage", 80: "Usage"}
+    pages = pages_with(lambda index: titles.get(index, f"Words of page {index * 7}x"), 90)
+    assert heads(pages) == [[]] * 90
+
+
+def test_the_first_lines_of_pages_are_text():
+    assert heads([body(index) for index in range(8)]) == [[]] * 8
+
+
+def test_the_header_of_a_table_that_is_repeated_on_each_page_is_text():
+    cells = [["Part", "Count", "Price"], *([f"x{index}", "1", "2"] for index in range(20))]
+    pages = [table(cells, (50, 200, 300), 30) for _ in range(6)]
+    assert all("Part" not in " ".join(texts) for texts in heads(pages))
+
+
+def test_the_feet_of_two_pages():
+    pages = pages_with(lambda index: f"The title {index + 1}/2", 2, y=780)
+    assert heads(pages) == [["The title 1/2"], ["The title 2/2"]]
+
+
+def test_a_single_page_has_no_running_head():
+    assert heads([[*body(0), run("Letterhead", 50, 30)]]) == [[]]
+
+
+def test_two_lines_of_head():
+    pages = [[*body(index), run("Report", 50, 30), run("Draft", 50, 42)] for index in range(5)]
+    assert heads(pages) == [["Draft", "Report"]] * 5

@@ -1,0 +1,94 @@
+"""The content of a page has its runs, ruled lines and pictures, in the frame of its text."""
+
+from contextlib import closing
+
+import pypdfium2 as pdfium
+import pytest
+
+from indexer_svc.parsers.pdf.characters import page_content
+from tests.support.documents.pdfs import pdf_of_streams, shown_at
+
+
+def content_of(stream: bytes, page_entries: bytes = b""):
+    with closing(pdfium.PdfDocument(pdf_of_streams([stream], page_entries))) as document:
+        return page_content(document[0])
+
+
+def test_a_run_has_text_place_size_and_font():
+    [run] = content_of(shown_at(50, 700, "two words", font="F2", size=12)).runs
+    assert run.text == "two words"
+    assert (round(run.starts[0]), round(run.baseline), run.size) == (50, 142, 12)
+    assert run.top < run.baseline < run.bottom
+    assert run.font.is_bold
+    assert not run.font.is_fixed
+    assert run.ends[0] == pytest.approx(run.starts[1], abs=0.1)
+
+
+def test_each_object_is_a_run():
+    stream = shown_at(50, 700, "one", font="F3") + shown_at(90, 700, "two")
+    runs = content_of(stream).runs
+    assert [run.text for run in runs] == ["one", "two"]
+    assert [run.font.is_fixed for run in runs] == [True, False]
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_a_turned_page_is_read_upright(rotation):
+    content = content_of(shown_at(50, 700, "turned"), b"/Rotate %d" % rotation)
+    [run] = content.runs
+    assert (run.angle, round(run.starts[0]), round(run.baseline)) == (0, 50, 142)
+    assert (content.width, content.height) == (595, 842)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "angle"), [(b"0 1 -1 0", 90), (b"-1 0 0 -1", 180), (b"0 -1 1 0", 270)]
+)
+def test_sideways_text_is_upright_in_its_own_frame(matrix, angle):
+    sideways = b"BT /F1 10 Tf %s 300 400 Tm (side) Tj ET\n" % matrix
+    runs = content_of(shown_at(50, 700, "most of the text") + sideways).runs
+    assert [(run.text, run.angle) for run in runs] == [("most of the text", 0), ("side", angle)]
+    assert list(runs[1].starts) == sorted(runs[1].starts)
+
+
+def test_a_page_of_sideways_text_is_turned():
+    content = content_of(b"BT /F1 10 Tf 0 1 -1 0 300 100 Tm (all sideways) Tj ET")
+    [run] = content.runs
+    assert run.angle == 0
+    assert (content.width, content.height) == (842, 595)
+    assert (round(run.starts[0]), round(run.baseline)) == (100, 300)
+
+
+def test_slanted_text_is_left_out():
+    slanted = b"BT /F1 40 Tf 0.7 0.7 -0.7 0.7 100 300 Tm (DRAFT) Tj ET\n"
+    assert [run.text for run in content_of(slanted + shown_at(50, 700, "text")).runs] == ["text"]
+
+
+def test_lines_and_rectangles_are_rules():
+    stream = b"50 700 m 250 700 l S 50 600 100 50 re S 300 650 0.5 80 re f"
+    rules = {tuple(map(round, rule)) for rule in content_of(stream).rules}
+    assert {
+        (50, 142, 250, 142),
+        (50, 192, 150, 192),
+        (50, 242, 150, 242),
+        (50, 192, 50, 242),
+        (150, 192, 150, 242),
+        (300, 112, 300, 192),
+    } == rules
+
+
+def test_shapes_that_are_not_drawn_are_no_rules():
+    assert content_of(b"50 600 100 50 re W n").rules == []
+
+
+def test_a_page_of_many_shapes_has_pictures():
+    assert content_of(b"10 10 50 50 re f " * 60).has_pictures
+    assert not content_of(b"10 10 50 50 re f").has_pictures
+
+
+def test_characters_without_a_meaning_are_marked():
+    [run] = content_of(b"BT /F4 12 Tf 50 700 Td <00410042> Tj ET").runs
+    assert run.text == "\ufffd\ufffd"
+
+
+def test_an_empty_page():
+    content = content_of(b"")
+    assert (content.runs, content.rules, content.has_pictures) == ([], [], False)
