@@ -78,6 +78,8 @@ _FOREIGN_FORMATS = {
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
+# docutils takes ten times as long, so a parser process parses all reStructuredText.
+_NEVER_PARSED_HERE = (RST,)
 # Zero-width characters count as blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
@@ -186,7 +188,7 @@ def extract(
     if mime_type not in _TEXT_FORMATS:
         return Extracted(ParsedText(text, (), pages))
     content = text.encode()
-    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE:
+    if len(content) <= _MAX_TEXT_BYTES_PARSED_HERE and mime_type not in _NEVER_PARSED_HERE:
         parse = parser_functions.parse
     read = parse(content, mime_type, max_bytes)
     _check_text(read.text, field)

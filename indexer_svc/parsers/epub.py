@@ -1,7 +1,8 @@
 """Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
 Headings become sections. A chapter without headings gets its title in the table of contents as a
-heading. A part is a file in the book's archive.
+heading. Tables of contents and other navigation are left out, and notes that a chapter marks as
+notes come after its text. A part is a file in the book's archive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,9 @@ from xml.parsers import expat
 from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import UnreadableDocument
+from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.html import as_html, first_heading, write_html
+from indexer_svc.parsers.html_boilerplate import navigation_of
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -23,6 +26,7 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 _CONTENTS = "application/x-dtbncx+xml"
+_HEADINGS = "h1, h2, h3, h4, h5, h6, [role=heading]"
 _MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 
 
@@ -60,11 +64,21 @@ def _root_part(package: Package) -> str:
 
 
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
-    """Yields the names of the book's parts in reading order, without its table of contents."""
+    """Yields the names of the book's parts in reading order, without its table of contents.
+
+    A book in the format of EPUB 2 names the page with its table of contents in its guide. A link to
+    a position on a page says nothing about the whole page.
+    """
+    guide = book.iterfind(".//{*}guide/{*}reference")
+    targets = (page.get("href", "") for page in guide if page.get("type") == "toc")
+    contents = {resolved(root, target) for target in targets if "#" not in target}
     for reference in book.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref", ""))
-        if item is not None and item.get("media-type") in _PAGES and not _is_contents(item):
-            yield resolved(root, item.get("href", ""))
+        if item is None or item.get("media-type") not in _PAGES or _is_contents(item):
+            continue
+        part = resolved(root, item.get("href", ""))
+        if part not in contents:
+            yield part
 
 
 def _is_contents(item: Element) -> bool:
@@ -123,6 +137,9 @@ def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
 
 def _write_chapter(xhtml: str, label: str, writer: TextWriter) -> None:
     page = LexborHTMLParser(as_html(xhtml))
-    if page.css_first("h1, h2, h3, h4, h5, h6") is None:
+    navigation = navigation_of(page)
+    for text in filter(None, navigation.values()):
+        writer.leave_out(LeftOutKind.CONTENTS_PAGE, text)
+    if page.css_first(_HEADINGS) is None:
         writer.heading(1, label)
-    write_html(page, writer)
+    write_html(page, writer, navigation.keys())

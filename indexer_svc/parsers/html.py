@@ -1,48 +1,36 @@
 """Parses HTML pages: headings, paragraphs, lists, tables and preformatted lines.
 
 Lexbor parses a page by the algorithm of the HTML standard, as browsers do, so the text is what a
-browser shows. Parts that a browser does not show are left out: scripts, styles, templates,
-comments, and elements that are `hidden` or have the style `display: none`. Controls, pictures and
-navigation are left out too. Nothing that a page refers to is loaded. No function here recurses,
-so elements may be nested to any depth.
+browser shows. `html_visibility` says which elements are read, `html_boilerplate` which parts of a
+page surround its content, and `html_inline` how the elements of a line are written. Nothing that a
+page refers to is loaded. No function here recurses, so elements may be nested to any depth.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from html import escape
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.html_boilerplate import boilerplate_of
 from indexer_svc.parsers.html_charset import decoded
+from indexer_svc.parsers.html_inline import InlineText
+from indexer_svc.parsers.html_lists import ListNumbers, numbers_of
+from indexer_svc.parsers.html_nodes import (
+    BLOCKS,
+    LISTS,
+    PREFORMATTED,
+    children,
+    heading_depth,
+    walk,
+)
+from indexer_svc.parsers.html_tables import layout_tables, table_of
+from indexer_svc.parsers.html_visibility import Visibility
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
-_HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
-_NOT_TEXT = frozenset((
-    "head", "title", "script", "style", "template", "noscript", "nav", "dialog", "button", "select",
-    "datalist", "input", "textarea", "progress", "meter", "object", "embed", "iframe", "svg", "map",
-    "canvas", "audio", "video", "img", "rp",
-))  # fmt: skip
-_ROLES_NOT_TEXT = ("navigation", "search")
-_BLOCKS = frozenset((
-    *_HEADINGS, "address", "article", "aside", "blockquote", "body", "caption", "center", "dd",
-    "details", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header",
-    "hgroup", "hr", "legend", "li", "main", "menu", "ol", "p", "pre", "section", "summary", "table",
-    "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
-))  # fmt: skip
-_LISTS = ("ul", "ol", "menu")
-_ROW_GROUPS = ("thead", "tbody", "tfoot")
-_CELLS = ("td", "th")
-_LAYOUT_ROLES = ("presentation", "none")
-_LAYOUT_CONTENT = frozenset(("table", "pre", *_HEADINGS))
-_HIDING_STYLE = re.compile(
-    r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
-)
-_START_NUMBER = re.compile(r"-?[0-9]{1,9}")
-_SPAN = re.compile(r"[0-9]{1,4}")
-_WHITE_SPACE = re.compile(r"\s+")
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
 # single tag, except elements that never have an end tag in HTML. It also matches whole comments, so
 # that nothing inside a comment is matched. A comment that is not closed ends with the page, because
@@ -56,19 +44,29 @@ _XML_ONLY_MARKUP = re.compile(
 )
 _XHTML_SIGNS = ("<?xml", "//DTD XHTML", "http://www.w3.org/1999/xhtml")
 _SEARCHED_CHARS = 4096
-_MAX_SPANNED_COLUMNS = 1_000
+_NOTE_TYPES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"))
+_MAX_LIST_DEPTH = 1_000
 
 
-def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
+def parse_html(
+    content: bytes, max_text_bytes: int, *, keep_boilerplate: bool = False
+) -> ParsedFile:
     """Returns the text of a page, its headings and its title.
 
-    The title is the one in the page's head, or else its first heading of level 1. Raises
-    UnreadableDocument for an unknown encoding, or TooLarge.
+    Navigation, cookie notices, footers and other parts that surround the content of the page are
+    left out, unless `keep_boilerplate` is True. The title is the one in the page's head, or else
+    its first heading of level 1. Raises UnreadableDocument for an unknown encoding, or TooLarge.
     """
     text = decoded(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
-    write_html(page, writer)
+    left_out: Collection[int] = ()
+    if not keep_boilerplate and page.body is not None:
+        boilerplate = boilerplate_of(page)
+        left_out = boilerplate.keys()
+        for part in boilerplate.values():
+            writer.leave_out(LeftOutKind.BOILERPLATE, part)
+    write_html(page, writer, left_out)
     title = page.css_first("head > title")
     head_title = "" if title is None else metadata_title(title.text())
     return writer.parsed(head_title or first_heading(writer))
@@ -100,259 +98,192 @@ def first_heading(writer: TextWriter) -> str:
     return next((heading.title for heading in writer.headings if heading.depth == 1), "")
 
 
-def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
-    """Writes the visible text of a page's body to `writer`. Raises TooLarge."""
-    if page.body is not None:
-        has_tables = page.css_first("table") is not None
-        layouts = _layout_tables(page.body) if has_tables else set()
-        _BodyReader(writer, layouts).read(page.body)
+def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
+    """Writes the visible text of a page's body to `writer`.
 
-
-@dataclass(slots=True)
-class _List:
-    """A list that has begun and not ended. `count` is the number of its last item so far."""
-
-    is_ordered: bool
-    count: int
-
-    def next_marker(self) -> str:
-        self.count += 1
-        return f"{self.count}." if self.is_ordered else "-"
+    Elements whose `mem_id` is in `left_out` are not read. Notes at the foot of the text, which the
+    page marks as such, come last. Raises TooLarge.
+    """
+    if page.body is None:
+        return
+    visibility = Visibility(page, left_out)
+    reader = _BodyReader(page, writer, visibility)
+    reader.read(page.body)
+    if not reader.has_text:
+        visibility.read_noscript()
+        reader.read(page.body)
 
 
 class _BodyReader:
     """Visits the nodes of a page's body and writes the text of each block when the block ends."""
 
-    def __init__(self, writer: TextWriter, layout_tables: set[int]) -> None:
+    def __init__(self, page: LexborHTMLParser, writer: TextWriter, visibility: Visibility) -> None:
         self._writer = writer
-        self._layout_tables = layout_tables
-        self._inline: list[str] = []
-        self._lists: list[_List] = []
+        self._visibility = visibility
+        has_tables = page.body is not None and page.css_first("table") is not None
+        self._layout_tables = (
+            layout_tables(page.body, visibility.shows) if has_tables and page.body else set()
+        )
+        self._inline = InlineText()
+        self._block_inline = InlineText()
+        self._lists: list[ListNumbers] = []
         self._marker = ""
+        # Terms of a list of definitions that wait for their definition.
+        self._terms: list[str] = []
+        self._notes: list[LexborNode] = []
+        self.has_text = False
 
     def read(self, body: LexborNode) -> None:
-        _walk(body, self._enter, self._leave)
-        self._end_block()
+        """Writes the blocks of `body`, then those of its notes."""
+        roots = [body]
+        for root in roots:  # The notes are added to the list while it is read.
+            walk(root, self._visibility.shows, self._enter, self._leave)
+            self._end_block()
+            self._write_terms()
+            roots += self._notes
+            self._notes.clear()
 
     def _enter(self, node: LexborNode) -> bool:
         tag = node.tag or ""
-        if tag in _BLOCKS:
-            self._end_block()
-            return self._enter_block(node, tag)
-        self._inline.append(_inline_text(node, tag))
-        return True
+        if node.is_text_node:
+            return self._inline.enter(node, tag)
+        attributes = node.attributes
+        depth = heading_depth(tag, attributes) if attributes or tag[0] == "h" else 0
+        if tag not in BLOCKS and not depth:
+            return self._inline.enter(node, tag)
+        self._end_block()
+        if depth:
+            self._write_heading(node, depth)
+            return False
+        return self._enter_block(node, tag)
 
     def _enter_block(self, node: LexborNode, tag: str) -> bool:
         """Begins a block; returns True if its child nodes must be visited.
 
-        Headings, tables and preformatted lines are written as a whole here, so their child nodes
-        are not visited.
+        Tables and preformatted lines are written as a whole here, so their child nodes are not
+        visited.
         """
-        if tag in _HEADINGS:
-            self._writer.heading(_HEADINGS[tag], _visible_text(node))
-        elif tag == "pre":
-            self._writer.code(_visible_text(node))
+        if tag != "dd":
+            self._write_terms_before(tag)
+        if tag in PREFORMATTED:
+            self._write_code(node)
         elif tag == "table" and node.mem_id not in self._layout_tables:
             self._write_table(node)
+        elif tag == "aside" and _is_note(node):
+            self._notes.append(node)
         else:
+            self._paragraph(self._visibility.label(node.attributes))
             self._begin_item(node, tag)
             return True
         return False
 
     def _begin_item(self, node: LexborNode, tag: str) -> None:
-        if tag in _LISTS:
-            start = node.attributes.get("start") or ""
-            count = int(start) - 1 if _START_NUMBER.fullmatch(start) else 0
-            self._lists.append(_List(tag == "ol", count))
+        if tag in LISTS:
+            self._lists.append(numbers_of(node))
         elif tag == "li":
-            self._marker = self._lists[-1].next_marker() if self._lists else "-"
+            numbers = self._lists[-1] if self._lists else ListNumbers()
+            self._marker = numbers.next_marker(node.attributes)
 
     def _leave(self, node: LexborNode) -> None:
-        if node.tag not in _BLOCKS:
+        tag = node.tag
+        if tag not in BLOCKS:
+            self._inline.leave(node)
+            return
+        if tag == "dt":
+            self._terms += _lines(self._inline.take())
             return
         self._end_block()
-        if node.tag in _LISTS:
+        if tag in LISTS:
             self._lists.pop()
-        elif node.tag == "li":
+        elif tag == "li":
             self._marker = ""
+        elif tag in ("dl", "dd"):
+            self._write_terms()
 
     def _end_block(self) -> None:
-        lines = (" ".join(line.split()) for line in "".join(self._inline).split("\n"))
-        text = "\n".join(filter(None, lines))
-        self._inline.clear()
-        if text and self._marker:
+        text = "\n".join(_lines(self._inline.take()))
+        if not text:
+            return
+        if self._terms:
+            text = "\n".join([*self._terms, f": {text}"])
+            self._terms.clear()
+        if self._marker:
             self._writer.item(text, max(1, len(self._lists)), self._marker)
             self._marker = ""
+            self.has_text = True
         else:
+            self._paragraph(text)
+
+    def _write_terms_before(self, tag: str) -> None:
+        """Writes terms whose definition does not begin with a paragraph."""
+        if self._terms and tag not in ("dt", "p", "div"):
+            self._write_terms()
+
+    def _write_terms(self) -> None:
+        self._paragraph("\n".join(self._terms))
+        self._terms.clear()
+
+    def _paragraph(self, text: str) -> None:
+        if text:
             self._writer.paragraph(text)
+            self.has_text = True
 
-    def _write_table(self, table: LexborNode) -> None:
-        for caption in _children(table, ("caption",)):
-            self._writer.paragraph(" ".join(_visible_text(caption).split()))
-        lines = [
-            line for group in _children(table, _ROW_GROUPS) for line in _children(group, ("tr",))
-        ]
-        first_row = [cell.tag for cell in _children(lines[0], _CELLS)] if lines else []
-        has_header = all(tag == "th" for tag in first_row)
-        has_row_headers = not has_header and first_row[0] == "th"
+    def _write_heading(self, node: LexborNode, depth: int) -> None:
+        self._write_terms()
+        self._block_inline.is_heading = True
+        title = self._text_of(node) or node.attributes.get("aria-label") or ""
+        self._block_inline.is_heading = False
+        if self._marker and title.strip():
+            title = title if self._marker == "-" else f"{self._marker} {title}"
+            self._marker = ""
+        self._writer.heading(depth, title)
+        self.has_text |= bool(title.strip())
+
+    def _write_code(self, node: LexborNode) -> None:
+        inline = self._block_inline
+        inline.keeps_white_space = True
+        self._writer.code(self._text_of(node))
+        inline.keeps_white_space = False
+        self.has_text = True
+
+    def _write_table(self, node: LexborNode) -> None:
+        shows = self._visibility.shows
+        for caption in children(node, ("caption",), shows):
+            self._paragraph(" ".join(self._text_of(caption).split()))
+        table = table_of(node, shows, self._text_of)
         self._writer.table(
-            list(_rows(lines)),
-            header_rows=int(has_header) if has_header or has_row_headers else None,
-            has_row_headers=has_row_headers,
+            table.rows, header_rows=table.header_rows, has_row_headers=table.has_row_headers
         )
+        self.has_text |= bool(table.rows)
+
+    def _text_of(self, root: LexborNode) -> str:
+        """Returns the visible text below `root`. Each block below `root` begins on a new line."""
+        inline = self._block_inline
+
+        def enter(node: LexborNode) -> bool:
+            tag = node.tag or ""
+            if tag in BLOCKS:
+                inline.line_end()
+                return True
+            return inline.enter(node, tag)
+
+        def leave(node: LexborNode) -> None:
+            if node.tag in BLOCKS:
+                inline.line_end()
+            else:
+                inline.leave(node)
+
+        walk(root, self._visibility.shows, enter, leave)
+        return inline.take()
 
 
-def _walk(
-    root: LexborNode, enter: Callable[[LexborNode], bool], leave: Callable[[LexborNode], None]
-) -> None:
-    """Visits the visible nodes below `root` in document order.
-
-    Calls `enter` for each node, and visits its child nodes if `enter` returns True. Then it calls
-    `leave` for the node, after its last child node.
-    """
-    ancestors = [root]
-    node = root.child
-    while True:
-        if node is None:
-            parent = ancestors.pop()
-            if not ancestors:
-                return
-            leave(parent)
-            node = parent.next
-        elif _is_visible(node) and enter(node):
-            ancestors.append(node)
-            node = node.child
-        else:
-            node = node.next
+def _lines(text: str) -> list[str]:
+    """Returns the lines of a paragraph that are not blank, with single spaces."""
+    return list(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
-def _is_visible(node: LexborNode) -> bool:
-    """Returns True for text, and for elements whose text is visible and is not left out here."""
-    if node.is_text_node:
-        return True
-    if not node.is_element_node or node.tag in _NOT_TEXT:
-        return False
+def _is_note(node: LexborNode) -> bool:
+    """Returns True if a page marks an element as a note at the foot of the text."""
     attributes = node.attributes
-    if not attributes:
-        return True
-    return not (
-        "hidden" in attributes
-        or attributes.get("role") in _ROLES_NOT_TEXT
-        or _HIDING_STYLE.search(attributes.get("style") or "")
-        or (node.tag == "a" and _is_anchor(node, attributes))
-    )
-
-
-def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
-    """Returns True if a link has no letters or digits and leads to a position on the page.
-
-    Many pages have a link like that next to each heading.
-    """
-    target = attributes.get("href") or ""
-    return target.startswith("#") and not any(map(str.isalnum, link.text()))
-
-
-def _inline_text(node: LexborNode, tag: str) -> str:
-    """Returns the text that an inline node adds to a line, without its child nodes.
-
-    It is a line end for `br`.
-    """
-    if node.is_text_node:
-        return _WHITE_SPACE.sub(" ", node.text_content or "")
-    return "\n" if tag == "br" else ""
-
-
-def _visible_text(root: LexborNode) -> str:
-    """Returns the visible text below `root`, with its white space.
-
-    Each block below `root` begins on a new line.
-    """
-    parts: list[str] = []
-
-    def enter(node: LexborNode) -> bool:
-        if node.is_text_node:
-            parts.append(node.text_content or "")
-        elif node.tag == "br" or node.tag in _BLOCKS:
-            parts.append("\n")
-        return True
-
-    _walk(root, enter, lambda _node: None)
-    return "".join(parts)
-
-
-def _layout_tables(body: LexborNode) -> set[int]:
-    """Returns the `mem_id` of each layout table in a page's body.
-
-    A layout table arranges parts of a page, not values. A table is a layout table if it has a role
-    that says so, or if it contains a table, a heading or preformatted text.
-    """
-    layout_tables: set[int] = set()
-    tables: list[int] = []
-
-    def enter(node: LexborNode) -> bool:
-        if tables and node.tag in _LAYOUT_CONTENT:
-            layout_tables.add(tables[-1])
-        if node.tag == "table":
-            tables.append(node.mem_id)
-            if node.attributes.get("role") in _LAYOUT_ROLES:
-                layout_tables.add(node.mem_id)
-        return True
-
-    def leave(node: LexborNode) -> None:
-        if node.tag == "table":
-            tables.pop()
-
-    _walk(body, enter, leave)
-    return layout_tables
-
-
-def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
-    """Yields the cells of each row.
-
-    The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
-    that spans several columns is only in the first of these columns. A span ends at column
-    _MAX_SPANNED_COLUMNS at the latest, and each cell after this column occupies one column.
-    """
-    covering: dict[int, tuple[int, str]] = {}
-    for line in lines:
-        row: list[str] = []
-        for cell in _children(line, _CELLS):
-            _cover(row, covering)
-            text = _visible_text(cell)
-            rows_below = _span(cell, "rowspan") - 1
-            first = len(row)
-            row.append(text)
-            end = min(first + _span(cell, "colspan"), _MAX_SPANNED_COLUMNS)
-            row += [""] * (end - len(row))
-            if rows_below:
-                covering |= {column: (rows_below, row[column]) for column in range(first, end)}
-        _cover(row, covering)
-        yield row
-
-
-def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
-    """Yields the visible children of a node that have one of `tags`, in order."""
-    child = node.child
-    while child is not None:
-        if child.tag in tags and _is_visible(child):
-            yield child
-        child = child.next
-
-
-def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are the next columns.
-
-    `covering` maps each column with such a cell to the number of rows that the cell still spans,
-    and the cell's text.
-    """
-    while len(row) in covering:
-        column = len(row)
-        rows_below, text = covering.pop(column)
-        if rows_below > 1:
-            covering[column] = rows_below - 1, text
-        row.append(text)
-
-
-def _span(cell: LexborNode, name: str) -> int:
-    value = cell.attributes.get(name) or ""
-    return max(1, min(int(value), _MAX_SPANNED_COLUMNS)) if _SPAN.fullmatch(value) else 1
+    types = f"{attributes.get('epub:type') or ''} {attributes.get('role') or ''}"
+    return not _NOTE_TYPES.isdisjoint(types.split())

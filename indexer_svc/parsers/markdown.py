@@ -1,9 +1,11 @@
-"""Parses the outline of Markdown texts: the title and the sections.
+"""Parses Markdown texts: the title, the sections and the front matter.
+
+Front matter is no text of the document: its title becomes the document's title, and its other
+fields become metadata. All other text stays as it is written.
 
 Sections begin at the top-level headings. CommonMark defines what a heading is: a `#` in fenced
 code, indented code or HTML is not a heading. A heading inside a list or quote is not part of the
-outline. Front matter (YAML or TOML) is skipped, because CommonMark would read the closing `---` of
-YAML as the underline of a heading. Only blocks are parsed. Inline markup is parsed in titles only.
+outline. Only blocks are parsed. Inline markup is parsed in titles only.
 
 Parsing takes linear time: 0.2 s for each MB of prose, about 5 s for each MB that consists only of
 markers. Lines, sections, nesting and titles are limited, so that a hostile text of the largest
@@ -21,10 +23,12 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
+from indexer_svc.parsers.front_matter import front_matter_of
 from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile, moved
+from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
+from indexer_svc.parsers.raised_text import subscript, superscript
 from indexer_svc.parsers.text_writer import check_text_size
-from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
+from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 # Headings after this many lines are ignored, because parsing as many lines of list markers takes
 # seconds. The lines fill 10,000 printed pages.
@@ -38,16 +42,8 @@ _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
 _MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
+_SCRIPT_TAG = re.compile(r"<(?P<end>/?)(?P<name>sup|sub)>")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# Front matter in YAML begins with a key. It may contain blank lines only if every other line is a
-# key, a list item or indented. Otherwise a thematic break and the prose below it would be matched
-# as front matter.
-_YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
-_FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"
-    rf"(?:(?:(?![ \t]*\n)[^\n]*\n)*?|(?:{_YAML_LINE})*?)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
-    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # This matches TOML.
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +60,17 @@ class MarkdownOutline:
 
 
 def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text with its headings and its title.
+    """Returns UTF-8 text without its front matter, with its headings, title and metadata.
 
-    Long tables become records, as `markdown_tables` describes; all other text is unchanged. Raises
-    TooLarge if the text then has more than `max_text_bytes` bytes.
+    Long tables become records, as `markdown_tables` describes; all other text is unchanged. The
+    title is that of the front matter, or else the first heading of level 1. Raises TooLarge if the
+    text then has more than `max_text_bytes` bytes.
     """
     source = content.decode()
-    outline = outline_of(source)
-    text, edits = with_records(source, outline.tables)
+    front_matter = front_matter_of(source)
+    body = source[front_matter.end :]
+    outline = outline_of(body)
+    text, edits = with_records(body, outline.tables)
     if edits:
         check_text_size(text, max_text_bytes)
     starts = moved([section.char_start for section in outline.sections], edits)
@@ -79,7 +78,27 @@ def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
         section._replace(char_start=start)
         for section, start in zip(outline.sections, starts, strict=True)
     )
-    return ParsedFile(text, (), sections, outline.title, edits=edits)
+    return ParsedFile(
+        text,
+        headings=sections,
+        title=front_matter.title or outline.title,
+        metadata=front_matter.fields,
+        edits=_edits_of(front_matter.end, edits),
+    )
+
+
+def _edits_of(front_matter_end: int, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Returns the edits of the source text.
+
+    `front_matter_end` is the length of the front matter, which is removed. `edits` are the edits of
+    the text after it.
+    """
+    removal = [Edit(0, front_matter_end, 0)] if front_matter_end else []
+    shifted = (
+        Edit(edit.char_start + front_matter_end, edit.char_end + front_matter_end, edit.length)
+        for edit in edits
+    )
+    return (*removal, *shifted)
 
 
 def outline_of(text: str) -> MarkdownOutline:
@@ -87,7 +106,7 @@ def outline_of(text: str) -> MarkdownOutline:
 
     Raises no errors.
 
-    The title is the front matter's `title`, or else the first heading of level 1.
+    The title is the first heading of level 1. The text has no front matter.
 
     A section's `char_start` is the offset, in code points of `text`, at which the first line of the
     heading begins. Lines end with `\\n`, `\\r\\n` or `\\r`. Section titles are plain text of 1 to
@@ -98,7 +117,7 @@ def outline_of(text: str) -> MarkdownOutline:
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
     environment: dict[str, Any] = {}
     headings = _MarkdownHeadings()
-    front_matter, source = _split_front_matter(_LINE_END.sub("\n", text[starts[0] : end]))
+    source = _LINE_END.sub("\n", text[starts[0] : end])
     _PARSER.block.parse(source, _PARSER, environment, headings)
     sections = tuple(islice(_sections(headings, starts, environment), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
@@ -106,25 +125,13 @@ def outline_of(text: str) -> MarkdownOutline:
         (starts[first], starts[last] if last < len(starts) else end)
         for first, last in environment.get(TABLES, ())
     )
-    return MarkdownOutline(front_matter_title(front_matter) or first_heading, sections, tables)
+    return MarkdownOutline(first_heading, sections, tables)
 
 
 def _line_starts(text: str) -> list[int]:
     """Returns the code-point offsets at which the first MAX_LINES + 1 lines begin."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
-
-
-def _split_front_matter(source: str) -> tuple[str, str]:
-    """Returns the front matter, and `source` with blank lines in place of the front matter.
-
-    Because of the blank lines, the line numbers of the other text do not change. The front matter
-    is an empty string if `source` has none.
-    """
-    match = _FRONT_MATTER.match(source)
-    if match is None:
-        return "", source
-    return match[0], "\n" * match[0].count("\n") + source[match.end() :]
 
 
 def _sections(
@@ -142,17 +149,28 @@ def _plain_text(source: str, references: dict[str, Any]) -> str:
         return section_title(source)
     tokens: list[Token] = []
     _PARSER.inline.parse(source, _PARSER, references, tokens)
-    return section_title("".join(_visible_text(tokens)))
+    return section_title(_visible_text(tokens))
 
 
-def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
+def _visible_text(tokens: Sequence[Token]) -> str:
+    """Returns the text of inline tokens. Superscripts and subscripts in HTML get their sign."""
+    text = ""
+    # The text before the superscript or subscript that has begun, and its element.
+    before, script = "", ""
     for token in tokens:
         if token.type in ("text", "text_special", "code_inline"):
-            yield token.content
+            text += token.content
         elif token.type in ("softbreak", "hardbreak"):
-            yield " "
+            text += " "
         elif token.type == "image":
-            yield from _visible_text(token.children or ())
+            text += _visible_text(token.children or ())
+        elif token.type == "html_inline" and (tag := _SCRIPT_TAG.fullmatch(token.content)):
+            if not tag["end"]:
+                before, script, text = before + text, tag["name"], ""
+            elif script:
+                write = superscript if script == "sup" else subscript
+                before, script, text = "", "", before + write(before, text)
+    return before + text
 
 
 class _MarkdownHeadings(list[Token]):

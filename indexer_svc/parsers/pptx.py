@@ -6,11 +6,13 @@ charts, diagrams, equations, pictures and comments are left out. The library pyt
 the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
+import re
 from collections.abc import Iterator
 
 from indexer_svc.parsers.office import office_title, office_xml, relations
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.raised_text import Position, plain_line
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -27,6 +29,9 @@ _SHAPE_CONTAINERS = (
     *(f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Choice"),
 )
 _RUN = f"{_DRAWING}t"
+_RUN_STARTS = (f"{_DRAWING}r", f"{_DRAWING}fld")
+_RUN_PROPERTIES = f"{_DRAWING}rPr"
+_NO_SHIFT = re.compile(r"-?0*(?:\.0*)?%?")
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
@@ -173,11 +178,28 @@ def _text(element: Element) -> str:
 
 def _line(paragraph: Element) -> str:
     """Returns the text of a paragraph: its runs and fields, with line ends for line breaks."""
-    parts = (
-        element.text if element.tag == _RUN else _LINE_BREAKS.get(element.tag)
-        for element in paragraph.iter()
-    )
-    return "".join(filter(None, parts))
+    return plain_line(_runs(paragraph))
+
+
+def _runs(paragraph: Element) -> Iterator[tuple[str, Position]]:
+    """Yields the text and the position of each run of a paragraph."""
+    position = Position.BASELINE
+    for element in paragraph.iter():
+        if element.tag in _RUN_STARTS:
+            position = Position.BASELINE
+        elif element.tag == _RUN_PROPERTIES:
+            position = _position(element.get("baseline", "0"))
+        elif element.tag == _RUN:
+            yield element.text or "", position
+        elif element.tag in _LINE_BREAKS:
+            yield _LINE_BREAKS[element.tag], Position.BASELINE
+
+
+def _position(baseline: str) -> Position:
+    """Returns the position for a baseline: a share of the font's size, with or without a `%`."""
+    if _NO_SHIFT.fullmatch(baseline):
+        return Position.BASELINE
+    return Position.LOWERED if baseline.startswith("-") else Position.RAISED
 
 
 def _notes(package: Package, part: str) -> list[str]:

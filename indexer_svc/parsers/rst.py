@@ -1,114 +1,371 @@
-"""Parses the outline of reStructuredText. The text itself stays unchanged.
+"""Parses reStructuredText: sections, lists, tables, code and notes become Markdown.
 
-An adornment is a line that repeats one punctuation character. The title of a section is the line
-above an adornment; the same adornment may also be above the title. The style of a title is the
-character of its adornment, and whether there is an adornment above it. The first style that appears
-has depth 1, the second depth 2, and so on, as in docutils. Indented lines, and therefore literal
-blocks, contain no titles. Parsing takes linear time.
+docutils reads the text (`rst_syntax`), and the nodes of its document tree become blocks. What a
+reader of the printed text sees is kept; comments, targets, settings and lists of other pages are
+left out. No function here recurses over the depth of the tree. docutils itself does, and takes 5 s
+for each MB. A text that is too long or too deeply nested for it is kept as it is written, with the
+sections of `rst_outline`.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from unicodedata import combining, east_asian_width
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
-from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_title
+from docutils import nodes
 
-_BYTE_ORDER_MARK = "\ufeff"
-_LINE_END = re.compile(r"\r\n?|\n")
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
-_MIN_ADORNMENT = 4  # A shorter adornment must be at least as long as its title.
-_EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with it.
-# The source of a title may be longer than the title, because of markup, for example a link's URL.
-_MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
-_INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
-_EMPHASIS = re.compile(r"\*\*|\*|\\")
+from hrag.values.errors import InvalidArgument
+from indexer_svc.parsers.numerals import numeral
+from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
+from indexer_svc.parsers.rst_outline import rst_outline
+from indexer_svc.parsers.rst_syntax import document_of
+from indexer_svc.parsers.text_writer import TextWriter
+from indexer_svc.titles import document_title
+
+_MAX_DOCUTILS_BYTES = 2 << 20
+_BULLET = "-"
+_NOT_TEXT = (
+    nodes.comment,
+    nodes.substitution_definition,
+    nodes.system_message,
+    nodes.pending,
+    nodes.raw,
+    nodes.decoration,
+    nodes.meta,
+    nodes.title,  # The parent of a title writes it, and also what follows.
+    nodes.label,
+    nodes.classifier,
+    nodes.field_name,
+    nodes.option_group,
+)
+_LISTS = (nodes.bullet_list, nodes.enumerated_list)
+_CODE = (nodes.literal_block, nodes.doctest_block)
+_KINDS = {
+    "arabic": "1",
+    "loweralpha": "a",
+    "upperalpha": "A",
+    "lowerroman": "i",
+    "upperroman": "I",
+}
+_MIN_DESCRIPTION_CHARS = 10
 
 
-Style = tuple[str, bool]
+def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
+    """Returns the text as Markdown, with its sections and its title.
 
-
-def parse_rst(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its sections.
-
-    The title of the first section is also the title of the document.
+    The title is the first section's title. Raises TooLarge.
     """
-    text = content.decode()
-    headings = tuple(_headings(text))
-    title = document_title(headings[0].title) if headings else ""
-    return ParsedFile(text, (), headings, title)
+    if len(content) <= _MAX_DOCUTILS_BYTES:
+        try:
+            document = document_of(content.decode().removeprefix("\ufeff"))
+            writer = TextWriter(max_text_bytes)
+            _Reader(writer).read(document)
+            title = document_title(writer.headings[0].title) if writer.headings else ""
+            return writer.parsed(title)
+        except (InvalidArgument, MemoryError):
+            raise
+        except Exception:  # docutils may raise any error for an odd text.
+            return rst_outline(content)
+    return rst_outline(content)
 
 
-def _headings(text: str) -> Iterator[Heading]:
-    starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
-    lines = _LINE_END.split(text.removeprefix(_BYTE_ORDER_MARK))
-    depths: dict[tuple[str, bool], int] = {}
-    for at, line, style in islice(_titles(lines), MAX_HEADINGS):
-        depth = depths.setdefault(style, len(depths) + 1)
-        if title := _plain_title(line):
-            yield Heading(title, depth, starts[at])
+@dataclass(slots=True)
+class _List:
+    """A list that has begun: how its items are numbered, and the number of the next item."""
+
+    kind: str = ""
+    prefix: str = ""
+    suffix: str = ""
+    following: int = 1
+
+    def next_marker(self) -> str:
+        """Returns the marker of the next item, for example `-`, `3.` or `(iv)`."""
+        if not self.kind:
+            return _BULLET
+        marker = f"{self.prefix}{numeral(self.following, self.kind)}{self.suffix}"
+        self.following += 1
+        return marker
 
 
-def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
-    """Yields, for each title, the index of its first line, the line of the title, and its style.
+class _Reader:
+    """Visits the nodes of a document tree and writes each block."""
 
-    The first line is the adornment above the title, or the title itself if there is none.
-    """
-    at = 0
-    while at + 1 < len(lines):
-        above, below = _adornment(lines[at]), _adornment(lines[at + 1])
-        if not _begins_block(lines, at):
-            at += 1
-        elif above and _is_overlined(lines, at):
-            yield at, lines[at + 1], (above[0], True)
-            at += 3
-        elif not above and _is_title(lines[at], below):
-            yield at, lines[at], (below[0], False)
-            at += 2
+    def __init__(self, writer: TextWriter) -> None:
+        self._writer = writer
+        self._depth = 0
+        self._lists: list[_List] = []
+        self._marker = ""
+        # Lines that the next paragraph continues: terms, or the label of a note.
+        self._before = ""
+        self._enter: Mapping[type[nodes.Node], Callable[[nodes.Node], bool]] = {
+            nodes.section: self._enter_section,
+            nodes.paragraph: self._write_paragraph,
+            nodes.term: self._enter_term,
+            nodes.rubric: self._write_paragraph,
+            nodes.attribution: self._write_paragraph,
+            nodes.caption: self._write_paragraph,
+            nodes.line_block: self._write_line_block,
+            nodes.literal_block: self._write_code,
+            nodes.doctest_block: self._write_code,
+            nodes.math_block: self._write_formula,
+            nodes.table: self._write_table,
+            nodes.image: self._write_image,
+            nodes.field: self._enter_field,
+            nodes.option_list_item: self._enter_option,
+            nodes.list_item: self._enter_item,
+            nodes.definition: self._enter_definition,
+            nodes.footnote: self._enter_note,
+            nodes.citation: self._enter_note,
+        }
+
+    def read(self, document: nodes.document) -> None:
+        """Writes the blocks of a document."""
+        pending: list[tuple[nodes.Node, bool]] = [(document, False)]
+        while pending:
+            node, is_end = pending.pop()
+            if is_end:
+                self._leave(node)
+            elif not isinstance(node, _NOT_TEXT) and self._enter_node(node):
+                pending.append((node, True))
+                pending += ((child, False) for child in reversed(node.children))
+
+    def _enter_node(self, node: nodes.Node) -> bool:
+        """Begins or writes a node; returns True if its child nodes must be visited."""
+        enter = self._enter.get(type(node))
+        if enter is not None:
+            return enter(node)
+        if isinstance(node, _LISTS):
+            self._begin_list(node)
+        elif isinstance(node, nodes.Admonition | nodes.topic | nodes.sidebar):
+            self._write_label(node)
+        elif isinstance(node, nodes.Inline | nodes.Text | nodes.TextElement):
+            self._paragraph(_text(node))
+            return False
+        return True
+
+    def _leave(self, node: nodes.Node) -> None:
+        if isinstance(node, nodes.section):
+            self._depth -= 1
+        elif isinstance(node, _LISTS):
+            self._lists.pop()
+        elif isinstance(node, nodes.list_item):
+            self._marker = ""
+        elif isinstance(
+            node,
+            nodes.definition_list_item | nodes.field | nodes.option_list_item | nodes.footnote,
+        ):
+            self._flush()
+
+    def _paragraph(self, text: str) -> None:
+        text = "\n".join(filter(None, map(_one_line, text.split("\n"))))
+        if not text:
+            return
+        text, self._before = self._before + text, ""
+        if self._marker:
+            self._writer.item(text, max(1, len(self._lists)), self._marker)
+            self._marker = ""
         else:
-            at += 1
+            self._writer.paragraph(text)
 
+    def _flush(self) -> None:
+        """Writes terms that no paragraph follows."""
+        text, self._before = self._before, ""
+        self._paragraph(text.removesuffix("\n: ").removesuffix(": "))
 
-def _begins_block(lines: Sequence[str], at: int) -> bool:
-    """Returns True if the line `at` is not the second or a later line of a paragraph."""
-    before = lines[at - 1] if at else ""
-    return not before.strip() or before.startswith(_EXPLICIT) or bool(_adornment(before))
+    def _enter_section(self, section: nodes.Node) -> bool:
+        self._flush()
+        self._depth += 1
+        for title in section.children:
+            if isinstance(title, nodes.title):
+                self._writer.heading(self._depth, _text(title))
+        return True
 
-
-def _adornment(line: str) -> str:
-    """Returns `line` without trailing white space if it is an adornment, or an empty string."""
-    match = _ADORNMENT.fullmatch(line.rstrip())
-    return match[0] if match else ""
-
-
-def _is_overlined(lines: Sequence[str], at: int) -> bool:
-    """Returns True if the line `at` is the adornment above a title."""
-    title = lines[at + 1].strip()
-    has_both = at + 2 < len(lines) and _adornment(lines[at + 2]) == _adornment(lines[at])
-    return has_both and _is_title(title, _adornment(lines[at]))
-
-
-def _is_title(line: str, adornment: str) -> bool:
-    """Returns True if `line` is not indented and `adornment` is long enough to make it a title."""
-    if not adornment or not line.strip() or line[0].isspace():
+    def _write_paragraph(self, node: nodes.Node) -> bool:
+        self._paragraph(_text(node))
         return False
-    return len(adornment) >= min(_MIN_ADORNMENT, _width(line.rstrip()))
+
+    def _write_line_block(self, node: nodes.Node) -> bool:
+        lines = (_text(line) for line in node.findall(nodes.line))
+        self._paragraph("\n".join(lines))
+        return False
+
+    def _write_code(self, node: nodes.Node) -> bool:
+        self._flush()
+        self._writer.code(node.astext())
+        return False
+
+    def _write_formula(self, node: nodes.Node) -> bool:
+        self._paragraph(_formula(node))
+        return False
+
+    def _write_image(self, node: nodes.Node) -> bool:
+        alt = _one_line(node.get("alt", ""))
+        if len(alt) >= _MIN_DESCRIPTION_CHARS:
+            self._paragraph(f"![{alt}]")
+        return False
+
+    def _write_label(self, node: nodes.Node) -> None:
+        """Writes the title of an admonition, or begins its first paragraph with its kind."""
+        self._flush()
+        titles = [child for child in node.children if isinstance(child, nodes.title)]
+        if titles:
+            self._paragraph(_text(titles[0]))
+        elif isinstance(node, nodes.Admonition):
+            self._before = f"{type(node).__name__.capitalize()}: "
+
+    def _begin_list(self, node: nodes.Node) -> None:
+        self._flush()
+        if isinstance(node, nodes.bullet_list):
+            self._lists.append(_List())
+            return
+        kind = _KINDS.get(node.get("enumtype", ""), "1")
+        suffix = node.get("suffix", ".")
+        self._lists.append(_List(kind, node.get("prefix", ""), suffix, node.get("start", 1)))
+
+    def _enter_item(self, _node: nodes.Node) -> bool:
+        self._marker = self._lists[-1].next_marker() if self._lists else _BULLET
+        return True
+
+    def _enter_term(self, node: nodes.Node) -> bool:
+        classifiers = (
+            _text(child) for child in node.parent.children if isinstance(child, nodes.classifier)
+        )
+        term = " : ".join(filter(None, (_text(node), *classifiers)))
+        self._before += f"\n{term}" if self._before else term
+        return False
+
+    def _enter_definition(self, _node: nodes.Node) -> bool:
+        self._before += "\n: " if self._before else ""
+        return True
+
+    def _enter_field(self, node: nodes.Node) -> bool:
+        self._flush()
+        name, body = node.children[0], node.children[1:]
+        if not any(child.astext().strip() for child in body):
+            return False  # A field without a value is a setting, for example `:orphan:`.
+        self._before = f"{_text(name)}: "
+        return True
+
+    def _enter_option(self, node: nodes.Node) -> bool:
+        self._flush()
+        options = node.children[0].children
+        self._before = ", ".join(_one_line(option.astext()) for option in options) + "\n: "
+        return True
+
+    def _enter_note(self, node: nodes.Node) -> bool:
+        self._flush()
+        label = next(
+            (_text(child) for child in node.children if isinstance(child, nodes.label)), ""
+        )
+        self._before = f"[{label}] "
+        return True
+
+    def _write_table(self, table: nodes.Node) -> bool:
+        self._flush()
+        for title in table.children:
+            if isinstance(title, nodes.title):
+                self._paragraph(_text(title))
+        rows = list(_rows(table))
+        heads = [len(head.children) for head in table.findall(nodes.thead)]
+        self._writer.table(rows, has_header=bool(heads))
+        return False
 
 
-def _width(line: str) -> int:
-    """Returns how many columns the first characters of a line occupy on a terminal.
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
-    Only the first _MIN_ADORNMENT characters are counted, because the caller only needs to know
-    whether the line is shorter than that.
+
+def _formula(node: nodes.Node) -> str:
+    tex = _one_line(node.astext())
+    return f"${tex}$" if tex else ""
+
+
+def _text(root: nodes.Node) -> str:
+    """Returns the text of inline nodes, or of the blocks of a cell, one block on each line."""
+    parts: list[str] = []
+    chars = 0
+    # The text before the last superscript or subscript, and what was written for it.
+    before = script = ""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _NOT_TEXT) and node is not root:
+            continue
+        write = _SCRIPTS.get(type(node))
+        if write is not None:
+            before = "".join(parts[-_LOOKED_AT_PARTS:])
+            script = write(before, node)
+            parts.append(script)
+        elif isinstance(node, nodes.Text):
+            text = node.astext().replace("\n", " ")
+            if needs_space(before, script, text):
+                parts.append(" ")
+            before = script = ""
+            parts.append(text)
+        elif isinstance(node, nodes.math):
+            parts.append(_formula(node))
+        elif isinstance(node, nodes.image):
+            parts.append(node.get("alt", ""))
+        else:
+            is_block = isinstance(node, nodes.Body | nodes.Part) and not isinstance(
+                node, nodes.Inline
+            )
+            if is_block and parts:
+                parts.append("\n")
+            pending += reversed(node.children)
+        chars += len(parts[-1]) if parts else 0
+    return "".join(parts)
+
+
+def _superscript(before: str, node: nodes.Node) -> str:
+    return superscript(before, node.astext())
+
+
+def _subscript(before: str, node: nodes.Node) -> str:
+    return subscript(before, node.astext())
+
+
+def _note_mark(before: str, node: nodes.Node) -> str:
+    return superscript(before, node.astext(), is_note=True)
+
+
+_LOOKED_AT_PARTS = 4
+_SCRIPTS: Mapping[type[nodes.Node], Callable[[str, nodes.Node], str]] = {
+    nodes.superscript: _superscript,
+    nodes.subscript: _subscript,
+    nodes.footnote_reference: _note_mark,
+    nodes.citation_reference: _note_mark,
+}
+
+
+def _rows(table: nodes.Node) -> Iterator[list[str]]:
+    """Yields the cells of each row.
+
+    The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
+    that spans several columns is only in the first of these columns.
     """
-    shown = (char for char in line[:_MIN_ADORNMENT] if not combining(char))
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in shown)
+    covering: dict[int, tuple[int, str]] = {}
+    for row in table.findall(nodes.row):
+        cells: list[str] = []
+        for entry in row.children:
+            _cover(cells, covering)
+            text = _text(entry)
+            first = len(cells)
+            cells += [text, *[""] * entry.get("morecols", 0)]
+            if rows_below := entry.get("morerows", 0):
+                covering |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
+        _cover(cells, covering)
+        yield cells
 
 
-def _plain_title(line: str) -> str:
-    """Returns a title without its inline markup."""
-    # Each run of white space becomes one space, because _INTERPRETED would take quadratic time on a
-    # long run.
-    text = _INTERPRETED.sub(r"\1", " ".join(line[:_MAX_TITLE_CHARS].split()))
-    return section_title(_EMPHASIS.sub("", text))
+def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
+    """Adds the cells of rows above that span into this row, as long as they are next."""
+    while len(cells) in covering:
+        column = len(cells)
+        rows_below, text = covering.pop(column)
+        if rows_below > 1:
+            covering[column] = rows_below - 1, text
+        cells.append(text)
+
+
+def _header_rows(tables: Sequence[nodes.Node]) -> int:
+    return sum(len(head.children) for head in tables)

@@ -64,12 +64,25 @@ def test_a_format_that_needs_a_parser_process_is_parsed_there_at_any_size():
     for make_file in (html_page, docx_file, pptx_file, xlsx_file, epub_file):
         assert DANCE in extract(Document(make_file()), AMPLE_BYTES, parse_in_process).parsed.text
     extract(Document("<p>text", mime_type=HTML), AMPLE_BYTES, parse_in_process)
-    assert calls == [(mime_type, AMPLE_BYTES) for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB, HTML)]
+    extract(Document("a\n=", mime_type=RST), AMPLE_BYTES, parse_in_process)
+    mime_types = (HTML, DOCX, PPTX, XLSX, EPUB, HTML, RST)
+    assert calls == [(mime_type, AMPLE_BYTES) for mime_type in mime_types]
+
+
+def test_pages_that_a_client_sends_keep_their_text_without_front_matter():
+    pages = (Page("---\ntitle: Bees\n---\n\n# Dance"), Page("Round."), Page(""))
+    read = extract(Document(pages, mime_type=MARKDOWN), AMPLE_BYTES, parse).parsed
+    assert [read.text[page.char_start : page.char_end] for page in read.pages] == [
+        "# Dance",
+        "Round.",
+        "",
+    ]
+    assert [section.char_start for section in read.sections] == [0]
 
 
 @pytest.mark.parametrize(
     ("mime_type", "text"),
-    [(MARKDOWN, "# a\n"), (RST, "a\n=\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
+    [(MARKDOWN, "# a\n"), (PYTHON, "def a(): pass\n"), (CSV, "a,b\n")],
 )
 def test_a_short_text_is_parsed_directly_and_a_long_one_in_a_process_with_equal_results(
     mime_type, text

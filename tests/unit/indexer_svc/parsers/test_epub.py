@@ -109,3 +109,32 @@ def test_the_error_names_a_missing_chapter():
     book = OLD_BOOK.replace("two.xhtml", "three.xhtml")
     with pytest.raises(UnreadableDocument, match=r"OEBPS/text/three\.xhtml"):
         parse(epub_file(**{"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}), EPUB, AMPLE_BYTES)
+
+
+def test_navigation_is_left_out_and_reported():
+    chapter = f"<html><body><nav><ol><li>Honey</li></ol></nav><p>{DANCE}</p></body></html>"
+    parsed = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, AMPLE_BYTES)
+    assert parsed.text == f"{DANCE}\n\n# Honey\n\n{HONEY}"
+    assert [(left.part_count, left.example) for left in parsed.report.left_out] == [(1, "Honey")]
+
+
+def test_a_page_of_contents_in_the_guide_is_left_out():
+    guide = '<guide><reference type="toc" href="text/one.xhtml"/></guide></package>'
+    book = OLD_BOOK.replace("</package>", guide).replace(
+        "</manifest>",
+        '<item id="one" href="text/one.xhtml" media-type="application/xhtml+xml"/></manifest>',
+    ).replace('<itemref idref="map"/>', '<itemref idref="one"/>')  # fmt: skip
+    parts = {"OEBPS/book.opf": book, "OEBPS/toc.ncx": NCX}
+    assert parse(epub_file(**parts), EPUB, AMPLE_BYTES).text == f"# Sweet\n\n{HONEY}"
+    parts["OEBPS/book.opf"] = book.replace('one.xhtml"/></guide>', 'one.xhtml#toc"/></guide>')
+    assert DANCE in parse(epub_file(**parts), EPUB, AMPLE_BYTES).text
+
+
+def test_notes_come_after_the_text_of_their_chapter():
+    chapter = (
+        '<html xmlns:epub="http://www.idpf.org/2007/ops"><body><h1>Dance</h1>'
+        '<p>Bees<a epub:type="noteref" href="#n">1</a> dance.</p>'
+        '<aside epub:type="footnote" id="n"><p>Not all.</p></aside><p>Round.</p></body></html>'
+    )
+    text = parse(epub_file(**{"OEBPS/text/one.xhtml": chapter}), EPUB, AMPLE_BYTES).text
+    assert text.startswith("# Dance\n\nBees [1] dance.\n\nRound.\n\nNot all.\n\n# Honey")

@@ -65,6 +65,13 @@ def test_the_title_comes_from_the_head_or_the_first_heading_of_level_1(head, tit
         "<select><option>x</select>",
         "<object>x</object>",
         "<dialog>x</dialog>",
+        "<button>x</button>",
+        "<button aria-haspopup=menu aria-expanded=false>x</button>",
+        "<script type=module>x</script>",
+        '<i class="material-icons" aria-hidden="true">x</i>',
+        '<span class="pagebreak" role="doc-pagebreak">x</span>',
+        "<span class=mw-editsection>[<a href=/e>edit</a>]</span>",
+        "<div class=slick-cloned>x</div>",
         "<table><tr hidden><td>x</table>",
         "<table><tbody hidden><tr><td>x</table>",
         "<table><caption hidden>x</caption></table>",
@@ -85,10 +92,9 @@ def test_soft_hyphens_and_break_opportunities_do_not_divide_words():
     assert text_of("<p>honey\u00adcomb honey<wbr>moon</p>") == "honeycomb honeymoon"
 
 
-def test_ordered_lists_are_numbered_and_their_paragraphs_stay():
+def test_paragraphs_of_an_item_stay():
     body = "<ol><li>a<p>more</p><li>b<ol><li>c</ol><li>d</ol>"
     assert text_of(body) == "1. a\n\nmore\n\n2. b\n  1. c\n3. d"
-    assert text_of("<ol start=5><li>a<li>b</ol><ol start=x><li>c</ol>") == "5. a\n6. b\n1. c"
 
 
 def test_cells_may_span_several_rows_and_columns():
@@ -211,3 +217,128 @@ def test_too_much_text_is_refused_while_it_is_written():
 def test_headings_nest_by_their_level():
     parsed = parse_html(b"<h1>a</h1><h3> b <em>c</em></h3><h2></h2>", AMPLE_BYTES)
     assert parsed.headings == (Heading("a", 1, 0), Heading("b c", 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("body", "headings"),
+    [
+        ("<h3><button>How?</button></h3>", [(3, "How?")]),
+        ("<h3><a role=button data-toggle=collapse href=#a>How?</a></h3>", [(3, "How?")]),
+        ("<h3><div><button><span>How?</span></button></div></h3>", [(3, "How?")]),
+        ("<h3>How? <button>Copy link</button></h3>", [(3, "How?")]),
+        ("<h3><button>How?</button><button>Copy link</button></h3>", [(3, "How?")]),
+        ("<summary><h2>How?</h2></summary>", [(2, "How?")]),
+        ("<dl><dt><h4>How?</h4><dd>So.</dl>", [(4, "How?")]),
+        ("<div role=heading aria-level=5>How?</div>", [(5, "How?")]),
+        ("<div role=heading>How?</div>", [(2, "How?")]),
+        ("<div role=heading aria-level=0>How?</div>", [(2, "How?")]),
+        ("<div role=heading aria-level=99>How?</div>", [(9, "How?")]),
+        ("<h2 role=heading aria-level=4>How?</h2>", [(4, "How?")]),
+        ("<h2 role=presentation>How?</h2>", []),
+        ("<h1><img alt='Bees Ltd'></h1>", [(1, "Bees Ltd")]),
+        ("<h1 aria-label='How?'><span aria-hidden=true>?</span></h1>", [(1, "How?")]),
+        ("<h2>10<sup>6</sup> bees</h2>", [(2, "10^6 bees")]),
+        ("<h2>a<br>b</h2>", [(2, "a b")]),
+    ],
+)
+def test_a_heading_is_a_heading_whatever_is_inside(body, headings):
+    parsed = parse_html(body.encode(), AMPLE_BYTES)
+    assert [(heading.depth, heading.title) for heading in parsed.headings] == headings
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        "<button aria-expanded=false aria-controls=p>How?</button><div id=p hidden>So.</div>",
+        "<button class=accordion>How?</button><div>So.</div>",
+        (
+            "<button data-bs-toggle=collapse data-bs-target=#p>How?</button>"
+            '<div id=p style="display:none">So.</div>'
+        ),
+        "<details><summary>How?</summary>So.</details>",
+        "<dl><dt><button>How?</button></dt></dl><div hidden=until-found>So.</div>",
+    ],
+)
+def test_what_a_click_reveals_is_text(panel):
+    assert text_of(panel) == "How?\n\nSo."
+
+
+def test_the_label_of_a_tab_is_above_its_panel():
+    tabs = "".join(f"<button role=tab id=t{n} aria-controls=p{n}>{n} OS</button>" for n in "ab")
+    panels = "".join(
+        f"<div role=tabpanel id=p{n} aria-labelledby=t{n} hidden>run {n}</div>" for n in "ab"
+    )
+    assert text_of(f"<div role=tablist>{tabs}</div>{panels}") == "a OS\n\nrun a\n\nb OS\n\nrun b"
+
+
+@pytest.mark.parametrize(
+    ("inline", "text"),
+    [
+        ("a dose of 10<sup>6</sup> cells", "a dose of 10^6 cells"),
+        ("costs 30<sup>1</sup>", "costs 30^1"),
+        ("Warranty<sup>2</sup> is extra", "Warranty [2] is extra"),
+        ("30<sup><a href=#n1>1</a></sup>", "30 [1]"),
+        ("30<a href=#n1><sup>1</sup></a>", "30 [1]"),
+        ("text<sup class=reference><a href=#c>[1]</a></sup>", "text [1]"),
+        ("Text<a epub:type=noteref href=n.xhtml#a>1</a> on", "Text [1] on"),
+        ("Text<a role=doc-noteref href=#a><sup>1</sup></a> on", "Text [1] on"),
+        ("x<span style='vertical-align: super'>2</span>", "x^2"),
+        ("2<sup>1</sup>/<sub>2</sub> cups", "2 1/2 cups"),
+        ("<sup>3</sup>⁄<sub>4</sub> cups", "3⁄4 cups"),
+        ("H<sub>2</sub>O", "H2O"),
+        ("x<sub>i</sub>y", "x_i y"),
+        ("x<sup>2</sup>y", "x^2 y"),
+        ("x<sup> </sup>y", "x y"),
+        ("<del>old</del> new", "~~old~~ new"),
+        ("<s>$5</s>$4", "~~$5~~$4"),
+        ("<ins>new</ins>", "new"),
+        ("<q>yes</q>", '"yes"'),
+        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby>", "漢字(かんじ)"),
+        ("<ruby>北京<rt>Běi</rt><rt>jīng</rt></ruby>", "北京(Běi jīng)"),
+        ("<ruby>漢<rb>字</rb></ruby>", "漢字"),
+        ("<abbr title='World Health Org'>WHO</abbr> <abbr title='World Health Org'>WHO</abbr>",
+         "WHO (World Health Org) WHO"),
+        ("<abbr title='2026-05-01'>yesterday</abbr>", "yesterday"),
+        ("<img alt='Wiring of the pump'> x", "![Wiring of the pump] x"),
+        ("<img alt='logo'><img alt='IMG_12345678.jpg'><img alt> x", "x"),
+        ("<img alt='😀'> x", "😀 x"),
+        ("<svg role=img aria-label='Wiring of a pump'><text>y</text></svg>", "![Wiring of a pump]"),
+        ("<i class=sr-only>$19.99</i><b aria-hidden=true>$19<sup>99</sup></b>", "$19.99"),
+        ("<b aria-hidden=true>shown</b>", "shown"),
+        ("a\u200fb\u202ac\u2066d\u2060e", "abcde"),
+        ("long\u200bname", "longname"),
+        ("<code>a  b</code>", "a b"),
+    ],
+)  # fmt: skip
+def test_an_inline_element_is_written_in_plain_text(inline, text):
+    assert text_of(f"<p>{inline}</p>") == text
+    assert text_of(f"<table><tr><th>h<th>i<tr><td>{inline}<td>j</table>").count(text) == 1
+
+
+def test_a_caption_is_not_repeated_by_its_picture():
+    figure = "<figure><img alt='Wiring of the pump'><figcaption>Wiring of the pump, 2026"
+    assert text_of(figure) == "Wiring of the pump, 2026"
+
+
+def test_struck_paragraphs_are_struck_one_by_one():
+    assert text_of("<del><p>a</p><p>b</p></del><p>c</p>") == "~~a~~\n\n~~b~~\n\nc"
+
+
+def test_content_for_browsers_without_scripts_is_read_if_there_is_no_other():
+    assert text_of("<noscript><p>a</p></noscript><div id=app></div>") == "a"
+
+
+def test_notes_of_a_page_come_last():
+    body = "<p>a</p><aside role=doc-footnote><p>note</p></aside><p>b</p><aside>remark</aside>"
+    assert text_of(body) == "a\n\nb\n\nremark\n\nnote"
+
+
+def test_a_page_that_was_saved_while_a_dialog_was_open_is_read():
+    assert text_of("<div aria-hidden=true><p>a</p></div><dialog open>b</dialog>") == "a\n\nb"
+
+
+@pytest.mark.parametrize("tag", ["sup", "del", "ruby", "q", "abbr title=Abc", "span style=x"])
+def test_deeply_nested_inline_elements_take_little_time(tag):
+    started = time.perf_counter()
+    text_of(f"<{tag}>a<p>" * 3_000)
+    assert time.perf_counter() - started < 5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from indexer_svc.parsers import markdown
-from indexer_svc.parsers.markdown import MarkdownOutline, outline_of
+from indexer_svc.parsers.markdown import outline_of, parse_markdown
 from indexer_svc.parsers.parsed_file import Heading
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
@@ -93,23 +93,24 @@ def test_sections_are_the_titled_headings_that_plain_markdown_it_finds(text):
         ("intro\n\n## Part\n\nTitle\n=====\n", "Title"),
         ("## Part\n\n### Sub\n", ""),
         ("```\n# code\n```\n> # quote\n\n- # item\n", ""),
-        ("---\ntitle: Of the front matter\n---\n# Heading\n", "Of the front matter"),
-        ("\ufeff---\r\nlang: en\r\ntitle: 'It''s'\r\n---\r\n# Heading\r\n", "It's"),
-        ("---\ntitle: [a, b]\n---\n# Heading\n", "Heading"),
-        ("---\ntags:\n  - a\n\ntitle: Below\n---\n# Heading\n", "Below"),
-        ("+++\ntitle = 'In TOML'\n\n[menu]\n+++\n# Heading\n", "In TOML"),
-        ("---\nlang: en\n---\ntitle: text\n", ""),
         ("title: text\n", ""),
         ("plain text", ""),
     ],
 )
-def test_the_title_comes_from_the_front_matter_or_the_first_heading_of_level_1(text, title):
+def test_the_title_is_the_first_heading_of_level_1(text, title):
     assert outline_of(text).title == title
 
 
-def test_a_title_in_front_matter_does_not_change_the_sections():
-    text = "---\ntitle: x\n---\n# A\n"
-    assert outline_of(text) == MarkdownOutline("x", (Heading("A", 1, 17),))
+def test_front_matter_gives_title_and_metadata_and_is_no_text():
+    parsed = parse_markdown(b"---\ntitle: x\ntags: [a]\n---\n\n# A\n\n## B\n", 0)
+    assert (parsed.text, parsed.title) == ("# A\n\n## B\n", "x")
+    assert parsed.headings == (Heading("A", 1, 0), Heading("B", 2, 5))
+    assert parsed.metadata == {"tags": ["a"]}
+
+
+def test_a_text_without_front_matter_stays_as_it_is():
+    text = "\ufeff---\r\n\r\n# A\r\n\r\n10<sup>6</sup>\r\n"
+    assert parse_markdown(text.encode(), 0).text == text
 
 
 @settings(max_examples=200)
@@ -167,6 +168,10 @@ def test_headings_inside_lists_and_quotes_are_not_in_the_outline(text):
         ("snake_case 3 * 4", "snake_case 3 * 4"),
         ("[named][ref]", "named"),
         ("第一章　导言", "第一章 导言"),
+        ("10<sup>6</sup> cells of H<sub>2</sub>O", "10^6 cells of H2O"),
+        ("Warranty<sup>2</sup> terms", "Warranty [2] terms"),
+        ("never <sup>closed", "never closed"),
+        ("never</sup> begun", "never begun"),
     ],
 )
 def test_a_title_has_no_markup(source, title):
@@ -182,11 +187,6 @@ def test_titles_of_mostly_markup_are_kept_as_written():
     assert titles("# " + "[" * 100 + " x") == ["[" * 100 + " x"]
 
 
-def test_front_matter_is_not_a_heading():
-    text = "---\ntitle: A page\ntags: [a]\n---\n# Real\n"
-    assert sections_of(text) == (Heading("Real", 1, text.index("# Real")),)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -197,7 +197,7 @@ def test_front_matter_is_not_a_heading():
     ],
 )
 def test_a_thematic_break_at_the_start_hides_no_heading(text):
-    assert titles(text) == ["A"]
+    assert [heading.title for heading in parse_markdown(text.encode(), 0).headings] == ["A"]
 
 
 def test_a_byte_order_mark_before_a_heading_is_skipped():

@@ -247,6 +247,20 @@ def test_shapes_that_a_slide_does_not_show_are_left_out(shapes):
     assert parsed.text[page.char_start : page.char_end] == "# Slide 2\n\nnew"
 
 
+@pytest.mark.parametrize(
+    ("baseline", "text"),
+    [("30000", "10^6 cells"), ("30%", "10^6 cells"), ("0", "106 cells"), ("-25000", "10_6 cells")],
+)
+def test_raised_and_lowered_runs_of_a_presentation_get_a_sign(baseline, text):
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    paragraph = slide.placeholders[1].text_frame.paragraphs[0]
+    for run_text in ("10", "6", " cells"):
+        paragraph.add_run().text = run_text
+    paragraph.runs[1].font._element.set("baseline", baseline)
+    assert parse(saved(deck), PPTX, AMPLE_BYTES).text == f"# Slide 1\n\n{text}"
+
+
 FILES = {DOCX: docx_file, PPTX: pptx_file, XLSX: xlsx_file}
 MAIN_PARTS = {
     DOCX: "word/document.xml",

@@ -1,0 +1,203 @@
+"""Decides which elements of an HTML page are read.
+
+What a reader of the page can see is read. That includes parts that a click reveals, such as the
+panel of a tab or the answer to a question in an accordion, and the label of the button that reveals
+it. Scripts, styles, templates, controls, hidden elements, and copies of what is read elsewhere are
+left out.
+"""
+
+import re
+from collections.abc import Collection
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from indexer_svc.parsers.html_formulas import is_rendered_again, is_script_of_formula
+from indexer_svc.parsers.html_nodes import HEADINGS, Attributes
+
+_NOT_TEXT = frozenset((
+    "head", "title", "style", "template", "select", "datalist", "textarea", "progress", "meter",
+    "object", "embed", "iframe", "map", "canvas", "audio", "video", "rp", "annotation",
+    "annotation-xml",
+))  # fmt: skip
+_HIDING_STYLE = re.compile(
+    r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
+)
+# Names of classes of elements that programs add to a text: numbers of lines, links that edit a
+# section or lead to its source, copies of slides.
+_ADDED = frozenset((
+    *("linenos", "linenodiv", "lineno", "line-number", "line-numbers"),
+    *("source-line-no", "line-numbers-rows"),
+    *("gutter", "gl", "rouge-gutter", "hljs-ln-numbers", "blob-num", "copybtn", "headerlink"),
+    *("viewcode-link", "mw-editsection", "skip-link", "skiplink", "skip-to-content", "skip-nav"),
+    *("slick-cloned", "swiper-slide-duplicate", "material-icons", "material-symbols-outlined"),
+    *("pagebreak",),
+))  # fmt: skip
+# Classes of text that only screen readers read, in place of what is shown.
+_FOR_SCREEN_READERS = frozenset((
+    *("sr-only", "visually-hidden", "visuallyhidden", "screen-reader-text", "a-offscreen"),
+    *("screen-reader-only", "assistive-text", "u-hiddenVisually"),
+))  # fmt: skip
+_MATH_CONTAINERS = ("mwe-math-mathml-inline", "mwe-math-mathml-display", "katex-mathml")
+_TOGGLES = ("collapse", "tab", "pill", "accordion")
+_DISCLOSURE_CLASSES = ("accordion", "collapsible", "accordion-button", "accordion-toggle")
+_LABELLED = ("dt", "summary", "legend", *HEADINGS)
+_MAX_ANCESTORS = 8
+_MAX_SIBLINGS = 8
+
+
+class Visibility:
+    """The elements of one page that are read."""
+
+    def __init__(self, page: LexborHTMLParser, left_out: Collection[int] = ()) -> None:
+        """Finds what a page can reveal. `left_out` are `mem_id`s of elements that are not read."""
+        self._left_out = left_out
+        self._reads_noscript = False
+        self._revealed, self._labels = _revealed(page)
+
+    def read_noscript(self) -> None:
+        """Makes the elements `noscript` visible, which a browser shows only without scripts."""
+        self._reads_noscript = True
+
+    def shows(self, node: LexborNode) -> bool:
+        """Returns True for text, and for elements whose text is read."""
+        if node.is_text_node:
+            return True
+        if not node.is_element_node or node.mem_id in self._left_out:
+            return False
+        return self._shows_element(node, node.tag or "", node.attributes)
+
+    def _shows_element(self, node: LexborNode, tag: str, attributes: Attributes) -> bool:
+        if tag in _NOT_TEXT or (tag == "dialog" and "open" not in attributes):
+            return False
+        if tag == "noscript":
+            return self._reads_noscript
+        if tag == "script":
+            return is_script_of_formula(attributes)
+        if tag == "button" and not _is_disclosure(attributes) and not _is_label(node):
+            return False
+        return not attributes or not (
+            self._is_hidden(attributes)
+            or self._is_label_of_panel(attributes)
+            or _is_added(node, attributes)
+        )
+
+    def label(self, attributes: Attributes) -> str:
+        """Returns the label of a panel that is labelled by a tab elsewhere, or an empty string."""
+        if attributes.get("role") != "tabpanel":
+            return ""
+        return self._labels.get(attributes.get("aria-labelledby") or "", "")
+
+    def _is_label_of_panel(self, attributes: Attributes) -> bool:
+        """Returns True for a tab whose label is read with its panel."""
+        return attributes.get("role") == "tab" and (attributes.get("id") or "") in self._labels
+
+    def _is_hidden(self, attributes: Attributes) -> bool:
+        is_hidden = (
+            "hidden" in attributes and (attributes["hidden"] or "").lower() != "until-found"
+        ) or _HIDING_STYLE.search(attributes.get("style") or "")
+        if not is_hidden:
+            return False
+        names = (attributes.get("class") or "").split()
+        is_formula_container = any(name in _MATH_CONTAINERS for name in names)
+        return not is_formula_container and (attributes.get("id") or "") not in self._revealed
+
+
+def _is_added(node: LexborNode, attributes: Attributes) -> bool:
+    """Returns True for an element that a program has added, or that repeats another one."""
+    names = attributes.get("class")
+    if names and not _ADDED.isdisjoint(names.split()):
+        return True
+    if attributes.get("role") == "doc-pagebreak" or attributes.get("epub:type") == "pagebreak":
+        return True
+    if (names or node.tag == "mjx-math") and is_rendered_again(node, attributes):
+        return True
+    if attributes.get("aria-hidden") == "true" and _is_decoration(node, names or ""):
+        return True
+    return node.tag == "a" and _is_anchor(node, attributes)
+
+
+def _is_anchor(link: LexborNode, attributes: Attributes) -> bool:
+    """Returns True if a link has no letters or digits and leads to a position on the page.
+
+    Many pages have a link like that next to each heading.
+    """
+    target = attributes.get("href") or ""
+    return target.startswith("#") and not any(map(str.isalnum, link.text()))
+
+
+def _is_decoration(node: LexborNode, names: str) -> bool:
+    """Returns True if an element with `aria-hidden` is an icon, or repeats text next to it.
+
+    Other elements with `aria-hidden` are read, because a browser shows them, and a page that was
+    saved while a dialog was open has `aria-hidden` on its whole content.
+    """
+    if node.tag == "i" or "icon" in names or not any(map(str.isalnum, node.text())):
+        return True
+    parent = node.parent
+    if parent is None or node.tag in ("div", "section", "main", "article", "body"):
+        return False
+    if parent.attributes.get("aria-label"):
+        return True
+    sibling = parent.child
+    for _ in range(_MAX_SIBLINGS):
+        if sibling is None:
+            break
+        if sibling.is_element_node:
+            classes = (sibling.attributes.get("class") or "").split()
+            if not _FOR_SCREEN_READERS.isdisjoint(classes):
+                return True
+        sibling = sibling.next
+    return False
+
+
+def _is_disclosure(attributes: Attributes) -> bool:
+    """Returns True if a button shows and hides a part of the page. Its label is text."""
+    if (attributes.get("aria-haspopup") or "false") != "false":
+        return False
+    toggle = attributes.get("data-bs-toggle") or attributes.get("data-toggle")
+    names = (attributes.get("class") or "").split()
+    return (
+        "aria-expanded" in attributes
+        or toggle in _TOGGLES
+        or attributes.get("role") == "tab"
+        or any(name in _DISCLOSURE_CLASSES for name in names)
+    )
+
+
+def _is_label(button: LexborNode) -> bool:
+    """Returns True if a heading or term begins with the text of a button.
+
+    A button after the text of a heading, for example to copy a link, is not a label.
+    """
+    ancestor = button.parent
+    for _ in range(_MAX_ANCESTORS):
+        if ancestor is None:
+            return False
+        if ancestor.tag in _LABELLED or ancestor.attributes.get("role") == "heading":
+            label = button.text().strip()
+            return bool(label) and ancestor.text().strip().startswith(label)
+        ancestor = ancestor.parent
+    return False
+
+
+def _revealed(page: LexborHTMLParser) -> tuple[set[str], dict[str, str]]:
+    """Returns the ids of the elements that buttons reveal, and the labels of tabs by their ids."""
+    revealed: set[str] = set()
+    labels: dict[str, str] = {}
+    for trigger in page.css("[aria-controls], [data-toggle], [data-bs-toggle]"):
+        attributes = trigger.attributes
+        if not _is_disclosure(attributes):
+            continue
+        revealed.update((attributes.get("aria-controls") or "").split())
+        for name in ("data-bs-target", "data-target", "href"):
+            target = attributes.get(name) or ""
+            if target.startswith("#"):
+                revealed.add(target[1:])
+    panels = page.css("[role=tabpanel][aria-labelledby]")
+    labelling = {panel.attributes.get("aria-labelledby") or "" for panel in panels}
+    if labelling:
+        for tab in page.css("[role=tab][id]"):
+            name = tab.attributes.get("id") or ""
+            if name in labelling:
+                labels[name] = " ".join(tab.text().split())
+    return revealed, labels
