@@ -265,8 +265,17 @@ class _Reader:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
         rows = list(_rows(table))
-        heads = [len(head.children) for head in table.findall(nodes.thead)]
-        self._writer.table(rows, has_header=bool(heads))
+        parts = [
+            part
+            for group in table.children
+            if isinstance(group, nodes.tgroup)
+            for part in group.children
+        ]
+        heads = sum(len(part.children) for part in parts if isinstance(part, nodes.thead))
+        first_column = next((part for part in parts if isinstance(part, nodes.colspec)), {})
+        self._writer.table(
+            rows, header_rows=heads or None, has_row_headers=bool(first_column.get("stub"))
+        )
         return False
 
 
