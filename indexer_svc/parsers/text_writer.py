@@ -37,12 +37,8 @@ _MAX_EXAMPLE_CHARS = 200
 MAX_ROW_PAGES = 10_000
 
 
-def check_text_size(text: str, max_text_bytes: int) -> None:
+def check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
     """Raises TooLarge if a text has more than `max_text_bytes` bytes of UTF-8."""
-    _check_text_bytes(len(text.encode()), max_text_bytes)
-
-
-def _check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
     if text_bytes > max_text_bytes:
         raise TooLarge(
             f"content has more than {max_text_bytes} bytes of text, which "
@@ -250,7 +246,7 @@ class TextWriter:
         self._parts += (separator, block)
         self._chars += len(separator) + len(block)
         self._bytes += len(separator) + len(block.encode())
-        _check_text_bytes(self._bytes, self._max_bytes)
+        check_text_bytes(self._bytes, self._max_bytes)
         return self._chars - len(block)
 
     def _pages(self) -> tuple[PageRange, ...]:
