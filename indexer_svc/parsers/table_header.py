@@ -35,6 +35,10 @@ MAX_HEADER_ROWS = 3
 
 # The kinds of columns are determined from this many rows: enough for a stable majority.
 _SAMPLE_ROWS = 50
+_SAMPLE_COLUMNS = 200  # Further columns have no votes.
+# After so many titles, a row with one cell is a title without further examination.
+_MAX_EXAMINED_TITLES = 20
+_GROUP_ROWS = _SAMPLE_ROWS + 2
 _MAJORITY = 0.75
 _NAMED_SHARE = 0.5
 # A kind is read from the first characters of a cell, so that a long cell costs no more time.
@@ -84,7 +88,9 @@ def count_titles(rows: Sequence[Row]) -> int:
     typical = _typical_filled(rows)
     for at, row in enumerate(rows):
         filled = [column for column, cell in enumerate(row) if cell]
-        is_title = len(filled) == 1 and (filled[0] == 0 or not _is_group(rows, at))
+        is_title = len(filled) == 1 and not (
+            filled[0] and at < _MAX_EXAMINED_TITLES and _is_group(rows[at : at + _GROUP_ROWS])
+        )
         is_note = filled == [0, 1] and typical >= _MIN_COLUMNS_BELOW_NOTE
         if not is_title and not is_note:
             return at
@@ -113,9 +119,9 @@ def has_header_votes(rows: Sequence[Row]) -> bool:
 
 
 def column_kinds(rows: Sequence[Row]) -> Sequence[ColumnKind]:
-    """Returns the kind of each column, from the first _SAMPLE_ROWS rows."""
+    """Returns the kinds of the first _SAMPLE_COLUMNS columns, from the first _SAMPLE_ROWS rows."""
     sample = rows[:_SAMPLE_ROWS]
-    width = max(map(len, sample), default=0)
+    width = min(max(map(len, sample), default=0), _SAMPLE_COLUMNS)
     return [_column_kind([row[at] for row in sample if at < len(row)]) for at in range(width)]
 
 
@@ -149,9 +155,9 @@ def _typical_filled(rows: Sequence[Row]) -> int:
     return counts[len(counts) // 2] if counts else 0
 
 
-def _is_group(rows: Sequence[Row], at: int) -> bool:
-    """Returns True if the row `at` and the row below it are a header of two rows."""
-    return len(rows) - at > 2 and _is_header_of(rows[at:], 2)
+def _is_group(rows: Sequence[Row]) -> bool:
+    """Returns True if the first two rows are a header, with rows below it."""
+    return len(rows) > 2 and _is_header_of(rows, 2)
 
 
 def _is_header_of(rows: Sequence[Row], count: int) -> bool:
@@ -244,7 +250,8 @@ def _votes(row: Row, body: Sequence[Row]) -> list[int]:
     if not body:
         return [0] * len(row)
     is_series = _is_series(row) and sum(map(_is_series, body)) < len(body) * (1 - _MAJORITY)
-    return [_vote(cell, column, body, is_series=is_series) for column, cell in enumerate(row)]
+    cells = enumerate(row[:_SAMPLE_COLUMNS])
+    return [_vote(cell, column, body, is_series=is_series) for column, cell in cells]
 
 
 def _vote(cell: str, column: int, body: Sequence[Row], *, is_series: bool) -> int:

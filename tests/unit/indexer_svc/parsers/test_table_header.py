@@ -1,5 +1,6 @@
 """Titles and headers are recognised by the difference between names and values."""
 
+import time
 from random import Random
 
 import pytest
@@ -183,6 +184,24 @@ def test_titles_and_header_are_counted(name):
 )
 def test_the_rows_of_a_header_give_each_column_one_name(header, names):
     assert column_names(header, len(names)) == names
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [["y", ""], *[["", "x"]] * 300_000],
+        [["", "x"], ["y", ""]] * 150_000,
+        [["7"] * 100_000] * 8,
+        [["x" * 100_000] * 8] * 300,
+    ],
+    ids=["cells without a header", "alternating cells", "columns", "long cells"],
+)
+def test_large_tables_take_little_time(table):
+    """If each row or column were examined, these tables would take minutes."""
+    start = time.perf_counter()
+    titles = count_titles(table)
+    assert count_header_rows(table[titles:] or [["a"]]) >= 0
+    assert time.perf_counter() - start < 5
 
 
 def test_only_contrast_counts_as_a_vote():
