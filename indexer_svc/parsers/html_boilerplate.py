@@ -52,6 +52,7 @@ _MIN_NAMED_LINK_SHARE = 0.5
 _MAX_PROMOTION_LETTERS = 600
 # A part this short, for example a copyright notice, need not consist of links.
 _MAX_NAVIGATION_LETTERS = 80
+_MAX_FOOTER_LETTERS = 300
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
 # A list with this share of letters in at least so many short links is a menu.
@@ -82,15 +83,18 @@ _NOTICE_FORM = frozenset((
 _NAVIGATION_NAMES = frozenset((
     *("breadcrumb", "breadcrumbs", "pagination", "pager", "paginator", "sidebar", "sidenav"),
     *("sphinxsidebar", "related", "recommended", "recommendations", "navbar", "nav", "navigation"),
-    *("menu", "topbar", "footer", "colophon", "copyright", "toolbar", "masthead"),
+    *("menu", "topbar", "toolbar", "masthead"),
     *("prevnext", "flyout", "drawer", "widget", "widgets", "searchbox", "navheader", "navfooter"),
 ))  # fmt: skip
 # Parts with these names are boilerplate if they are short.
 _PROMOTION_NAMES = frozenset((
-    *("share", "sharing", "social", "newsletter", "subscribe", "subscription", "signup", "advert"),
-    *("advertisement", "ads", "ad", "sponsor", "sponsored", "promo", "promotion", "login", "popup"),
+    *("share", "sharing", "social", "newsletter", "subscribe", "signup", "advert"),
+    *("advertisement", "ads", "ad", "sponsor", "sponsored", "promo", "popup"),
     *("modal", "paywall"),
 ))  # fmt: skip
+_FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
+_ALL_NAMES = _NAVIGATION_NAMES | _PROMOTION_NAMES | _FOOTER_NAMES
+_HEADING = ", ".join(HEADINGS)
 _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
@@ -341,29 +345,37 @@ def _unmarked(parts: list[_Part], content: int | None) -> set[int]:
         if not part.letters or part.tag in _NEVER_NAMED or part.has_title or _holds_content(part):
             continue
         is_in_content = content is not None or part.is_in_section
-        # The id of an element is often the name of the section that it contains, for example
-        # `method.skip`. So only the class counts.
-        words = words_of(part.node.attributes, "class")
         share = part.link_letters / part.letters
-        if _is_contents(part, words | words_of(part.node.attributes, "id"), share):
+        if _is_contents(part, share):
             unmarked.add(at)
             continue
         is_inner = part.tag in _INNER and is_in_content
         is_named = not is_inner and part.prose <= _MAX_NAMED_SHARE * prose
-        if (is_named and _is_named(part, words, share)) or (
+        if (is_named and _is_named(part, share, is_in_content=is_in_content)) or (
             not is_in_content and _is_menu(part, share)
         ):
             unmarked.add(at)
     return unmarked
 
 
-def _is_named(part: _Part, words: set[str], share: float) -> bool:
-    """Returns True if the names of a part and its text show that it is boilerplate."""
-    if not words.isdisjoint(_PROMOTION_NAMES) and part.prose <= _MAX_PROMOTION_LETTERS:
-        return True
-    return not words.isdisjoint(_NAVIGATION_NAMES) and (
-        share >= _MIN_NAMED_LINK_SHARE or part.prose <= _MAX_NAVIGATION_LETTERS
-    )
+def _is_named(part: _Part, share: float, *, is_in_content: bool) -> bool:
+    """Returns True if the names of a part and its text show that it is boilerplate.
+
+    The id of an element with a heading is often the name of the section, for example `method.skip`.
+    So it counts only without a heading.
+    """
+    attributes = part.node.attributes
+    words = words_of(attributes, "class", "id")
+    if not words.isdisjoint(_ALL_NAMES) and part.node.css_first(_HEADING) is not None:
+        words = words_of(attributes, "class")
+    limit = _MAX_NAVIGATION_LETTERS
+    if not words.isdisjoint(_FOOTER_NAMES) and not is_in_content:
+        limit = _MAX_FOOTER_LETTERS
+    elif not words.isdisjoint(_PROMOTION_NAMES):
+        limit = _MAX_FOOTER_LETTERS if is_in_content else _MAX_PROMOTION_LETTERS
+    elif words.isdisjoint(_NAVIGATION_NAMES):
+        return False
+    return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
 def _is_menu(part: _Part, share: float) -> bool:
@@ -374,11 +386,11 @@ def _is_menu(part: _Part, share: float) -> bool:
     )
 
 
-def _is_contents(part: _Part, words: set[str], share: float) -> bool:
+def _is_contents(part: _Part, share: float) -> bool:
     """Returns True for a list of links to the sections of the same page."""
     if part.links < _MIN_MENU_LINKS or part.links_to_page < part.links:
         return False
-    is_named = not words.isdisjoint(_CONTENTS_NAMES)
+    is_named = not words_of(part.node.attributes, "class", "id").isdisjoint(_CONTENTS_NAMES)
     return share >= (_CONTENTS_LINK_SHARE if is_named else _MENU_LINK_SHARE)
 
 

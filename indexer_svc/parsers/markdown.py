@@ -1,7 +1,7 @@
 """Parses Markdown texts: the title, the sections and the front matter.
 
 Front matter is no text of the document: its title becomes the document's title, and its other
-fields become metadata. All other text stays as it is written.
+fields become metadata. Long tables become records. All other text stays as it is written.
 
 Sections begin at the top-level headings. CommonMark defines what a heading is: a `#` in fenced
 code, indented code or HTML is not a heading. A heading inside a list or quote is not part of the
@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
-from indexer_svc.parsers.front_matter import front_matter_of
+from indexer_svc.parsers.front_matter import FrontMatter, front_matter_of
 from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
 from indexer_svc.parsers.raised_text import subscript, superscript
@@ -78,27 +78,16 @@ def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
         section._replace(char_start=start)
         for section, start in zip(outline.sections, starts, strict=True)
     )
-    return ParsedFile(
-        text,
-        headings=sections,
-        title=front_matter.title or outline.title,
-        metadata=front_matter.fields,
-        edits=_edits_of(front_matter.end, edits),
-    )
+    title = front_matter.title or outline.title
+    edits = _after(front_matter, edits)
+    return ParsedFile(text, (), sections, title, metadata=front_matter.fields, edits=edits)
 
 
-def _edits_of(front_matter_end: int, edits: Sequence[Edit]) -> tuple[Edit, ...]:
-    """Returns the edits of the source text.
-
-    `front_matter_end` is the length of the front matter, which is removed. `edits` are the edits of
-    the text after it.
-    """
-    removal = [Edit(0, front_matter_end, 0)] if front_matter_end else []
-    shifted = (
-        Edit(edit.char_start + front_matter_end, edit.char_end + front_matter_end, edit.length)
-        for edit in edits
-    )
-    return (*removal, *shifted)
+def _after(front_matter: FrontMatter, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Returns edits of the text after front matter as edits of the whole text."""
+    end = front_matter.end
+    moved_edits = (Edit(edit.char_start + end, edit.char_end + end, edit.length) for edit in edits)
+    return (Edit(0, end, 0), *moved_edits) if end else tuple(edits)
 
 
 def outline_of(text: str) -> MarkdownOutline:

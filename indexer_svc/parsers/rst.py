@@ -7,7 +7,7 @@ for each MB. A text that is too long or too deeply nested for it is kept as it i
 sections of `rst_outline`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from docutils import nodes
@@ -265,16 +265,12 @@ class _Reader:
             if isinstance(title, nodes.title):
                 self._paragraph(_text(title))
         rows = list(_rows(table))
-        parts = [
-            part
-            for group in table.children
-            if isinstance(group, nodes.tgroup)
-            for part in group.children
-        ]
-        heads = sum(len(part.children) for part in parts if isinstance(part, nodes.thead))
-        first_column = next((part for part in parts if isinstance(part, nodes.colspec)), {})
+        header_rows = sum(len(head.children) for head in table.findall(nodes.thead))
+        has_row_headers = any(column.get("stub") for column in table.findall(nodes.colspec))
+        # A table without a marked header may have one that its author has not marked.
+        if_unmarked = 0 if has_row_headers else None
         self._writer.table(
-            rows, header_rows=heads or None, has_row_headers=bool(first_column.get("stub"))
+            rows, header_rows=header_rows or if_unmarked, has_row_headers=has_row_headers
         )
         return False
 
@@ -374,7 +370,3 @@ def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
         if rows_below > 1:
             covering[column] = rows_below - 1, text
         cells.append(text)
-
-
-def _header_rows(tables: Sequence[nodes.Node]) -> int:
-    return sum(len(head.children) for head in tables)
