@@ -140,13 +140,12 @@ class TextWriter:
             has_row_headers=has_row_headers,
             row_numbers=row_numbers,
         )
-        has_text = False
         for block in blocks:
             if block.row_number:
                 self._begin_row(block.row_number)
             self._add(block.text, continues=block.is_continuation)
-            has_text = True
-        self._table_count += has_text
+        # Rows of a single cell, such as a title above a table in a sheet, are no table.
+        self._table_count += any(sum(map(bool, row)) > 1 for row in rows)
 
     def leave_out(self, kind: LeftOutKind, text: str) -> None:
         """Notes in the report that a part of the file is not in the text."""

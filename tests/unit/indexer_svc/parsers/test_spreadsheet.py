@@ -81,7 +81,7 @@ def test_a_workbook_has_its_sheets_as_sections_and_its_rows_as_pages(mime_type):
         (6, DANCE),
         (1, "# Honey\n\n| Day | kg | share | sold |\n| --- | --- | --- | --- |"),
     ]
-    assert parsed.report.table_count == 3
+    assert parsed.report.table_count == 2
 
 
 def test_a_workbook_may_have_the_strict_format():
