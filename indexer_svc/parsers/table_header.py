@@ -49,6 +49,7 @@ _MIN_SORTED = 5
 # A table has this many columns at least before a row of two cells counts as a note above it.
 _MIN_COLUMNS_BELOW_NOTE = 4
 _MAX_UNIT_CHARS = 16
+_COMMENT_MARKS = ("#", "//")
 
 # What tables have in place of a value.
 _MISSING = frozenset(("", *"-–—.*?…", "--", "..", "...", "n/a", "na", "n.a."))
@@ -82,8 +83,9 @@ def count_titles(rows: Sequence[Row]) -> int:
 
     A title is a row with one filled cell, unless the cell names a group of columns: then it is not
     the first cell, and a header follows. A note has two cells, which are the first ones, above a
-    table of at least _MIN_COLUMNS_BELOW_NOTE columns, for example `Currency | EUR`. The result is
-    `len(rows)` if there is no other row.
+    table of at least _MIN_COLUMNS_BELOW_NOTE columns, for example `Currency | EUR`. A comment
+    begins with one of _COMMENT_MARKS, and the row below it has votes for a header or is a comment
+    too. The result is `len(rows)` if there is no other row.
     """
     typical = _typical_filled(rows)
     for at, row in enumerate(rows):
@@ -92,7 +94,7 @@ def count_titles(rows: Sequence[Row]) -> int:
             filled[0] and at < _MAX_EXAMINED_TITLES and _is_group(rows[at : at + _GROUP_ROWS])
         )
         is_note = filled == [0, 1] and typical >= _MIN_COLUMNS_BELOW_NOTE
-        if not is_title and not is_note:
+        if not is_title and not is_note and not _is_comment(rows, at):
             return at
     return len(rows)
 
@@ -153,6 +155,15 @@ def _typical_filled(rows: Sequence[Row]) -> int:
     """Returns the median number of filled cells in a row."""
     counts = sorted(sum(map(bool, row)) for row in rows[: 2 * _SAMPLE_ROWS])
     return counts[len(counts) // 2] if counts else 0
+
+
+def _is_comment(rows: Sequence[Row], at: int) -> bool:
+    """Returns True if the row `at` is a comment above a header."""
+    while at < min(len(rows), _MAX_EXAMINED_TITLES) and rows[at][0].startswith(_COMMENT_MARKS):
+        at += 1
+        if has_header_votes(rows[at : at + _GROUP_ROWS]):
+            return True
+    return False
 
 
 def _is_group(rows: Sequence[Row]) -> bool:

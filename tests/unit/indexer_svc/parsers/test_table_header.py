@@ -148,6 +148,9 @@ TABLES = {
     "a title": ([("Prices 2026", ""), ("Name", "Price"), *NAMED], 1, 1),
     "two titles": ([("Prices",), ("in EUR",), ("Name", "Price"), *NAMED], 2, 1),
     "a title above two rows": ([("Report",), YEARS, KINDS, *FIVE], 1, 2),
+    "a comment": ([("# by X", "version 2"), ("Name", "Price"), *NAMED], 1, 1),
+    "comments": ([("# by X", "version 2"), ("# a", "b"), ("Name", "Price"), *NAMED], 2, 1),
+    "a header with a mark": ([("#name", "price"), *NAMED], 0, 1),
     "notes": (
         [("Company X",), ("Currency", "EUR"), ("Name", *"ABCD"), *FIVE],
         2,
