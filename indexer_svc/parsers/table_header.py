@@ -13,8 +13,8 @@ cells below the row that is examined. Each cell of the row then votes:
 
 Numbers above numbers are names if they form a series (`10 20 30`, `2021 2022 2023`,
 `5 25 50 75 95`) and the rows below do not. Without any vote, the row is a header if it has only
-texts and at least half of the columns have one: most tables have a header. A row is also a header
-if only its first cell is empty, above a column of labels.
+short texts and at least half of the columns have one: most tables have a header. A row is also a
+header if only its first cell is empty, above a column of labels.
 
 A header may have up to MAX_HEADER_ROWS rows. A row continues the header above it if both belong
 together by their form: the upper row has a name that spans several columns, or a name that spans
@@ -49,6 +49,8 @@ _MIN_SORTED = 5
 # A table has this many columns at least before a row of two cells counts as a note above it.
 _MIN_COLUMNS_BELOW_NOTE = 4
 _MAX_UNIT_CHARS = 16
+# A longer text above texts is a value, for example a paragraph.
+_MAX_NAME_CHARS = 100
 _COMMENT_MARKS = ("#", "//")
 
 # What tables have in place of a value.
@@ -172,10 +174,15 @@ def _is_group(rows: Sequence[Row]) -> bool:
 
 
 def _is_header_of(rows: Sequence[Row], count: int) -> bool:
-    """Returns True if the first `count` rows, at least two, are a header together."""
-    body = _body(rows, count)
+    """Returns True if the first `count` rows, at least two, are a header together.
+
+    Each row must belong to the row below it, or to the last row: names may span the same columns in
+    several rows.
+    """
+    body, last = _body(rows, count), rows[count - 1]
     return all(
-        _belong_together(upper, lower, body) for upper, lower in pairwise(rows[:count])
+        _belong_together(upper, lower, body) or _belong_together(upper, last, body)
+        for upper, lower in pairwise(rows[:count])
     ) and not any(vote < 0 for row in rows[:count] for vote in _votes(row, body))
 
 
@@ -242,8 +249,9 @@ def _is_header_row(row: Row, body: Sequence[Row]) -> bool:
         return True
     if votes := sum(_votes(row, body)):
         return votes > 0
-    width = max(map(len, (row, *body)))
-    return _is_text_row(row) and sum(map(bool, row)) >= _NAMED_SHARE * width
+    if not _is_text_row(row) or max(map(len, row)) > _MAX_NAME_CHARS:
+        return False
+    return sum(map(bool, row)) >= _NAMED_SHARE * max(map(len, (row, *body)))
 
 
 def _has_empty_corner(row: Row, body: Sequence[Row]) -> bool:

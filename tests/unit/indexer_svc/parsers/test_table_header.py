@@ -144,6 +144,17 @@ TABLES = {
         2,
     ),
     "three rows": ([("", "Europe", "", "", ""), YEARS, KINDS, *FIVE], 0, 3),
+    "names over the same columns in two rows": (
+        [
+            ("", "Three months", "", "Six months", ""),
+            ("", "June 30,", "", "June 30,", ""),
+            ("in USD m", "2023", "2022", "2023", "2022"),
+            *FIVE,
+        ],
+        0,
+        3,
+    ),
+    "long texts": (rows("{0} " * 60, "text {0}"), 0, 0),
     "one group": ([("", "2023", "", "", ""), ("Product", *"ABCD"), *FIVE], 0, 2),
     "a title": ([("Prices 2026", ""), ("Name", "Price"), *NAMED], 1, 1),
     "two titles": ([("Prices",), ("in EUR",), ("Name", "Price"), *NAMED], 2, 1),
@@ -183,6 +194,10 @@ def test_titles_and_header_are_counted(name):
             ],
         ),
         ([("Weight", "Name"), ("kg", "")], ["Weight kg", "Name"]),
+        (
+            [("", "Three months", ""), ("", "June 30,", ""), ("m", "2023", "2022")],
+            ["m", "Three months June 30, 2023", "Three months June 30, 2022"],
+        ),
     ],
 )
 def test_the_rows_of_a_header_give_each_column_one_name(header, names):
