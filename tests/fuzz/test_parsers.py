@@ -31,12 +31,14 @@ from hrag.values.formats import (
     LATEX,
     MSG,
     NOTEBOOK,
+    ODS,
     PPTX,
     PYTHON,
     RST,
     RTF,
     SRT,
     VTT,
+    XLS,
     XLSX,
     XML,
 )
@@ -50,8 +52,10 @@ from tests.support.documents.format_files import (
     docx_file,
     epub_file,
     html_page,
+    ods_file,
     pptx_file,
     with_part,
+    xls_file,
     xlsx_file,
 )
 from tests.support.documents.messages import mail, mail_file, msg_file
@@ -164,6 +168,8 @@ _ARCHIVES = {
     DOCX: with_part(docx_file(), "word/styles.xml", _STYLES),
     PPTX: pptx_file(),
     XLSX: xlsx_file(),
+    XLS: xls_file(),
+    ODS: ods_file(),
     EPUB: epub_file(),
 }
 

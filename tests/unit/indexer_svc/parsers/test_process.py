@@ -23,10 +23,12 @@ from hrag.values.formats import (
     LATEX,
     MSG,
     NOTEBOOK,
+    ODS,
     PPTX,
     RTF,
     SRT,
     VTT,
+    XLS,
     XLSX,
     XML,
 )
@@ -40,8 +42,10 @@ from tests.support.documents.format_files import (
     docx_file,
     epub_file,
     html_page,
+    ods_file,
     pptx_file,
     with_part,
+    xls_file,
     xlsx_file,
 )
 from tests.support.documents.messages import mail, mail_file, msg_file
@@ -142,6 +146,8 @@ BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
         (DOCX, docx_file()),
         (PPTX, pptx_file()),
         (XLSX, xlsx_file()),
+        (XLS, xls_file()),
+        (ODS, ods_file()),
         (EPUB, epub_file()),
     ],
 )
