@@ -28,8 +28,8 @@ _SECTION_DEPTH = 2  # Lists and records at these levels are sections, also if th
 _TITLED_DEPTH = 6  # Records with a title are sections down to this level.
 _TITLES = ("title", "heading", "head")
 _NAMES = (*_TITLES, "name", "label")
-# A table has at least two rows and two columns. In a table of many columns, or with long texts, a row cannot be
-# read at a glance. Then lines with paths are clearer.
+# A table has at least two rows and two columns. In a table of many columns, or with long texts, a
+# row cannot be read at a glance. Then lines with paths are clearer.
 _MIN_ROWS, _MIN_COLUMNS = 2, 2
 _MAX_COLUMNS = 40
 _MAX_CELL_CHARS = 300

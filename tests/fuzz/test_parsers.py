@@ -214,7 +214,7 @@ def test_a_damaged_file_is_parsed_or_refused(
 def test_a_damaged_file_is_parsed_or_refused_at_any_ratio(
     mime_type: str, whole: Sequence[bytes], count: int
 ) -> None:
-    """Damage to the padding of an Outlook message is harmless, and damage to XML almost never is."""
+    """Damage to the padding of an Outlook message is harmless; damage to XML almost never is."""
     extract(Document(whole[0], mime_type=mime_type), 1 << 20, parse)
     _check(mime_type, _damaged(whole, count), 0)
 
