@@ -28,9 +28,9 @@ _SECTION_DEPTH = 2  # Lists and records at these levels are sections, also if th
 _TITLED_DEPTH = 6  # Records with a title are sections down to this level.
 _TITLES = ("title", "heading", "head")
 _NAMES = (*_TITLES, "name", "label")
-# A table has at least two rows, and in a table of many columns, or with long texts, a row cannot be
-# read at a glance. Then lines with paths are clearer.
-_MIN_ROWS = 2
+# A table has at least two rows and two columns. In a table of many columns, or with long texts, a
+# row cannot be read at a glance. Then lines with paths are clearer.
+_MIN_ROWS, _MIN_COLUMNS = 2, 2
 _MAX_COLUMNS = 40
 _MAX_CELL_CHARS = 300
 _MIN_FILLED_SHARE = 0.5
@@ -247,7 +247,7 @@ def _table(values: list[Value]) -> list[list[str]] | None:
         filled += len(row)
         if len(columns) > _MAX_COLUMNS:
             return None
-    if filled < _MIN_FILLED_SHARE * len(rows) * len(columns):
+    if len(columns) < _MIN_COLUMNS or filled < _MIN_FILLED_SHARE * len(rows) * len(columns):
         return None
     names = list(columns)
     return [

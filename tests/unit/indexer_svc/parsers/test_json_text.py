@@ -77,7 +77,8 @@ def test_equal_records_are_a_table(text, shown):
 @pytest.mark.parametrize(
     "records",
     [
-        [{"id": 1}],
+        [{"id": 1, "x": 2}],
+        [{"id": 1}, {"id": 2}],
         [{"id": 1, "x": {"y": 2}}, {"id": 2, "x": {"y": 3}}],
         [{"id": 1}, [2]],
         [{"id": 1, "text": "long " * 80}, {"id": 2, "text": "x"}],
@@ -85,7 +86,7 @@ def test_equal_records_are_a_table(text, shown):
         [{f"a{n}": 1} for n in range(5)],
         [{f"a{n}": 1 for n in range(60)}] * 2,
     ],
-    ids=["one", "nested", "list", "long text", "lines", "few in common", "many columns"],
+    ids=["one", "one column", "nested", "list", "long text", "lines", "few in common", "many columns"],
 )
 def test_other_lists_are_no_table(records):
     assert parsed(json.dumps(records)).report.table_count == 0
