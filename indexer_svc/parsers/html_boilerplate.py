@@ -60,6 +60,7 @@ _MENU_LINK_SHARE = 0.75
 _CONTENTS_LINK_SHARE = 0.6
 _MIN_MENU_LINKS = 3
 _MAX_MENU_LINK_LETTERS = 32
+_MAX_HEADLINES_SHARE = 0.3
 
 _NAVIGATION_ROLES = frozenset((
     *("navigation", "search", "menu", "menubar", "toolbar", "contentinfo", "alertdialog", "dialog"),
@@ -95,6 +96,9 @@ _PROMOTION_NAMES = frozenset((
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
 _ALL_NAMES = _NAVIGATION_NAMES | _PROMOTION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
+_TEXT_FIELD = (
+    "textarea, input[type=text], input[type=email], input[type=password], input:not([type])"
+)
 _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
@@ -351,8 +355,10 @@ def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
             continue
         is_inner = part.tag in _INNER and is_in_content
         is_named = not is_inner and part.prose <= _MAX_NAMED_SHARE * prose
-        if (is_named and _is_named(part, share, is_in_content=is_in_content)) or (
-            not is_in_content and _is_menu(part, share)
+        if (
+            (is_named and _is_named(part, share, is_in_content=is_in_content))
+            or (is_named and _is_form(part))
+            or (not is_in_content and _is_menu(part, share, prose))
         ):
             unmarked.add(at)
     return unmarked
@@ -365,6 +371,8 @@ def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     So it counts only without a heading.
     """
     attributes = part.node.attributes
+    if part.tag == "aside" or attributes.get("role") == "complementary":
+        return share >= _MIN_NAMED_LINK_SHARE
     words = words_of(attributes, "class", "id")
     if not words.isdisjoint(_ALL_NAMES) and part.node.css_first(_HEADING) is not None:
         words = words_of(attributes, "class")
@@ -378,12 +386,24 @@ def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
-def _is_menu(part: _PagePart, share: float) -> bool:
-    return (
-        part.links >= _MIN_MENU_LINKS
-        and share >= _MENU_LINK_SHARE
-        and part.link_letters <= _MAX_MENU_LINK_LETTERS * part.links
-    )
+def _is_form(part: _PagePart) -> bool:
+    """Returns True for a short form with fields for text, for example to write a comment.
+
+    Some programs put the whole page into one form, so a long form is not left out.
+    """
+    is_short = part.tag == "form" and part.prose <= _MAX_PROMOTION_LETTERS
+    return is_short and part.node.css_first(_TEXT_FIELD) is not None
+
+
+def _is_menu(part: _PagePart, share: float, prose: int) -> bool:
+    """Returns True for a list of short links, or for a list of headlines next to longer text.
+
+    `prose` is the number of letters of the page outside of links.
+    """
+    if part.links < _MIN_MENU_LINKS or share < _MENU_LINK_SHARE:
+        return False
+    is_short = part.link_letters <= _MAX_MENU_LINK_LETTERS * part.links
+    return is_short or part.link_letters <= _MAX_HEADLINES_SHARE * prose
 
 
 def _is_contents(part: _PagePart, share: float) -> bool:
