@@ -53,6 +53,9 @@ _MAX_PROMOTION_LETTERS = 600
 # A part this short, for example a copyright notice, need not consist of links.
 _MAX_NAVIGATION_LETTERS = 80
 _MAX_FOOTER_LETTERS = 300
+# Inside of the content, longer parts with these names are captions and remarks.
+_MAX_INNER_LETTERS = 24
+_MAX_ID_WORDS = 2
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
 # A list with this share of letters in at least so many short links is a menu.
@@ -94,7 +97,7 @@ _PROMOTION_NAMES = frozenset((
     *("modal", "paywall"),
 ))  # fmt: skip
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
-_ALL_NAMES = _NAVIGATION_NAMES | _PROMOTION_NAMES | _FOOTER_NAMES
+_ALL_NAMES = _NAVIGATION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
 _TEXT_FIELD = (
     "textarea, input[type=text], input[type=email], input[type=password], input:not([type])"
@@ -367,22 +370,26 @@ def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
 def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     """Returns True if the names of a part and its text show that it is boilerplate.
 
-    The id of an element with a heading is often the name of the section, for example `method.skip`.
-    So it counts only without a heading.
+    The id of an element is often the name of a section, for example `method.skip`. So only a short
+    id of an element without a heading counts, and only for navigation and footers.
     """
     attributes = part.node.attributes
     if part.tag == "aside" or attributes.get("role") == "complementary":
         return share >= _MIN_NAMED_LINK_SHARE
-    words = words_of(attributes, "class", "id")
-    if not words.isdisjoint(_ALL_NAMES) and part.node.css_first(_HEADING) is not None:
-        words = words_of(attributes, "class")
-    limit = _MAX_NAVIGATION_LETTERS
-    if not words.isdisjoint(_FOOTER_NAMES) and not is_in_content:
-        limit = _MAX_FOOTER_LETTERS
-    elif not words.isdisjoint(_PROMOTION_NAMES):
+    words = words_of(attributes, "class")
+    if not words.isdisjoint(_PROMOTION_NAMES):
         limit = _MAX_FOOTER_LETTERS if is_in_content else _MAX_PROMOTION_LETTERS
-    elif words.isdisjoint(_NAVIGATION_NAMES):
+        return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
+    id_words = words_of(attributes, "id")
+    if len(id_words) <= _MAX_ID_WORDS and not id_words.isdisjoint(_ALL_NAMES):
+        words |= id_words if part.node.css_first(_HEADING) is None else set()
+    if words.isdisjoint(_ALL_NAMES):
         return False
+    if is_in_content:
+        limit = _MAX_INNER_LETTERS
+    else:
+        is_footer = not words.isdisjoint(_FOOTER_NAMES)
+        limit = _MAX_FOOTER_LETTERS if is_footer else _MAX_NAVIGATION_LETTERS
     return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
