@@ -22,7 +22,6 @@ from docutils.parsers.rst import Directive, Parser, directives, roles
 from docutils.parsers.rst.directives import (  # noqa: F401  (docutils loads them by their names)
     admonitions,
     body,
-    html,
     images,
     misc,
     parts,
