@@ -125,7 +125,12 @@ _DEEP = {
     "html lists": (HTML, lambda: b"<ul><li>" * 100_000 + b"x"),
     "html tables": (HTML, lambda: b"<table><tr><td>" * 50_000 + b"x"),
     "html formatting": (HTML, lambda: b"<b><i><a><p>" * 100_000 + b"x"),
+    "html formulas": (HTML, lambda: b"<math>" + b"<msup><mi>x</mi><mrow>" * 50_000),
+    "html menus": (HTML, lambda: b"<div class=sidebar><a href=/>x</a>" * 50_000),
     "epub": (EPUB, lambda: epub_file({"a.xhtml": "<div>" * 300_000})),
+    "rst quotes": (RST, lambda: b"".join(b" " * n + b"a\n\n" for n in range(1_200))),
+    "rst items": (RST, lambda: b"* " * 500_000 + b"a"),
+    "rst directives": (RST, lambda: b"".join(b"   " * n + b".. a::\n\n" for n in range(700))),
 }
 
 
@@ -148,6 +153,9 @@ _WIDE = {
     "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
     "csv quotes": (CSV, lambda: b'"' * 8_000_001),
     "titles": (RST, lambda: b"a\n=\n" * 10**6),
+    "references": (RST, lambda: b"|a|_ `b`_ " * 10**5),
+    "buttons": (HTML, lambda: b"<h1>" + b"<button>ab</button>" * 10**5),
+    "pictures": (HTML, lambda: b"<figure>" + b"<img alt='a long description'>" * 10**5),
     "definitions": (PYTHON, lambda: b"def a(): pass\n" * 10**6),
     "quotes": (PYTHON, lambda: b"'''\"\"\"\\" * 10**6),
     "decorators": (PYTHON, lambda: b"@a\n" * 3 * 10**6),
