@@ -12,7 +12,7 @@ from collections.abc import Collection
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from indexer_svc.parsers.html_formulas import is_rendered_again, is_script_of_formula
-from indexer_svc.parsers.html_nodes import HEADINGS, Attributes
+from indexer_svc.parsers.html_nodes import BLOCKS, HEADINGS, Attributes
 
 _NOT_TEXT = frozenset((
     "head", "title", "style", "template", "select", "datalist", "textarea", "progress", "meter",
@@ -29,8 +29,8 @@ _ADDED = frozenset((
     *("skip-to-content", "skip-nav", "slick-cloned", "swiper-slide-duplicate", "material-icons"),
     "material-symbols-outlined",
 ))  # fmt: skip
-# Names of classes of numbers of lines or pages. Some programs use the same names for an element that
-# contains the text, so an element with longer text or with words is read.
+# Names of classes of numbers of lines or pages. Some programs use the same names for an element
+# that contains the text, so an element with longer text or with words is read.
 _NUMBERS = frozenset((
     *("linenos", "linenodiv", "lineno", "line-number", "line-numbers", "line-numbers-rows"),
     *("source-line-no", "gutter", "gl", "rouge-gutter", "hljs-ln-numbers", "blob-num"),
@@ -38,6 +38,8 @@ _NUMBERS = frozenset((
 ))  # fmt: skip
 # A page number may be written with letters: `xviii`.
 _MAX_NUMBER_CHARS = 8
+# Some fonts show a word as an icon: `arrow_forward`.
+_MAX_ICON_CHARS = 40
 # Classes of text that only screen readers read, in place of what is shown.
 _FOR_SCREEN_READERS = frozenset((
     *("sr-only", "visually-hidden", "visuallyhidden", "screen-reader-text", "a-offscreen"),
@@ -175,11 +177,14 @@ def _is_decoration(node: LexborNode, names: str) -> bool:
     Other elements with `aria-hidden` are read, because a browser shows them, and a page that was
     saved while a dialog was open has `aria-hidden` on its whole content.
     """
-    if node.tag == "i" or "icon" in names or not any(map(str.isalnum, node.text())):
+    text = node.text()
+    if not any(map(str.isalnum, text)):
         return True
     parent = node.parent
-    if parent is None or node.tag in ("div", "section", "main", "article", "body"):
+    if parent is None or node.tag in BLOCKS:
         return False
+    if len(text) <= _MAX_ICON_CHARS and (node.tag == "i" or "icon" in names):
+        return True
     if parent.attributes.get("aria-label"):
         return True
     sibling = parent.child
