@@ -27,7 +27,7 @@ from indexer_svc.parsers.front_matter import FrontMatter, front_matter_of
 from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
 from indexer_svc.parsers.raised_text import subscript, superscript
-from indexer_svc.parsers.text_writer import check_text_size
+from indexer_svc.parsers.text_writer import check_text_bytes
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
 # Headings after this many lines are ignored, because parsing as many lines of list markers takes
@@ -70,9 +70,9 @@ def parse_markdown(content: bytes, max_text_bytes: int) -> ParsedFile:
     front_matter = front_matter_of(source)
     body = source[front_matter.end :]
     outline = outline_of(body)
-    text, edits = with_records(body, outline.tables)
+    text, edits = with_records(body, outline.tables, max_text_bytes)
     if edits:
-        check_text_size(text, max_text_bytes)
+        check_text_bytes(len(text.encode()), max_text_bytes)
     starts = moved([section.char_start for section in outline.sections], edits)
     sections = tuple(
         section._replace(char_start=start)

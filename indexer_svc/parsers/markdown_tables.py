@@ -14,13 +14,14 @@ or a quote are replaced. The parts of the text that are replaced are returned as
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block import table as gfm_table
 
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, Edit
 from indexer_svc.parsers.table_text import MAX_TABLE_CHARS, table_blocks
+from indexer_svc.parsers.text_writer import check_text_bytes
 
 TABLES = "tables"
 """The key under which `table_rule` adds tables to the parser's environment.
@@ -63,18 +64,25 @@ def table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return True
 
 
-def with_records(text: str, tables: Sequence[tuple[int, int]]) -> tuple[str, tuple[Edit, ...]]:
+def with_records(
+    text: str, tables: Sequence[tuple[int, int]], max_text_bytes: int
+) -> tuple[str, tuple[Edit, ...]]:
     """Returns a text with its long tables as records, and what was replaced.
 
     `tables` are the ranges of the tables in the text, in order. Each begins with a line, and may
-    end with the line end of its last line.
+    end with the line end of its last line. Raises TooLarge if the records of all tables have more
+    than `max_text_bytes` bytes of UTF-8.
     """
     edits: list[Edit] = []
     parts: list[str] = []
-    position = 0
+    position = record_bytes = 0
     for start, line_end in tables:
         end = start + len(text[start:line_end].rstrip("\r\n"))
-        records = _records(text[start:end]) if end - start > MAX_TABLE_CHARS else []
+        records = []
+        for record in _records(text[start:end]) if end - start > MAX_TABLE_CHARS else ():
+            records.append(record)
+            record_bytes += len(record.encode()) + len(PAGE_BREAK)
+            check_text_bytes(record_bytes, max_text_bytes)
         if len(records) > 1:
             replacement = _as_paragraphs(records, text, start, end)
             parts += (text[position:start], replacement)
@@ -84,14 +92,15 @@ def with_records(text: str, tables: Sequence[tuple[int, int]]) -> tuple[str, tup
     return "".join(parts), tuple(edits)
 
 
-def _records(table: str) -> list[str]:
-    """Returns the records of a table; a single text if its cells have no more than MAX_TABLE_CHARS.
+def _records(table: str) -> Iterator[str]:
+    """Yields the records of a table; a single text if its cells have no more than MAX_TABLE_CHARS.
 
     The cells may have so few characters although their table has more, because many authors align
     the columns by spaces.
     """
     header, _rule, *lines = _LINE_END.split(table.strip())
-    return [block.text for block in table_blocks([*map(_cells, (header, *lines))], header_rows=1)]
+    for block in table_blocks([*map(_cells, (header, *lines))], header_rows=1):
+        yield block.text
 
 
 def _cells(line: str) -> list[str]:

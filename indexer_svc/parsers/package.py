@@ -26,6 +26,7 @@ _FIELD = "content"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
+_RUST_PANIC = "PanicException"
 _READ_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
@@ -50,7 +51,10 @@ def readable(kind: str) -> Iterator[None]:
     except RecursionError:
         problem = f"content is nested too deeply to be read as {kind}"
         raise UnreadableDocument(problem, field=_FIELD) from None
-    except Exception as error:
+    except BaseException as error:
+        # A panic of a library in Rust is not an Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != _RUST_PANIC:
+            raise
         problem = f"content is not {kind}, or it is damaged: {type(error).__name__}: {error}"
         raise UnreadableDocument(problem[:500], field=_FIELD) from None
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 
 from python_calamine import (
+    CalamineError,
     CalamineWorkbook,
-    PasswordError,
     SheetMetadata,
     SheetTypeEnum,
     SheetVisibleEnum,
@@ -38,6 +38,7 @@ from indexer_svc.titles import metadata_title
 _XLSX, _XLS, _ODS = "a workbook (XLSX)", "a workbook (XLS)", "a workbook (ODS)"
 _XLSX_MAIN_PART, _ODS_MAIN_PART = "xl/workbook.xml", "content.xml"
 _ODS_PROPERTIES, _TITLE = "meta.xml", ".//{http://purl.org/dc/elements/1.1/}title"
+_ODS_MANIFEST, _ODS_ENCRYPTION = "META-INF/manifest.xml", b"encryption-data"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NO_TIME, _HOUR = datetime.timedelta(), datetime.timedelta(hours=1)
 # A longer text that spans several rows is a note, not a label of the rows, and is not repeated.
@@ -67,7 +68,9 @@ def parse_xlsx(content: bytes, max_text_bytes: int) -> ParsedFile:
     with readable(_XLSX):
         package = Package(content, _XLSX, _XLSX_MAIN_PART)
         title = office_title(package)
-        return _parse(content, title, max_text_bytes, XlsxPercentages(package).in_sheet)
+        return _parse(
+            _open(content, _XLSX), title, max_text_bytes, XlsxPercentages(package).in_sheet
+        )
 
 
 def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -77,32 +80,47 @@ def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
             raise UnreadableDocument(
                 f"content is not {_XLS}: it is not an OLE file", field="content"
             )
-        return _parse(content, "", max_text_bytes)
+        return _parse(_open(content, _XLS), "", max_text_bytes)
 
 
 def parse_ods(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of an OpenDocument spreadsheet, like `parse_xlsx`."""
     with readable(_ODS):
         package = Package(content, _ODS, _ODS_MAIN_PART)
+        _refuse_encrypted(package)
         title = ""
         if _ODS_PROPERTIES in package:
             title = metadata_title(package.xml(_ODS_PROPERTIES).findtext(_TITLE) or "")
-        return _parse(content, title, max_text_bytes)
+        return _parse(_open(content, _ODS), title, max_text_bytes)
+
+
+def _refuse_encrypted(package: Package) -> None:
+    """Raises UnreadableDocument if the parts of an OpenDocument spreadsheet are encrypted."""
+    if _ODS_MANIFEST in package and _ODS_ENCRYPTION in package.read(_ODS_MANIFEST):
+        raise UnreadableDocument(
+            "content is an encrypted workbook; save it without a password", field="content"
+        )
+
+
+def _open(content: bytes, kind: str) -> CalamineWorkbook:
+    """Opens a workbook. Raises UnreadableDocument; calamine does not say what the reason is."""
+    try:
+        return CalamineWorkbook.from_filelike(BytesIO(content))
+    except CalamineError:
+        raise UnreadableDocument(
+            f"content is not {kind}, or it is damaged or encrypted; open and save it again, "
+            "without a password",
+            field="content",
+        ) from None
 
 
 def _parse(
-    content: bytes,
+    workbook: CalamineWorkbook,
     title: str,
     max_text_bytes: int,
     percentages_in: _PercentagesIn = lambda _name: iter(()),
 ) -> ParsedFile:
     writer = TextWriter(max_text_bytes)
-    try:
-        workbook = CalamineWorkbook.from_filelike(BytesIO(content))
-    except PasswordError:
-        raise UnreadableDocument(
-            "content is an encrypted workbook; save it without a password", field="content"
-        ) from None
     for sheet in workbook.sheets_metadata:
         if _is_shown(sheet):
             _write_sheet(workbook, sheet.name, writer, percentages_in)

@@ -13,8 +13,8 @@ cells below the row that is examined. Each cell of the row then votes:
 
 Numbers above numbers are names if they form a series (`10 20 30`, `2021 2022 2023`,
 `5 25 50 75 95`) and the rows below do not. Without any vote, the row is a header if it has only
-texts and at least half of the columns have one: most tables have a header. A row is also a header
-if only its first cell is empty, above a column of labels.
+short texts and at least half of the columns have one: most tables have a header. A row is also a
+header if only its first cell is empty, above a column of labels.
 
 A header may have up to MAX_HEADER_ROWS rows. A row continues the header above it if both belong
 together by their form: the upper row has a name that spans several columns, or a name that spans
@@ -35,6 +35,10 @@ MAX_HEADER_ROWS = 3
 
 # The kinds of columns are determined from this many rows: enough for a stable majority.
 _SAMPLE_ROWS = 50
+_SAMPLE_COLUMNS = 200  # Further columns have no votes.
+# After so many titles, a row with one cell is a title without further examination.
+_MAX_EXAMINED_TITLES = 20
+_GROUP_ROWS = _SAMPLE_ROWS + 2
 _MAJORITY = 0.75
 _NAMED_SHARE = 0.5
 # A kind is read from the first characters of a cell, so that a long cell costs no more time.
@@ -45,6 +49,9 @@ _MIN_SORTED = 5
 # A table has this many columns at least before a row of two cells counts as a note above it.
 _MIN_COLUMNS_BELOW_NOTE = 4
 _MAX_UNIT_CHARS = 16
+# A longer text above texts is a value, for example a paragraph.
+_MAX_NAME_CHARS = 100
+_COMMENT_MARKS = ("#", "//")
 
 # What tables have in place of a value.
 _MISSING = frozenset(("", *"-–—.*?…", "--", "..", "...", "n/a", "na", "n.a."))
@@ -78,15 +85,18 @@ def count_titles(rows: Sequence[Row]) -> int:
 
     A title is a row with one filled cell, unless the cell names a group of columns: then it is not
     the first cell, and a header follows. A note has two cells, which are the first ones, above a
-    table of at least _MIN_COLUMNS_BELOW_NOTE columns, for example `Currency | EUR`. The result is
-    `len(rows)` if there is no other row.
+    table of at least _MIN_COLUMNS_BELOW_NOTE columns, for example `Currency | EUR`. A comment
+    begins with one of _COMMENT_MARKS, and the row below it has votes for a header or is a comment
+    too. The result is `len(rows)` if there is no other row.
     """
     typical = _typical_filled(rows)
     for at, row in enumerate(rows):
         filled = [column for column, cell in enumerate(row) if cell]
-        is_title = len(filled) == 1 and (filled[0] == 0 or not _is_group(rows, at))
+        is_title = len(filled) == 1 and not (
+            filled[0] and at < _MAX_EXAMINED_TITLES and _is_group(rows[at : at + _GROUP_ROWS])
+        )
         is_note = filled == [0, 1] and typical >= _MIN_COLUMNS_BELOW_NOTE
-        if not is_title and not is_note:
+        if not is_title and not is_note and not _is_comment(rows, at):
             return at
     return len(rows)
 
@@ -113,9 +123,9 @@ def has_header_votes(rows: Sequence[Row]) -> bool:
 
 
 def column_kinds(rows: Sequence[Row]) -> Sequence[ColumnKind]:
-    """Returns the kind of each column, from the first _SAMPLE_ROWS rows."""
+    """Returns the kinds of the first _SAMPLE_COLUMNS columns, from the first _SAMPLE_ROWS rows."""
     sample = rows[:_SAMPLE_ROWS]
-    width = max(map(len, sample), default=0)
+    width = min(max(map(len, sample), default=0), _SAMPLE_COLUMNS)
     return [_column_kind([row[at] for row in sample if at < len(row)]) for at in range(width)]
 
 
@@ -149,16 +159,30 @@ def _typical_filled(rows: Sequence[Row]) -> int:
     return counts[len(counts) // 2] if counts else 0
 
 
-def _is_group(rows: Sequence[Row], at: int) -> bool:
-    """Returns True if the row `at` and the row below it are a header of two rows."""
-    return len(rows) - at > 2 and _is_header_of(rows[at:], 2)
+def _is_comment(rows: Sequence[Row], at: int) -> bool:
+    """Returns True if the row `at` is a comment above a header."""
+    while at < min(len(rows), _MAX_EXAMINED_TITLES) and rows[at][0].startswith(_COMMENT_MARKS):
+        at += 1
+        if has_header_votes(rows[at : at + _GROUP_ROWS]):
+            return True
+    return False
+
+
+def _is_group(rows: Sequence[Row]) -> bool:
+    """Returns True if the first two rows are a header, with rows below it."""
+    return len(rows) > 2 and _is_header_of(rows, 2)
 
 
 def _is_header_of(rows: Sequence[Row], count: int) -> bool:
-    """Returns True if the first `count` rows, at least two, are a header together."""
-    body = _body(rows, count)
+    """Returns True if the first `count` rows, at least two, are a header together.
+
+    Each row must belong to the row below it, or to the last row: names may span the same columns in
+    several rows.
+    """
+    body, last = _body(rows, count), rows[count - 1]
     return all(
-        _belong_together(upper, lower, body) for upper, lower in pairwise(rows[:count])
+        _belong_together(upper, lower, body) or _belong_together(upper, last, body)
+        for upper, lower in pairwise(rows[:count])
     ) and not any(vote < 0 for row in rows[:count] for vote in _votes(row, body))
 
 
@@ -225,8 +249,9 @@ def _is_header_row(row: Row, body: Sequence[Row]) -> bool:
         return True
     if votes := sum(_votes(row, body)):
         return votes > 0
-    width = max(map(len, (row, *body)))
-    return _is_text_row(row) and sum(map(bool, row)) >= _NAMED_SHARE * width
+    if not _is_text_row(row) or max(map(len, row)) > _MAX_NAME_CHARS:
+        return False
+    return sum(map(bool, row)) >= _NAMED_SHARE * max(map(len, (row, *body)))
 
 
 def _has_empty_corner(row: Row, body: Sequence[Row]) -> bool:
@@ -244,7 +269,8 @@ def _votes(row: Row, body: Sequence[Row]) -> list[int]:
     if not body:
         return [0] * len(row)
     is_series = _is_series(row) and sum(map(_is_series, body)) < len(body) * (1 - _MAJORITY)
-    return [_vote(cell, column, body, is_series=is_series) for column, cell in enumerate(row)]
+    cells = enumerate(row[:_SAMPLE_COLUMNS])
+    return [_vote(cell, column, body, is_series=is_series) for column, cell in cells]
 
 
 def _vote(cell: str, column: int, body: Sequence[Row], *, is_series: bool) -> int:

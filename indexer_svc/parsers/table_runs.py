@@ -97,10 +97,10 @@ def _continues(table: RowRun, run: RowRun) -> bool:
     rows = run.rows[titles:]
     if not rows:
         return False
-    if _is_header_alone(table):
-        return not titles and has_header_votes([table.rows[-1], *rows])
     if has_header_votes(rows):
         return False
+    if _is_header_alone(table):
+        return not titles and has_header_votes([table.rows[-1], *rows])
     difference = compare_with_columns(rows[0], table.column_kinds())
     return difference < 0 or (difference == 0 and not titles and not count_header_rows(rows))
 

@@ -37,12 +37,8 @@ _MAX_EXAMPLE_CHARS = 200
 MAX_ROW_PAGES = 10_000
 
 
-def check_text_size(text: str, max_text_bytes: int) -> None:
+def check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
     """Raises TooLarge if a text has more than `max_text_bytes` bytes of UTF-8."""
-    _check_text_bytes(len(text.encode()), max_text_bytes)
-
-
-def _check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
     if text_bytes > max_text_bytes:
         raise TooLarge(
             f"content has more than {max_text_bytes} bytes of text, which "
@@ -144,13 +140,12 @@ class TextWriter:
             has_row_headers=has_row_headers,
             row_numbers=row_numbers,
         )
-        has_text = False
         for block in blocks:
             if block.row_number:
                 self._begin_row(block.row_number)
             self._add(block.text, continues=block.is_continuation)
-            has_text = True
-        self._table_count += has_text
+        # Rows of a single cell, such as a title above a table in a sheet, are no table.
+        self._table_count += any(sum(map(bool, row)) > 1 for row in rows)
 
     def leave_out(self, kind: LeftOutKind, text: str) -> None:
         """Notes in the report that a part of the file is not in the text."""
@@ -250,7 +245,7 @@ class TextWriter:
         self._parts += (separator, block)
         self._chars += len(separator) + len(block)
         self._bytes += len(separator) + len(block.encode())
-        _check_text_bytes(self._bytes, self._max_bytes)
+        check_text_bytes(self._bytes, self._max_bytes)
         return self._chars - len(block)
 
     def _pages(self) -> tuple[PageRange, ...]:

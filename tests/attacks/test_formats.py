@@ -12,13 +12,28 @@ import pytest
 
 from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.deadline import Deadline
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    MARKDOWN,
+    ODS,
+    PPTX,
+    PYTHON,
+    RST,
+    XLS,
+    XLSX,
+)
 from indexer_svc.parsers.parser_pool import ParserPool
 from tests.support.documents.format_files import (
     archive,
     docx_file,
     epub_file,
     html_page,
+    ods_cell,
+    ods_of,
+    ods_sheet,
     pptx_file,
     with_part,
     xlsx_file,
@@ -144,6 +159,9 @@ def test_deep_nesting_is_read_or_refused(pool, name):
 _WIDE = {
     "a cell far away": (XLSX, lambda: _sheet(_cell("A1") + _cell("XFD1048576"))),
     "many rows": (XLSX, lambda: _sheet(b"".join(_cell(f"A{n}") for n in range(1, 3 * 10**5)))),
+    "percentages": (XLSX, lambda: _sheet(b'<c r="A1" ' * 10**6)),
+    "repeated rows": (ODS, lambda: _repeated_cells(1, 1_048_576)),
+    "repeated cells": (ODS, lambda: _repeated_cells(16_384, 1_048_576)),
     "columns": (HTML, lambda: b"<table>" + b"<tr><td colspan=1000>x" * 100_000),
     "rows": (HTML, lambda: b"<table><tr>" + b"<td rowspan=9999>x" * 1000 + b"<tr><td>y" * 9999),
     "backticks": (HTML, lambda: b"<pre>" + b"`" * 10**6),
@@ -151,6 +169,12 @@ _WIDE = {
     "runs": (DOCX, lambda: _document(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 400_000)),
     "spine": (EPUB, lambda: _repeating_book(200_000)),
     "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
+    "csv cells": (CSV, lambda: (b"1," * 10**5 + b"x\n") * 80),
+    "csv empty rows": (CSV, lambda: b"a,b\n" + b"1,2\n\n" * 10**6),
+    "csv single cells": (CSV, lambda: b"a,\n" + b",b\n" * 10**6),
+    "a long name": (MARKDOWN, lambda: b"|" + b"a" * 10**6 + b"|\n|-|\n" + b"|1|2|\n" * 10**6),
+    "tables": (MARKDOWN, lambda: b"|a|b|\n|-|-|\n\n" * 5 * 10**5),
+    "rules": (MARKDOWN, lambda: b"|-|-|\n" * 10**6),
     "csv quotes": (CSV, lambda: b'"' * 8_000_001),
     "titles": (RST, lambda: b"a\n=\n" * 10**6),
     "references": (RST, lambda: b"|a|_ `b`_ " * 10**5),
@@ -165,6 +189,13 @@ _WIDE = {
 def _cell(place: str) -> bytes:
     row = place.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     return f'<row r="{row}"><c r="{place}"><v>1</v></c></row>'.encode()
+
+
+def _repeated_cells(columns: int, rows: int) -> bytes:
+    """Returns a spreadsheet in which one cell is repeated in columns and rows."""
+    cell = ods_cell(7).replace("cell", f"cell table:number-columns-repeated='{columns}'", 1)
+    sheet = ods_sheet("Sheet", [cell])
+    return ods_of(sheet.replace("-row>", f"-row table:number-rows-repeated='{rows}'>", 1))
 
 
 def _repeating_book(times: int) -> bytes:
@@ -194,6 +225,6 @@ def test_the_time_of_parsing_grows_in_proportion_to_the_size(pool, name):
 
 def test_random_bytes_are_refused_whatever_their_declared_format(pool):
     noise = zlib.compress(bytes(range(256)) * 4000)
-    for mime_type in (HTML, DOCX, PPTX, XLSX, EPUB):
+    for mime_type in (HTML, DOCX, PPTX, XLSX, XLS, ODS, EPUB):
         for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):
             assert isinstance(_refused(pool, content, mime_type), UnreadableDocument), mime_type

@@ -21,7 +21,7 @@ from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.text.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, ODS, PPTX, PYTHON, RST, XLS, XLSX
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
@@ -32,8 +32,10 @@ from tests.support.documents.format_files import (
     docx_file,
     epub_file,
     html_page,
+    ods_file,
     pptx_file,
     with_part,
+    xls_file,
     xlsx_file,
 )
 from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
@@ -90,6 +92,8 @@ _ARCHIVES = {
     DOCX: with_part(docx_file(), "word/styles.xml", _STYLES),
     PPTX: pptx_file(),
     XLSX: xlsx_file(),
+    XLS: xls_file(),
+    ODS: ods_file(),
     EPUB: epub_file(),
 }
 

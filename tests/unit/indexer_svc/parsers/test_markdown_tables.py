@@ -122,6 +122,13 @@ def test_records_may_not_exceed_the_limit():
         parse_markdown(TABLE.encode(), 3_000)
 
 
+def test_a_long_name_in_each_of_many_records_is_refused_early():
+    """The records of this table have 10 GB."""
+    text = f"| {'x' * 100_000} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 100_000
+    with pytest.raises(TooLarge):
+        parse_markdown(text.encode(), AMPLE_BYTES)
+
+
 CELLS = st.text(st.sampled_from("ab 1|\\`#->*"), max_size=8)
 
 

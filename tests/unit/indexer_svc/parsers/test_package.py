@@ -100,6 +100,17 @@ def test_the_error_names_a_missing_part():
         Package(archive({"a.xml": "<a/>"}), "a test", "a.xml").xml("b.xml")
 
 
+class PanicException(BaseException):
+    """Has the name of the error that a library in Rust raises."""
+
+
+def test_a_panic_of_a_library_is_reported_as_damage():
+    with pytest.raises(UnreadableDocument, match="PanicException: index"), readable("a workbook"):
+        raise PanicException("index")
+    with pytest.raises(KeyboardInterrupt), readable("a workbook"):
+        raise KeyboardInterrupt
+
+
 def test_a_memory_error_is_not_reported_as_damage():
     with pytest.raises(MemoryError), readable("a test"):
         raise MemoryError

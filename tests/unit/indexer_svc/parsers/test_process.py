@@ -13,7 +13,7 @@ import pytest
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.types import MARKDOWN, PDF
 from hrag.values.deadline import Deadline
-from hrag.values.formats import DOCX, EPUB, HTML, PPTX, XLSX
+from hrag.values.formats import DOCX, EPUB, HTML, ODS, PPTX, XLS, XLSX
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, parse
 from indexer_svc.parsers.parser_process import ParserEnded, ParserNotStarted, ParserProcess
@@ -24,8 +24,10 @@ from tests.support.documents.format_files import (
     docx_file,
     epub_file,
     html_page,
+    ods_file,
     pptx_file,
     with_part,
+    xls_file,
     xlsx_file,
 )
 
@@ -116,6 +118,8 @@ BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
         (DOCX, docx_file()),
         (PPTX, pptx_file()),
         (XLSX, xlsx_file()),
+        (XLS, xls_file()),
+        (ODS, ods_file()),
         (EPUB, epub_file()),
     ],
 )

@@ -1,5 +1,6 @@
 """Titles and headers are recognised by the difference between names and values."""
 
+import time
 from random import Random
 
 import pytest
@@ -143,10 +144,24 @@ TABLES = {
         2,
     ),
     "three rows": ([("", "Europe", "", "", ""), YEARS, KINDS, *FIVE], 0, 3),
+    "names over the same columns in two rows": (
+        [
+            ("", "Three months", "", "Six months", ""),
+            ("", "June 30,", "", "June 30,", ""),
+            ("in USD m", "2023", "2022", "2023", "2022"),
+            *FIVE,
+        ],
+        0,
+        3,
+    ),
+    "long texts": (rows("{0} " * 60, "text {0}"), 0, 0),
     "one group": ([("", "2023", "", "", ""), ("Product", *"ABCD"), *FIVE], 0, 2),
     "a title": ([("Prices 2026", ""), ("Name", "Price"), *NAMED], 1, 1),
     "two titles": ([("Prices",), ("in EUR",), ("Name", "Price"), *NAMED], 2, 1),
     "a title above two rows": ([("Report",), YEARS, KINDS, *FIVE], 1, 2),
+    "a comment": ([("# by X", "version 2"), ("Name", "Price"), *NAMED], 1, 1),
+    "comments": ([("# by X", "version 2"), ("# a", "b"), ("Name", "Price"), *NAMED], 2, 1),
+    "a header with a mark": ([("#name", "price"), *NAMED], 0, 1),
     "notes": (
         [("Company X",), ("Currency", "EUR"), ("Name", *"ABCD"), *FIVE],
         2,
@@ -179,10 +194,32 @@ def test_titles_and_header_are_counted(name):
             ],
         ),
         ([("Weight", "Name"), ("kg", "")], ["Weight kg", "Name"]),
+        (
+            [("", "Three months", ""), ("", "June 30,", ""), ("m", "2023", "2022")],
+            ["m", "Three months June 30, 2023", "Three months June 30, 2022"],
+        ),
     ],
 )
 def test_the_rows_of_a_header_give_each_column_one_name(header, names):
     assert column_names(header, len(names)) == names
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [["y", ""], *[["", "x"]] * 300_000],
+        [["", "x"], ["y", ""]] * 150_000,
+        [["7"] * 100_000] * 8,
+        [["x" * 100_000] * 8] * 300,
+    ],
+    ids=["cells without a header", "alternating cells", "columns", "long cells"],
+)
+def test_large_tables_take_little_time(table):
+    """If each row or column were examined, these tables would take minutes."""
+    start = time.perf_counter()
+    titles = count_titles(table)
+    assert count_header_rows(table[titles:] or [["a"]]) >= 0
+    assert time.perf_counter() - start < 5
 
 
 def test_only_contrast_counts_as_a_vote():

@@ -27,6 +27,7 @@ def tables(rows):
         ([HEADER, *PUMPS[:2], (), *PUMPS[2:4], (), *PUMPS[4:]], [[1, 2, 3, 5, 6, 8, 9]]),
         ([HEADER, (), *PUMPS[:3]], [[1, 3, 4, 5]]),
         ([("Prices",), HEADER, (), *PUMPS[:2]], [[1, 2, 4, 5]]),
+        ([("Currency", "EUR"), (), HEADER, *PUMPS[:2]], [[1], [3, 4, 5]]),
         ([HEADER, *PUMPS[:2], (), ("Total", "9")], [[1, 2, 3, 5]]),
         ([HEADER, *PUMPS[:2], (), ("Total", "")], [[1, 2, 3], [5]]),
         ([HEADER, *PUMPS[:2], (), ("City", "Pumps"), *PUMPS[:2]], [[1, 2, 3], [5, 6, 7]]),
@@ -43,7 +44,13 @@ def tables(rows):
     ],
     ids=[
         *("one table", "empty rows around it", "a title apart", "spaces", "a header apart"),
-        *("a title and a header apart", "a total apart", "a note below", "another table"),
+        *(
+            "a title and a header apart",
+            "a field above",
+            "a total apart",
+            "a note below",
+            "another table",
+        ),
         *("another header apart", "more columns", "a group with a label", "other values"),
         *(
             "texts with another header",
