@@ -53,6 +53,9 @@ _MAX_PROMOTION_LETTERS = 600
 # A part this short, for example a copyright notice, need not consist of links.
 _MAX_NAVIGATION_LETTERS = 80
 _MAX_FOOTER_LETTERS = 300
+# Inside of the content, longer parts with these names are captions and remarks.
+_MAX_INNER_LETTERS = 24
+_MAX_ID_WORDS = 2
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
 # A list with this share of letters in at least so many short links is a menu.
@@ -60,6 +63,7 @@ _MENU_LINK_SHARE = 0.75
 _CONTENTS_LINK_SHARE = 0.6
 _MIN_MENU_LINKS = 3
 _MAX_MENU_LINK_LETTERS = 32
+_MAX_HEADLINES_SHARE = 0.3
 
 _NAVIGATION_ROLES = frozenset((
     *("navigation", "search", "menu", "menubar", "toolbar", "contentinfo", "alertdialog", "dialog"),
@@ -93,8 +97,11 @@ _PROMOTION_NAMES = frozenset((
     *("modal", "paywall"),
 ))  # fmt: skip
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
-_ALL_NAMES = _NAVIGATION_NAMES | _PROMOTION_NAMES | _FOOTER_NAMES
+_ALL_NAMES = _NAVIGATION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
+_TEXT_FIELD = (
+    "textarea, input[type=text], input[type=email], input[type=password], input:not([type])"
+)
 _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
@@ -351,8 +358,10 @@ def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
             continue
         is_inner = part.tag in _INNER and is_in_content
         is_named = not is_inner and part.prose <= _MAX_NAMED_SHARE * prose
-        if (is_named and _is_named(part, share, is_in_content=is_in_content)) or (
-            not is_in_content and _is_menu(part, share)
+        if (
+            (is_named and _is_named(part, share, is_in_content=is_in_content))
+            or (is_named and _is_form(part))
+            or (not is_in_content and _is_menu(part, share, prose))
         ):
             unmarked.add(at)
     return unmarked
@@ -361,29 +370,47 @@ def _unmarked(parts: list[_PagePart], content: int | None) -> set[int]:
 def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
     """Returns True if the names of a part and its text show that it is boilerplate.
 
-    The id of an element with a heading is often the name of the section, for example `method.skip`.
-    So it counts only without a heading.
+    The id of an element is often the name of a section, for example `method.skip`. So only a short
+    id of an element without a heading counts, and only for navigation and footers.
     """
     attributes = part.node.attributes
-    words = words_of(attributes, "class", "id")
-    if not words.isdisjoint(_ALL_NAMES) and part.node.css_first(_HEADING) is not None:
-        words = words_of(attributes, "class")
-    limit = _MAX_NAVIGATION_LETTERS
-    if not words.isdisjoint(_FOOTER_NAMES) and not is_in_content:
-        limit = _MAX_FOOTER_LETTERS
-    elif not words.isdisjoint(_PROMOTION_NAMES):
+    if part.tag == "aside" or attributes.get("role") == "complementary":
+        return share >= _MIN_NAMED_LINK_SHARE
+    words = words_of(attributes, "class")
+    if not words.isdisjoint(_PROMOTION_NAMES):
         limit = _MAX_FOOTER_LETTERS if is_in_content else _MAX_PROMOTION_LETTERS
-    elif words.isdisjoint(_NAVIGATION_NAMES):
+        return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
+    id_words = words_of(attributes, "id")
+    if len(id_words) <= _MAX_ID_WORDS and not id_words.isdisjoint(_ALL_NAMES):
+        words |= id_words if part.node.css_first(_HEADING) is None else set()
+    if words.isdisjoint(_ALL_NAMES):
         return False
+    if is_in_content:
+        limit = _MAX_INNER_LETTERS
+    else:
+        is_footer = not words.isdisjoint(_FOOTER_NAMES)
+        limit = _MAX_FOOTER_LETTERS if is_footer else _MAX_NAVIGATION_LETTERS
     return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
 
 
-def _is_menu(part: _PagePart, share: float) -> bool:
-    return (
-        part.links >= _MIN_MENU_LINKS
-        and share >= _MENU_LINK_SHARE
-        and part.link_letters <= _MAX_MENU_LINK_LETTERS * part.links
-    )
+def _is_form(part: _PagePart) -> bool:
+    """Returns True for a short form with fields for text, for example to write a comment.
+
+    Some programs put the whole page into one form, so a long form is not left out.
+    """
+    is_short = part.tag == "form" and part.prose <= _MAX_PROMOTION_LETTERS
+    return is_short and part.node.css_first(_TEXT_FIELD) is not None
+
+
+def _is_menu(part: _PagePart, share: float, prose: int) -> bool:
+    """Returns True for a list of short links, or for a list of headlines next to longer text.
+
+    `prose` is the number of letters of the page outside of links.
+    """
+    if part.links < _MIN_MENU_LINKS or share < _MENU_LINK_SHARE:
+        return False
+    is_short = part.link_letters <= _MAX_MENU_LINK_LETTERS * part.links
+    return is_short or part.link_letters <= _MAX_HEADLINES_SHARE * prose
 
 
 def _is_contents(part: _PagePart, share: float) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from indexer_svc.parsers.html_formulas import is_rendered_again, is_script_of_formula
-from indexer_svc.parsers.html_nodes import HEADINGS, Attributes
+from indexer_svc.parsers.html_nodes import BLOCKS, HEADINGS, Attributes
 
 _NOT_TEXT = frozenset((
     "head", "title", "style", "template", "select", "datalist", "textarea", "progress", "meter",
@@ -22,16 +22,24 @@ _NOT_TEXT = frozenset((
 _HIDING_STYLE = re.compile(
     r"(?:^|[;\s])(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE
 )
-# Names of classes of elements that programs add to a text: numbers of lines, links that edit a
-# section or lead to its source, copies of slides.
+# Names of classes of elements that programs add to a text: links that edit a section or lead to its
+# source, icons, copies of slides.
 _ADDED = frozenset((
-    *("linenos", "linenodiv", "lineno", "line-number", "line-numbers"),
-    *("source-line-no", "line-numbers-rows"),
-    *("gutter", "gl", "rouge-gutter", "hljs-ln-numbers", "blob-num", "copybtn", "headerlink"),
-    *("viewcode-link", "mw-editsection", "skip-link", "skiplink", "skip-to-content", "skip-nav"),
-    *("slick-cloned", "swiper-slide-duplicate", "material-icons", "material-symbols-outlined"),
-    *("pagebreak",),
+    *("copybtn", "headerlink", "viewcode-link", "mw-editsection", "skip-link", "skiplink"),
+    *("skip-to-content", "skip-nav", "slick-cloned", "swiper-slide-duplicate", "material-icons"),
+    "material-symbols-outlined",
 ))  # fmt: skip
+# Names of classes of numbers of lines or pages. Some programs use the same names for an element
+# that contains the text, so an element with longer text or with words is read.
+_NUMBERS = frozenset((
+    *("linenos", "linenodiv", "lineno", "line-number", "line-numbers", "line-numbers-rows"),
+    *("source-line-no", "gutter", "gl", "rouge-gutter", "hljs-ln-numbers", "blob-num"),
+    *("pagebreak", "page-break", "pagenum", "page-number"),
+))  # fmt: skip
+# A page number may be written with letters: `xviii`.
+_MAX_NUMBER_CHARS = 8
+# Some fonts show a word as an icon: `arrow_forward`.
+_MAX_ICON_CHARS = 40
 # Classes of text that only screen readers read, in place of what is shown.
 _FOR_SCREEN_READERS = frozenset((
     *("sr-only", "visually-hidden", "visuallyhidden", "screen-reader-text", "a-offscreen"),
@@ -133,15 +141,25 @@ class Visibility:
 def _is_added(node: LexborNode, attributes: Attributes) -> bool:
     """Returns True for an element that a program has added, or that repeats another one."""
     names = attributes.get("class")
-    if names and not _ADDED.isdisjoint(names.split()):
+    classes = names.split() if names else ()
+    if not _ADDED.isdisjoint(classes):
         return True
-    if attributes.get("role") == "doc-pagebreak" or attributes.get("epub:type") == "pagebreak":
+    is_break = attributes.get("role") == "doc-pagebreak" or (
+        attributes.get("epub:type") == "pagebreak"
+    )
+    if (is_break or not _NUMBERS.isdisjoint(classes)) and _is_number(node):
         return True
     if (names or node.tag == "mjx-math") and is_rendered_again(node, attributes):
         return True
     if attributes.get("aria-hidden") == "true" and _is_decoration(node, names or ""):
         return True
     return node.tag == "a" and _is_anchor(node, attributes)
+
+
+def _is_number(node: LexborNode) -> bool:
+    """Returns True if an element contains only a short text, or no letters."""
+    text = node.text().strip()
+    return len(text) <= _MAX_NUMBER_CHARS or not any(map(str.isalpha, text))
 
 
 def _is_anchor(link: LexborNode, attributes: Attributes) -> bool:
@@ -159,11 +177,14 @@ def _is_decoration(node: LexborNode, names: str) -> bool:
     Other elements with `aria-hidden` are read, because a browser shows them, and a page that was
     saved while a dialog was open has `aria-hidden` on its whole content.
     """
-    if node.tag == "i" or "icon" in names or not any(map(str.isalnum, node.text())):
+    text = node.text()
+    if not any(map(str.isalnum, text)):
         return True
     parent = node.parent
-    if parent is None or node.tag in ("div", "section", "main", "article", "body"):
+    if parent is None or node.tag in BLOCKS:
         return False
+    if len(text) <= _MAX_ICON_CHARS and (node.tag == "i" or "icon" in names):
+        return True
     if parent.attributes.get("aria-label"):
         return True
     sibling = parent.child

@@ -26,7 +26,6 @@ _BULLET = "-"
 _NOT_TEXT = (
     nodes.comment,
     nodes.substitution_definition,
-    nodes.system_message,
     nodes.pending,
     nodes.raw,
     nodes.decoration,
@@ -37,6 +36,8 @@ _NOT_TEXT = (
     nodes.field_name,
     nodes.option_group,
 )
+# A message of this level comes in place of what docutils could not read, and contains its source.
+_ERROR_LEVEL = 3
 _LISTS = (nodes.bullet_list, nodes.enumerated_list)
 _CODE = (nodes.literal_block, nodes.doctest_block)
 _KINDS = {
@@ -115,6 +116,7 @@ class _TreeReader:
             nodes.definition: self._enter_definition,
             nodes.footnote: self._enter_note,
             nodes.citation: self._enter_note,
+            nodes.system_message: self._write_unread,
         }
 
     def read(self, document: nodes.document) -> None:
@@ -191,6 +193,14 @@ class _TreeReader:
     def _write_code(self, node: nodes.Node) -> bool:
         self._flush()
         self._writer.code(node.astext())
+        return False
+
+    def _write_unread(self, node: nodes.Node) -> bool:
+        """Writes the source of a block that docutils could not read, for example a bad table."""
+        if node.get("level", 0) >= _ERROR_LEVEL:
+            for source in node.children:
+                if isinstance(source, nodes.literal_block):
+                    self._write_code(source)
         return False
 
     def _write_formula(self, node: nodes.Node) -> bool:
@@ -293,7 +303,7 @@ def _text(root: nodes.Node) -> str:
     pending = [root]
     while pending:
         node = pending.pop()
-        if isinstance(node, _NOT_TEXT) and node is not root:
+        if isinstance(node, (*_NOT_TEXT, nodes.system_message)) and node is not root:
             continue
         write = _SCRIPTS.get(type(node))
         if write is not None:

@@ -151,6 +151,8 @@ _DEEP = {
     "html lists": (HTML, lambda: b"<ul><li>" * 100_000 + b"x"),
     "html tables": (HTML, lambda: b"<table><tr><td>" * 50_000 + b"x"),
     "html formatting": (HTML, lambda: b"<b><i><a><p>" * 100_000 + b"x"),
+    "html formulas": (HTML, lambda: b"<math>" + b"<msup><mi>x</mi><mrow>" * 50_000),
+    "html menus": (HTML, lambda: b"<div class=sidebar><a href=/>x</a>" * 50_000),
     "epub": (EPUB, lambda: epub_file({"a.xhtml": "<div>" * 300_000})),
     "xml": (XML, lambda: b"<a>" * 10**6),
     "xml text": (XML, lambda: b"<a>x" * 99 + b"<b/>y" * 10**6 + b"</a>" * 99),
@@ -164,6 +166,9 @@ _DEEP = {
     "mails": (EML, lambda: b"Content-Type: message/rfc822\n\n" * 50_000 + b"x"),
     "mails in files": (EML, lambda: _mails_in_files(6)),
     "storages": (MSG, lambda: ole_archive(_storages(400))),
+    "rst quotes": (RST, lambda: b"".join(b" " * n + b"a\n\n" for n in range(1_200))),
+    "rst items": (RST, lambda: b"* " * 500_000 + b"a"),
+    "rst directives": (RST, lambda: b"".join(b"   " * n + b".. a::\n\n" for n in range(700))),
 }
 
 
@@ -247,6 +252,9 @@ _WIDE = {
     "zip bomb in a mail": (EML, _bomb_in_a_mail),
     "attachments of a message": (MSG, lambda: _message_with_attachments(2_000)),
     "titles": (RST, lambda: b"a\n=\n" * 10**6),
+    "references": (RST, lambda: b"|a|_ `b`_ " * 10**5),
+    "buttons": (HTML, lambda: b"<h1>" + b"<button>ab</button>" * 10**5),
+    "pictures": (HTML, lambda: b"<figure>" + b"<img alt='a long description'>" * 10**5),
     "definitions": (PYTHON, lambda: b"def a(): pass\n" * 10**6),
     "quotes": (PYTHON, lambda: b"'''\"\"\"\\" * 10**6),
     "decorators": (PYTHON, lambda: b"@a\n" * 3 * 10**6),

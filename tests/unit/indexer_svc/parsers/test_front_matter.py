@@ -187,7 +187,7 @@ def test_other_front_matter_has_no_title(lines):
     assert front_matter_of(f"---\n{lines}\n---\nText").title == ""
 
 
-@given(st.text(max_size=3000))
+@given(st.text(max_size=1200))
 def test_titles_are_one_line_within_their_limits(text):
     title = front_matter_of(f"---\ntitle: {text}\n---\nx").title
     assert len(title.encode()) <= MAX_TITLE_BYTES

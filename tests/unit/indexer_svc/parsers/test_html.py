@@ -328,6 +328,13 @@ def test_content_for_browsers_without_scripts_is_read_if_there_is_no_other():
     assert text_of("<noscript><p>a</p></noscript><div id=app></div>") == "a"
 
 
+@pytest.mark.parametrize("name", ["line-numbers", "gutter", "pagebreak", "blob-num"])
+def test_numbers_are_left_out_and_text_with_the_same_name_is_kept(name):
+    body = f"<div class={name}>17</div><div class={name}>the text of a page</div>"
+    assert text_of(body) == "the text of a page"
+    assert text_of(f"<pre class={name}>run the program</pre>").count("run the program") == 1
+
+
 def test_notes_of_a_page_come_last():
     body = "<p>a</p><aside role=doc-footnote><p>note</p></aside><p>b</p><aside>remark</aside>"
     assert text_of(body) == "a\n\nb\n\nremark\n\nnote"

@@ -1,7 +1,7 @@
 """Parts of a web page that surround its content are left out, and the content never is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hrag.values.reading import LeftOutKind
@@ -147,6 +147,7 @@ def pages(draw: st.DrawFn) -> str:
     return body
 
 
+@settings(max_examples=40)
 @given(pages())
 def test_something_is_always_left_of_a_page_and_nothing_is_new(body):
     text, everything = text_of(body), text_of(body, keep_boilerplate=True)
