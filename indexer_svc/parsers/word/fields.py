@@ -1,0 +1,148 @@
+r"""Follows the fields of a Word document: which text is a field's result, and which is its code.
+
+A field is a run of elements: `begin`, its code (`REF table7 \h`), `separate`, its result
+(`Table 7`), `end`. The result is what Word shows, so it is text, and the code is not. A field may
+be in the code or the result of another one, and it may reach over several paragraphs. A simple
+field is one element that contains its result.
+
+Numbers of the current page are no text, because pages depend on the printer. Tables of contents and
+indexes repeat headings and words with page numbers, so they are left out too.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from indexer_svc.parsers.package import Element
+from indexer_svc.parsers.word.names import WORD, number_of, switch_of
+
+TICKED, NOT_TICKED = "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
+
+_PAGE_FIELDS = ("PAGE", "NUMPAGES", "SECTIONPAGES", "SECTION")
+_CONTENTS_FIELDS = ("TOC", "INDEX", "TOA", "RD")
+_BEGIN, _SEPARATE, _END = "begin", "separate", "end"
+# Fields that are nested more deeply are not told apart.
+_MAX_FIELDS = 64
+_MAX_CODE_CHARS = 2_000
+# The code of an equation field contains readings above text, `\o\ad(\s\up 9(reading),text)`, and
+# fractions, `\f(1,2)`.
+_OVERLAY = re.compile(r"\\o\b", re.IGNORECASE)
+_FRACTION = re.compile(r"\\f\s*\(([^(),;\\]*)[,;]([^(),;\\]*)\)", re.IGNORECASE)
+_LAST_ARGUMENT = re.compile(r"[,;(]([^,;()\\]*)\)\s*\Z")
+_SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Field:
+    """A field that has begun. `form` is its element with the data of a form, if it has one."""
+
+    form: Element | None = None
+    code: list[str] = field(default_factory=list)
+    is_result: bool = False
+    kind: str = ""
+
+
+class Fields:
+    """The fields that have begun and not ended in a text: the body, a note or a text box."""
+
+    def __init__(self) -> None:
+        """Begins without fields."""
+        self._open: list[_Field] = []
+
+    @property
+    def is_shown(self) -> bool:
+        """True if text at this place is text of the document: no code, and no page number."""
+        return all(open_.is_result and open_.kind not in _PAGE_FIELDS for open_ in self._open)
+
+    @property
+    def is_contents(self) -> bool:
+        """True if this place is in a table of contents or an index."""
+        return any(open_.kind in _CONTENTS_FIELDS for open_ in self._open)
+
+    def mark(self, element: Element) -> str:
+        """Reads an element `fldChar`; returns the text that a field without result shows."""
+        kind = element.get(f"{WORD}fldCharType")
+        if kind == _BEGIN:
+            if len(self._open) < _MAX_FIELDS:
+                self._open.append(_Field(element.find(f"{WORD}ffData")))
+        elif kind == _SEPARATE and self._open:
+            self._begin_result(self._open[-1])
+        elif kind == _END and self._open:
+            return self._end(self._open.pop())
+        return ""
+
+    def add_code(self, text: str) -> None:
+        """Adds text to the code of the innermost field."""
+        if self._open and not self._open[-1].is_result:
+            code = self._open[-1].code
+            if sum(map(len, code)) < _MAX_CODE_CHARS:
+                code.append(text[:_MAX_CODE_CHARS])
+
+    def begin_simple(self, code: str) -> bool:
+        """Begins a simple field; returns False if there are too many, so that it must not end."""
+        if len(self._open) == _MAX_FIELDS:
+            return False
+        self._open.append(_Field(code=[code[:_MAX_CODE_CHARS]]))
+        self._begin_result(self._open[-1])
+        return True
+
+    def end_simple(self) -> None:
+        """Ends a simple field."""
+        if self._open:
+            self._open.pop()
+
+    def end_paragraph(self) -> None:
+        """Ends the fields whose code would continue in the next paragraph.
+
+        Otherwise a field without an end would hide the rest of the document. Results of fields may
+        have several paragraphs.
+        """
+        while self._open and not self._open[-1].is_result:
+            self._open.pop()
+
+    def _begin_result(self, open_: _Field) -> None:
+        words = "".join(open_.code).split(None, 1)
+        open_.is_result = True
+        open_.kind = words[0].upper() if words else ""
+
+    def _end(self, ended: _Field) -> str:
+        """Returns what a field shows by itself: a tick, a chosen entry, or an equation."""
+        if not self.is_shown:
+            return ""
+        box = None if ended.form is None else ended.form.find(f"{WORD}checkBox")
+        if box is not None:
+            return box_sign(box)
+        if ended.is_result:
+            return ""
+        entries = None if ended.form is None else ended.form.find(f"{WORD}ddList")
+        if entries is not None:
+            return _chosen_entry(entries)
+        return _shown_code("".join(ended.code).strip())
+
+
+def box_sign(box: Element) -> str:
+    """Returns the sign of a check box of a form."""
+    ticked = switch_of(box, f"{WORD}checked")
+    if ticked is None:
+        ticked = switch_of(box, f"{WORD}default")
+    return TICKED if ticked else NOT_TICKED
+
+
+def _chosen_entry(entries: Element) -> str:
+    index = number_of(entries, f"{WORD}result")
+    if index is None:
+        index = number_of(entries, f"{WORD}default") or 0
+    texts = [entry.get(f"{WORD}val", "") for entry in entries.iterfind(f"{WORD}listEntry")]
+    return texts[index] if 0 <= index < len(texts) else ""
+
+
+def _shown_code(code: str) -> str:
+    """Returns what Word shows for a field that has only a code."""
+    if (match := _SYMBOL.match(code)) is not None:
+        number = int(match["code"], 0)
+        return chr(number) if 0x20 <= number < 0xD800 else ""
+    if not code.upper().startswith("EQ"):
+        return ""
+    if (fraction := _FRACTION.search(code)) is not None:
+        return f"{fraction[1].strip()}/{fraction[2].strip()}"
+    argument = _LAST_ARGUMENT.search(code) if _OVERLAY.search(code) else None
+    return "" if argument is None else argument[1].strip()

@@ -1,0 +1,311 @@
+"""Reads the text of paragraphs: what Word shows of their runs, fields, notes and equations.
+
+Hidden and deleted text is left out, inserted text is read. A reading above a word (ruby) is left
+out. Superscripts and subscripts get signs, see `raised_text`. Text boxes are not part of the text
+around them; they are returned separately.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from indexer_svc.parsers import raised_text
+from indexer_svc.parsers.package import Element
+from indexer_svc.parsers.symbol_fonts import symbol, with_symbols
+from indexer_svc.parsers.word.equations import linear_equation
+from indexer_svc.parsers.word.fields import NOT_TICKED, TICKED, Fields
+from indexer_svc.parsers.word.names import (
+    CONTENT_CONTROL,
+    EQUATION,
+    EQUATIONS,
+    PARAGRAPH_PROPERTIES,
+    RUN,
+    RUN_PROPERTIES,
+    TEXT,
+    TEXT_BOX,
+    WORD,
+    WORD_2010,
+    shown_children,
+    switch_of,
+    value_of,
+)
+from indexer_svc.parsers.word.notes import ENDNOTE, FOOTNOTE, Note, Notes
+from indexer_svc.parsers.word.styles import Style, StyleSheet, font_of
+
+# Signs that change the direction of text, and signs without width. A search would not find a word
+# that contains one.
+_UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_SIGNS: Mapping[str, str] = {
+    f"{WORD}tab": "\t",
+    f"{WORD}ptab": "\t",
+    f"{WORD}br": "\n",
+    f"{WORD}cr": "\n",
+    f"{WORD}noBreakHyphen": "-",
+}
+_NOTE_REFERENCES = {
+    f"{WORD}footnoteReference": FOOTNOTE,
+    f"{WORD}endnoteReference": ENDNOTE,
+}
+_FIELD_CHARACTER, _FIELD_CODE = f"{WORD}fldChar", f"{WORD}instrText"
+_SIMPLE_FIELD, _SYMBOL = f"{WORD}fldSimple", f"{WORD}sym"
+_RUBY, _RUBY_BASE = f"{WORD}ruby", f"{WORD}rubyBase"
+_CODE_POINT = re.compile(r"[0-9A-Fa-f]{1,6}")
+_CHECK_BOX = f"{WORD}sdtPr/{WORD_2010}checkbox"
+_TRUE = ("1", "true", "on")
+
+
+class _Script(Enum):
+    """How a piece of text is placed."""
+
+    NORMAL = 0
+    SUPERSCRIPT = 1
+    SUBSCRIPT = 2
+    NOTE = 3
+
+
+_SCRIPTS = {"superscript": _Script.SUPERSCRIPT, "subscript": _Script.SUBSCRIPT}
+
+
+@dataclass(slots=True)
+class ParagraphText:
+    """The text of a paragraph, and what belongs to it.
+
+    `contents` is its text in a table of contents or an index. `boxes` are the text boxes that are
+    anchored in it, and `notes` the notes to which it refers first.
+    """
+
+    pieces: list[tuple[str, _Script]] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    boxes: list[Element] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text, with the marks of notes."""
+        return _cleaned(_joined(self.pieces))
+
+    @property
+    def title(self) -> str:
+        """The text without the marks of notes."""
+        return _cleaned(_joined([piece for piece in self.pieces if piece[1] != _Script.NOTE]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is known of the run around an element."""
+
+    run: Element | None = None
+    script: _Script = _Script.NORMAL
+    font: str | None = None
+
+
+_NO_LOOK = _Look()
+_Pending = list[tuple[Element | None, _Look]]
+
+
+class ParagraphReader:
+    """Reads paragraphs in the order of the document."""
+
+    def __init__(self, styles: StyleSheet, notes: Notes) -> None:
+        """Begins a document. `notes` counts the references to its notes."""
+        self._styles = styles
+        self._notes = notes
+
+    def read(self, paragraph: Element, fields: Fields, *, by_table: bool = False) -> ParagraphText:
+        """Returns the text of a paragraph.
+
+        `fields` are the fields that have begun before it; they are updated. `by_table` is True if
+        the style of the table around it hides text.
+        """
+        result = ParagraphText()
+        style = self._styles.of(paragraph)
+        # In this list, None means that a simple field ends.
+        pending: _Pending = [(paragraph, _NO_LOOK)]
+        while pending:
+            element, look = pending.pop()
+            if element is None:
+                fields.end_simple()
+            elif element.tag == RUN:
+                self._read_run(element, style, by_table, pending)
+            elif element.tag == TEXT_BOX:
+                result.boxes.append(element)
+            elif element.tag in (EQUATION, EQUATIONS):
+                hides = self._hiding(style, by_table=by_table)
+                _add(result, fields, linear_equation(element, hides), _NO_LOOK)
+            elif not self._read_sign(element, look, fields, result):
+                _read_children(element, look, fields, result, pending)
+        fields.end_paragraph()
+        return result
+
+    def _hiding(self, style: Style, *, by_table: bool) -> Callable[[Element], bool]:
+        return lambda run: self._styles.hides(run, style, by_table=by_table)
+
+    def _read_run(self, run: Element, style: Style, by_table: bool, pending: _Pending) -> None:
+        properties = run.find(RUN_PROPERTIES)
+        children = list(shown_children(run))
+        if self._styles.hides(run, style, by_table=by_table):
+            # Fields are followed in hidden text too, because a part of them may be hidden only.
+            children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
+        run_style = self._styles.of(run)
+        vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
+        look = _Look(
+            run,
+            _SCRIPTS.get(vertical or "", _Script.NORMAL),
+            font_of(properties) or run_style.font or style.font,
+        )
+        pending += ((child, look) for child in reversed(children))
+
+    def _read_sign(
+        self, element: Element, look: _Look, fields: Fields, result: ParagraphText
+    ) -> bool:
+        """Reads an element that has no children with text; returns False for any other one."""
+        if element.tag == TEXT:
+            if look.run is None or not _is_own_mark(look.run):
+                _add(result, fields, with_symbols(element.text or "", look.font), look)
+        elif element.tag in _SIGNS:
+            _add(result, fields, _SIGNS[element.tag], look)
+        elif element.tag == _FIELD_CODE:
+            fields.add_code(element.text or "")
+        elif element.tag == _FIELD_CHARACTER:
+            _add(result, fields, fields.mark(element), look)
+        elif element.tag == _SYMBOL:
+            code = element.get(f"{WORD}char", "")
+            if _CODE_POINT.fullmatch(code):
+                _add(result, fields, symbol(element.get(f"{WORD}font", ""), int(code, 16)), look)
+        elif element.tag in _NOTE_REFERENCES:
+            if fields.is_shown:
+                self._refer(element, look, result)
+        else:
+            return False
+        return True
+
+    def _refer(self, reference: Element, look: _Look, result: ParagraphText) -> None:
+        own_mark = ""
+        if look.run is not None and _is_own_mark(look.run):
+            texts = (child.text or "" for child in look.run if child.tag == TEXT)
+            own_mark = "".join(texts).strip()
+        note_id = reference.get(f"{WORD}id", "")
+        mark, note = self._notes.refer(_NOTE_REFERENCES[reference.tag], note_id, own_mark)
+        result.pieces.append((mark, _Script.NOTE))
+        if note is not None:
+            result.notes.append(note)
+
+
+def _read_children(
+    element: Element, look: _Look, fields: Fields, result: ParagraphText, pending: _Pending
+) -> None:
+    """Reads a content control, a field or a reading, or appends the children of any other."""
+    if element.tag == CONTENT_CONTROL and (box := element.find(_CHECK_BOX)) is not None:
+        checked = box.find(f"{WORD_2010}checked")
+        is_ticked = checked is not None and checked.get(f"{WORD_2010}val", "1") in _TRUE
+        _add(result, fields, TICKED if is_ticked else NOT_TICKED, _NO_LOOK)
+        return
+    if element.tag == _SIMPLE_FIELD and fields.begin_simple(element.get(f"{WORD}instr", "")):
+        pending.append((None, _NO_LOOK))
+    children = list(shown_children(element))
+    if element.tag == _RUBY:
+        children = [child for child in children if child.tag == _RUBY_BASE]
+    pending += ((child, look) for child in reversed(children))
+
+
+def _add(result: ParagraphText, fields: Fields, text: str, look: _Look) -> None:
+    if not text or not fields.is_shown:
+        return
+    if fields.is_contents:
+        result.contents.append(text)
+    else:
+        result.pieces.append((_UNSEEN.sub("", text), look.script))
+
+
+def _is_own_mark(run: Element) -> bool:
+    """Returns True if the text of a run is the mark of a note that the author has chosen."""
+    for name in _NOTE_REFERENCES:
+        reference = run.find(name)
+        if reference is not None and reference.get(f"{WORD}customMarkFollows") in _TRUE:
+            return True
+    return False
+
+
+def mark_is_removed(paragraph: Element) -> bool:
+    """Returns True if a paragraph continues in the next one.
+
+    This is the case if the end of the paragraph is deleted, or if the paragraph is an initial that
+    hangs before the lines of the next one.
+    """
+    properties = paragraph.find(PARAGRAPH_PROPERTIES)
+    if properties is None:
+        return False
+    mark = properties.find(RUN_PROPERTIES)
+    if mark is not None and mark.find(f"{WORD}del") is not None:
+        return True
+    frame = properties.find(f"{WORD}framePr")
+    return frame is not None and frame.get(f"{WORD}dropCap") in ("drop", "margin")
+
+
+def is_counted_when_empty(paragraph: Element) -> bool:
+    """Returns True if Word shows the number of a paragraph without text."""
+    properties = paragraph.find(PARAGRAPH_PROPERTIES)
+    if properties is None:
+        return True
+    mark = properties.find(RUN_PROPERTIES)
+    return not (
+        properties.find(f"{WORD}sectPr") is not None
+        or switch_of(mark, f"{WORD}vanish")
+        or (mark is not None and mark.find(f"{WORD}moveFrom") is not None)
+    )
+
+
+def _joined(pieces: Sequence[tuple[str, _Script]]) -> str:
+    """Returns pieces of text as one text, with the signs of superscripts and subscripts."""
+    groups: list[tuple[str, _Script]] = []
+    for text, placed in pieces:
+        # White space has no place of its own, except after text in the same place.
+        follows_same = bool(groups) and groups[-1][1] is placed
+        script = placed if text.strip() or follows_same else _Script.NORMAL
+        if groups and groups[-1][1] is script is not _Script.NOTE:
+            groups[-1] = (groups[-1][0] + text, script)
+        else:
+            groups.append((text, script))
+    if len(groups) == 1:
+        return groups[0][0]
+    parts: list[str] = []
+    before = ""
+    for index, (text, script) in enumerate(groups):
+        following = groups[index + 1][0] if index + 1 < len(groups) else ""
+        written = text
+        if script is not _Script.NORMAL:
+            is_numerator = (
+                script is _Script.SUPERSCRIPT
+                and following in ("/", "⁄")
+                and groups[index + 2 : index + 3]
+                and groups[index + 2][1] is _Script.SUBSCRIPT
+            )
+            written = _placed(before, text, script, is_numerator=bool(is_numerator))
+            if raised_text.needs_space(before, written, following):
+                written += " "
+        parts.append(written)
+        before = (before + written)[-_LOOKED_AT_CHARS:]
+    return "".join(parts)
+
+
+# The functions of `raised_text` look at this many characters before a superscript.
+_LOOKED_AT_CHARS = 40
+
+
+def _placed(before: str, text: str, script: _Script, *, is_numerator: bool) -> str:
+    """Returns what the text gets for a superscript, a subscript or the mark of a note."""
+    start = text[: len(text) - len(text.lstrip())]
+    end = text[len(text.rstrip()) :]
+    if is_numerator:
+        return raised_text.numerator(before, text)
+    if script is _Script.SUBSCRIPT:
+        return start + raised_text.subscript(before + start, text) + end
+    is_note = script is _Script.NOTE
+    return start + raised_text.superscript(before + start, text, is_note=is_note) + end
+
+
+def _cleaned(text: str) -> str:
+    """Returns a text with one space for each run of white space in a line, without empty lines."""
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    return "\n".join(filter(None, lines))
