@@ -19,15 +19,18 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.table_layout import TablePart, layout_tables
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.parsers.word.fields import Fields
 from indexer_svc.parsers.word.names import (
     CELL,
     CONTENT_CONTROL,
+    MATH_TEXT,
     PARAGRAPH,
     PARAGRAPH_PROPERTIES,
     ROW,
     TABLE,
+    TEXT,
     WORD,
     number_of,
     shown_children,
@@ -42,13 +45,19 @@ from indexer_svc.parsers.word.paragraph_text import (
     mark_is_removed,
 )
 from indexer_svc.parsers.word.styles import StyleSheet, heading_depth, list_reference
-from indexer_svc.parsers.word.tables import layout_tables, read_grid
+from indexer_svc.parsers.word.tables import read_grid
 from indexer_svc.titles import metadata_title
 
 _KIND = "a Word document (DOCX)"
 # Word on the Web numbers its parts, so its main part has the second name.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
 _CELL_SEPARATOR, _ROW_SEPARATOR = ", ", "; "
+_TABLE_PARTS = {
+    TABLE: TablePart.TABLE,
+    ROW: TablePart.ROW,
+    CELL: TablePart.CELL,
+    PARAGRAPH: TablePart.PARAGRAPH,
+}
 _CONTENTS_GALLERY = f"{WORD}sdtPr/{WORD}docPartObj"
 
 
@@ -147,7 +156,7 @@ class _Body:
         """Writes the document whose main part has the root element `root`."""
         self._sections = _sections(root)
         self._begin_section()
-        self._layout_tables = layout_tables(root, lambda paragraph: bool(self._depth(paragraph)))
+        self._layout_tables = layout_tables(root, self._part, shown_children, _count_chars)
         pending = _story_blocks(root, _Story())
         while pending:
             block = pending.pop()
@@ -159,13 +168,18 @@ class _Body:
             elif element.tag == TABLE and element not in self._layout_tables:
                 pending += self._write_table(element, block)
             elif element.tag == CONTENT_CONTROL and _is_contents(element):
-                self._leave_out_contents("".join(element.itertext()))
+                self._leave_out_contents(" ".join(text.text or "" for text in element.iter(TEXT)))
             else:
                 by_table = block.by_table
                 if element.tag == TABLE:
                     by_table = bool(self._styles.of(element).vanishes)
                 children = list(shown_children(element))
                 pending += [_Block(child, block.story, by_table) for child in reversed(children)]
+
+    def _part(self, element: Element) -> TablePart | None:
+        if element.tag == PARAGRAPH and self._depth(element) is not None:
+            return TablePart.HEADING
+        return _TABLE_PARTS.get(element.tag)
 
     def _begin_section(self) -> None:
         if self._sections:
@@ -297,6 +311,10 @@ class _Body:
                 pending += reversed(children)
         carried, story.carried, story.carries_mark = story.carried, "", False
         return _tidied("".join(parts)) + carried
+
+
+def _count_chars(element: Element) -> int:
+    return len(element.text or "") if element.tag in (TEXT, MATH_TEXT) else 0
 
 
 def _tidied(text: str) -> str:

@@ -1,17 +1,16 @@
 """Reads the text of paragraphs: what Word shows of their runs, fields, notes and equations.
 
 Hidden and deleted text is left out, inserted text is read. A reading above a word (ruby) is left
-out. Superscripts and subscripts get signs, see `raised_text`. Text boxes are not part of the text
+out. Superscripts and subscripts get signs, see `placed_text`. Text boxes are not part of the text
 around them; they are returned separately.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from indexer_svc.parsers import raised_text
 from indexer_svc.parsers.package import Element
+from indexer_svc.parsers.placed_text import Piece, Placement, joined
 from indexer_svc.parsers.symbol_fonts import symbol, with_symbols
 from indexer_svc.parsers.word.equations import linear_equation
 from indexer_svc.parsers.word.fields import NOT_TICKED, TICKED, Fields
@@ -33,9 +32,6 @@ from indexer_svc.parsers.word.names import (
 from indexer_svc.parsers.word.notes import ENDNOTE, FOOTNOTE, Note, Notes
 from indexer_svc.parsers.word.styles import Style, StyleSheet, font_of
 
-# Signs that change the direction of text, and signs without width. A search would not find a word
-# that contains one.
-_UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _SIGNS: Mapping[str, str] = {
     f"{WORD}tab": "\t",
     f"{WORD}ptab": "\t",
@@ -55,16 +51,10 @@ _CHECK_BOX = f"{WORD}sdtPr/{WORD_2010}checkbox"
 _TRUE = ("1", "true", "on")
 
 
-class _Script(Enum):
-    """How a piece of text is placed."""
-
-    NORMAL = 0
-    SUPERSCRIPT = 1
-    SUBSCRIPT = 2
-    NOTE = 3
-
-
-_SCRIPTS = {"superscript": _Script.SUPERSCRIPT, "subscript": _Script.SUBSCRIPT}
+_PLACEMENTS = {
+    "superscript": Placement.SUPERSCRIPT,
+    "subscript": Placement.SUBSCRIPT,
+}
 
 
 @dataclass(slots=True)
@@ -75,7 +65,7 @@ class ParagraphText:
     anchored in it, and `notes` the notes to which it refers first.
     """
 
-    pieces: list[tuple[str, _Script]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     contents: list[str] = field(default_factory=list)
     boxes: list[Element] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -83,12 +73,12 @@ class ParagraphText:
     @property
     def text(self) -> str:
         """The text, with the marks of notes."""
-        return _cleaned(_joined(self.pieces))
+        return joined(self.pieces)
 
     @property
     def title(self) -> str:
         """The text without the marks of notes."""
-        return _cleaned(_joined([piece for piece in self.pieces if piece[1] != _Script.NOTE]))
+        return joined([piece for piece in self.pieces if piece[1] is not Placement.NOTE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +86,7 @@ class _Look:
     """What is known of the run around an element."""
 
     run: Element | None = None
-    script: _Script = _Script.NORMAL
+    placement: Placement = Placement.NORMAL
     font: str | None = None
 
 
@@ -151,7 +141,7 @@ class ParagraphReader:
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
         look = _Look(
             run,
-            _SCRIPTS.get(vertical or "", _Script.NORMAL),
+            _PLACEMENTS.get(vertical or "", Placement.NORMAL),
             font_of(properties) or run_style.font or style.font,
         )
         pending += ((child, look) for child in reversed(children))
@@ -187,7 +177,7 @@ class ParagraphReader:
             own_mark = "".join(texts).strip()
         note_id = reference.get(f"{WORD}id", "")
         mark, note = self._notes.refer(_NOTE_REFERENCES[reference.tag], note_id, own_mark)
-        result.pieces.append((mark, _Script.NOTE))
+        result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
 
@@ -215,7 +205,7 @@ def _add(result: ParagraphText, fields: Fields, text: str, look: _Look) -> None:
     if fields.is_contents:
         result.contents.append(text)
     else:
-        result.pieces.append((_UNSEEN.sub("", text), look.script))
+        result.pieces.append((text, look.placement))
 
 
 def _is_own_mark(run: Element) -> bool:
@@ -254,58 +244,3 @@ def is_counted_when_empty(paragraph: Element) -> bool:
         or switch_of(mark, f"{WORD}vanish")
         or (mark is not None and mark.find(f"{WORD}moveFrom") is not None)
     )
-
-
-def _joined(pieces: Sequence[tuple[str, _Script]]) -> str:
-    """Returns pieces of text as one text, with the signs of superscripts and subscripts."""
-    groups: list[tuple[str, _Script]] = []
-    for text, placed in pieces:
-        # White space has no place of its own, except after text in the same place.
-        follows_same = bool(groups) and groups[-1][1] is placed
-        script = placed if text.strip() or follows_same else _Script.NORMAL
-        if groups and groups[-1][1] is script is not _Script.NOTE:
-            groups[-1] = (groups[-1][0] + text, script)
-        else:
-            groups.append((text, script))
-    if len(groups) == 1:
-        return groups[0][0]
-    parts: list[str] = []
-    before = ""
-    for index, (text, script) in enumerate(groups):
-        following = groups[index + 1][0] if index + 1 < len(groups) else ""
-        written = text
-        if script is not _Script.NORMAL:
-            is_numerator = (
-                script is _Script.SUPERSCRIPT
-                and following in ("/", "⁄")
-                and groups[index + 2 : index + 3]
-                and groups[index + 2][1] is _Script.SUBSCRIPT
-            )
-            written = _placed(before, text, script, is_numerator=bool(is_numerator))
-            if raised_text.needs_space(before, written, following):
-                written += " "
-        parts.append(written)
-        before = (before + written)[-_LOOKED_AT_CHARS:]
-    return "".join(parts)
-
-
-# The functions of `raised_text` look at this many characters before a superscript.
-_LOOKED_AT_CHARS = 40
-
-
-def _placed(before: str, text: str, script: _Script, *, is_numerator: bool) -> str:
-    """Returns what the text gets for a superscript, a subscript or the mark of a note."""
-    start = text[: len(text) - len(text.lstrip())]
-    end = text[len(text.rstrip()) :]
-    if is_numerator:
-        return raised_text.numerator(before, text)
-    if script is _Script.SUBSCRIPT:
-        return start + raised_text.subscript(before + start, text) + end
-    is_note = script is _Script.NOTE
-    return start + raised_text.superscript(before + start, text, is_note=is_note) + end
-
-
-def _cleaned(text: str) -> str:
-    """Returns a text with one space for each run of white space in a line, without empty lines."""
-    lines = (" ".join(line.split()) for line in text.split("\n"))
-    return "\n".join(filter(None, lines))

@@ -146,6 +146,8 @@ class StyleSheet:
 
         Styles that are based on each other end at the first one that was met before.
         """
+        if (kind, style_id) in self._resolved:
+            return self._resolved[kind, style_id]
         unresolved: list[str] = []
         visited = set()
         name: str | None = style_id

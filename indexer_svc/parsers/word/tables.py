@@ -1,26 +1,19 @@
 """Reads the grid of a table: its rows of cells, with merged cells repeated.
 
 A cell that spans several rows is repeated in each of them. The text of a cell that spans several
-columns is in the first of them. Some tables arrange parts of a page and no values; `layout_tables`
-finds them.
+columns is in the first of them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.word.names import (
     CELL,
-    MATH_TEXT,
-    PARAGRAPH,
     ROW,
-    TABLE,
-    TEXT,
     WORD,
     number_of,
     outermost,
-    shown_children,
     switch_of,
     value_of,
 )
@@ -89,65 +82,3 @@ def _is_removed(properties: Element) -> bool:
 
 def _columns(count: int) -> int:
     return max(0, min(count, _MAX_COLUMNS))
-
-
-@dataclass(slots=True)
-class _OpenTable:
-    """A table that is being examined. `heading_cells` counts the headings in the current cell."""
-
-    table: Element
-    chars: int = 0
-    nested_chars: int = 0
-    cells_in_row: int = 0
-    max_cells: int = 0
-    has_heading: bool = False
-    has_section: bool = False
-
-
-def layout_tables(root: Element, is_heading: Callable[[Element], bool]) -> set[Element]:
-    """Returns the tables below `root` that arrange parts of a page.
-
-    A table is one of them if each of its rows has one cell, if a cell contains a heading and text
-    below it, or if most of its text is in tables inside it. `is_heading` says whether a paragraph
-    is a heading.
-    """
-    layouts: set[Element] = set()
-    open_tables: list[_OpenTable] = []
-    # In this list, None means that a table ends.
-    pending: list[Element | None] = [root]
-    while pending:
-        element = pending.pop()
-        if element is None:
-            closed = open_tables.pop()
-            if _is_layout(closed):
-                layouts.add(closed.table)
-            if open_tables:
-                open_tables[-1].chars += closed.chars
-                open_tables[-1].nested_chars += closed.chars
-            continue
-        if element.tag == TABLE:
-            open_tables.append(_OpenTable(element))
-            pending.append(None)
-        elif open_tables:
-            _examine(element, open_tables[-1], is_heading)
-        pending += list(shown_children(element))[::-1]
-    return layouts
-
-
-def _examine(element: Element, table: _OpenTable, is_heading: Callable[[Element], bool]) -> None:
-    if element.tag == ROW:
-        table.cells_in_row = 0
-    elif element.tag == CELL:
-        table.cells_in_row += 1
-        table.max_cells = max(table.max_cells, table.cells_in_row)
-        table.has_heading = False
-    elif element.tag == PARAGRAPH:
-        heading = is_heading(element)
-        table.has_section |= table.has_heading and not heading
-        table.has_heading |= heading
-    elif element.tag in (TEXT, MATH_TEXT):
-        table.chars += len(element.text or "")
-
-
-def _is_layout(table: _OpenTable) -> bool:
-    return table.max_cells <= 1 or table.has_section or 2 * table.nested_chars > table.chars
