@@ -15,7 +15,21 @@ from dataclasses import dataclass
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    MARKDOWN,
+    ODP,
+    ODT,
+    PDF,
+    PPTX,
+    PYTHON,
+    RST,
+    TSV,
+    XLSX,
+)
 from hrag.values.limits import MAX_PAGES
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
@@ -38,6 +52,8 @@ _FOREIGN_FORMATS = {
     PPTX: "a presentation",
     XLSX: "a workbook",
     EPUB: "an EPUB",
+    ODT: "an OpenDocument text",
+    ODP: "an OpenDocument presentation",
 }
 # This process parses short texts of these formats itself. A parser process parses longer texts,
 # because no other thread of this process can run while it parses: Markdown of

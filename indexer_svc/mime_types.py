@@ -26,7 +26,7 @@ from hrag.values.ids import quoted
 Body = str | bytes | tuple[Page, ...]
 
 _FIELD = "mime_type"
-_LIBRARIES = ("mammoth", "python_calamine", "selectolax")
+_LIBRARIES = ("python_calamine", "selectolax")
 _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"

@@ -20,6 +20,8 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
+ODT = "application/vnd.oasis.opendocument.text"
+ODP = "application/vnd.oasis.opendocument.presentation"
 
 FORMATS_EXTRA = "pip install 'hrag[formats]'"
 
@@ -51,6 +53,8 @@ FORMATS = (
     Format(CSV, (".csv",), ("application/csv",)),
     Format(TSV, (".tsv",)),
     Format(RST, (".rst",), ("text/prs.fallenstein.rst",)),
+    Format(ODT, (".odt",), is_text=False),
+    Format(ODP, (".odp",), is_text=False),
     # The following formats are source code.
     Format(PYTHON, (".py", ".pyi"), ("text/x-script.python", "application/x-python")),
     Format("text/javascript", (".js", ".mjs", ".cjs", ".jsx"), ("application/javascript",)),

@@ -5,9 +5,10 @@ is a page, and also a section with the slide's title; its speaker notes follow i
 becomes a page without text, so that the page numbers are the slide numbers.
 
 The parts of the package are read directly. Each module of `odf` has one idea: styles, numbers, the
-text of a paragraph, the grid of a table. This module visits the blocks in order and writes them. A note follows the block that refers to it, and a text box follows the paragraph in which it
-is anchored. Deleted and hidden text, comments, pictures, headers and footers are left out. No
-function here recurses, so elements may be nested to any depth.
+text of a paragraph, the grid of a table. This module visits the blocks in order and writes them. A
+note follows the block that refers to it, and a text box follows the paragraph in which it is
+anchored. Deleted and hidden text, comments, pictures, headers and footers are left out. No function
+here recurses, so elements may be nested to any depth.
 """
 
 from dataclasses import dataclass, field, replace

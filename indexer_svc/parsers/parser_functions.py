@@ -11,7 +11,21 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
 
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, PYTHON, RST, TSV, XLSX
+from hrag.values.formats import (
+    CSV,
+    DOCX,
+    EPUB,
+    HTML,
+    MARKDOWN,
+    ODP,
+    ODT,
+    PDF,
+    PPTX,
+    PYTHON,
+    RST,
+    TSV,
+    XLSX,
+)
 from indexer_svc.parsers.parsed_file import ParsedFile
 
 
@@ -31,6 +45,8 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         CSV: ("delimited", "parse_delimited"),
         TSV: ("delimited", "parse_tabbed"),
         PYTHON: ("python_source", "parse_python"),
+        ODT: ("opendocument", "parse_odt"),
+        ODP: ("opendocument", "parse_odp"),
     },
     FormatFamily.EXTRA: {
         HTML: ("html", "parse_html"),

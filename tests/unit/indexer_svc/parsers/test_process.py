@@ -149,7 +149,7 @@ def test_a_process_loads_only_the_libraries_of_its_family():
     program = (
         "import sys; from indexer_svc.parsers.parser_functions import FormatFamily, load;"
         " load(FormatFamily({!r}));"
-        "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
+        "print(sorted({{*sys.modules}} & {{'python_calamine', 'selectolax',"
         " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc'}}))"
     )
     loaded = {
@@ -157,7 +157,7 @@ def test_a_process_loads_only_the_libraries_of_its_family():
         for family in FormatFamily
     }
     assert loaded[FormatFamily.CORE] == b"['markdown_it', 'pypdfium2']\n"
-    assert loaded[FormatFamily.EXTRA] == b"['mammoth', 'python_calamine', 'selectolax']\n"
+    assert loaded[FormatFamily.EXTRA] == b"['python_calamine', 'selectolax']\n"
 
 
 @pytest.mark.parametrize("content", [pdfs.broken_pdf(), b"", pdfs.encrypted_pdf(["a"], "secret")])
