@@ -19,6 +19,7 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.placed_text import Piece, Placement, joined
 from indexer_svc.parsers.table_layout import TablePart, layout_tables
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.parsers.word.fields import Fields
@@ -93,12 +94,12 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
 class _Story:
     """A text that Word lays out by itself: the body, a note or a text box.
 
-    `carried` is text that belongs to the next paragraph. `carries_mark` is True if it is only the
-    mark of a note.
+    `carried` are pieces of text that belong to the next paragraph. `carries_mark` is True if they
+    are only the mark of a note.
     """
 
     fields: Fields = field(default_factory=Fields)
-    carried: str = ""
+    carried: list[Piece] = field(default_factory=list)
     carries_mark: bool = False
 
 
@@ -187,8 +188,8 @@ class _Body:
 
     def _end_story(self, story: _Story) -> None:
         if not story.carries_mark:
-            self._writer.paragraph(story.carried)
-        story.carried, story.carries_mark = "", False
+            self._writer.paragraph(joined(story.carried))
+        story.carried, story.carries_mark = [], False
 
     def _write_paragraph(self, paragraph: Element, block: _Block) -> list[_Block]:
         """Writes a paragraph; returns the blocks that follow it, last block first."""
@@ -209,13 +210,7 @@ class _Body:
 
     def _following(self, notes: list[Note], boxes: list[list[_Block]]) -> list[_Block]:
         """Returns the blocks of notes and text boxes, last block first."""
-        stories = [
-            _story_blocks(
-                note.content,
-                _Story(carried="" if note.is_own_mark else f"[{note.mark}] ", carries_mark=True),
-            )
-            for note in notes
-        ]
+        stories = [_story_blocks(note.content, _note_story(note)) for note in notes]
         return [block for story in reversed([*stories, *boxes]) for block in story]
 
     def _read(self, paragraph: Element, story: _Story, *, by_table: bool) -> _ReadParagraph:
@@ -229,17 +224,17 @@ class _Body:
         if text:
             self._is_in_contents = False
         if mark_is_removed(paragraph):
-            story.carried += text
+            story.carried += content.pieces
             return _ReadParagraph("", None, None, content)
         label = None
         if text or is_counted_when_empty(paragraph):
             label = self._count(paragraph)
         if text:
-            text = content.title if depth is not None and not story.carried else text
-            text = f"{story.carried}{text}"
-            story.carried, story.carries_mark = "", False
             if style.is_title and not self.title:
                 self.title = metadata_title(content.title)
+            content.pieces[:0] = story.carried
+            story.carried, story.carries_mark = [], False
+            text = content.text if depth is None else content.title
         return _ReadParagraph(text, depth, label, content)
 
     def _depth(self, paragraph: Element) -> int | None:
@@ -309,8 +304,9 @@ class _Body:
                         children.append(_CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR)
                     children.append(child)
                 pending += reversed(children)
-        carried, story.carried, story.carries_mark = story.carried, "", False
-        return _tidied("".join(parts)) + carried
+        parts.append(joined(story.carried))
+        story.carried, story.carries_mark = [], False
+        return _tidied("".join(parts))
 
 
 def _count_chars(element: Element) -> int:
@@ -329,6 +325,12 @@ def _story_blocks(root: Element, story: _Story) -> list[_Block]:
     """Returns the blocks of a story, last block first, after the end of the story."""
     children = list(shown_children(root))
     return [_Block(None, story), *(_Block(child, story) for child in reversed(children))]
+
+
+def _note_story(note: Note) -> _Story:
+    """Returns the story of a note. Its first paragraph begins with its mark."""
+    mark = [] if note.is_own_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
+    return _Story(carried=mark, carries_mark=True)
 
 
 def _sections(root: Element) -> list[Element]:

@@ -239,8 +239,12 @@ class _Blocks:
     def _place_in(self, element: Element, place: _Place) -> _Place:
         """Returns the place of the blocks inside an element: a list or an item changes it."""
         if element.tag == LIST:
-            style = element.get(_STYLE_NAME) or place.style or self._paragraph_list_style(element)
-            counters = place.counters if place.level else self._counters(element, style)
+            style = element.get(_STYLE_NAME) or place.style
+            if place.level:
+                counters = place.counters
+            else:
+                style = style or self._paragraph_list_style(element)
+                counters = self._counters(element, style)
             return replace(place, level=place.level + 1, style=style, counters=counters, item=None)
         if element.tag in (LIST_ITEM, LIST_HEADER):
             item = _Item(_start(element), element.tag == LIST_HEADER)

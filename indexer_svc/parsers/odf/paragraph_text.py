@@ -27,7 +27,8 @@ from indexer_svc.parsers.odf.styles import Family, OdfStyles
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, joined
 
-_SPAN, _LINK = f"{TEXT}span", f"{TEXT}a"
+# Elements that only style the text inside them. A style may show what a style around it hides.
+_TRANSPARENT = (f"{TEXT}span", f"{TEXT}a")
 _SIGNS = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 # Elements that have blocks of text of their own.
 _BLOCKS = (PARAGRAPH, f"{TEXT}h", LIST, GRID)
@@ -96,9 +97,12 @@ class OdfParagraphReader:
         pending: list[tuple[Element | str, _Look]] = _content(paragraph, look)
         while pending:
             part, look = pending.pop()
-            if look.is_hidden:
+            if not isinstance(part, str) and part.tag in _TRANSPARENT:
+                look = self._look(look, Family.TEXT, part)
+                pending += _content(part, look)
+            elif look.is_hidden:
                 continue
-            if isinstance(part, str):
+            elif isinstance(part, str):
                 result.pieces.append((part, look.placement))
             elif part.tag in _SIGNS:
                 result.pieces.append((_SIGNS[part.tag], look.placement))
@@ -112,8 +116,6 @@ class OdfParagraphReader:
             elif part.tag in _BLOCKS or any(child.tag in _BLOCKS for child in part):
                 result.boxes.append(part)
             else:
-                if part.tag == _SPAN:
-                    look = self._look(look, Family.TEXT, part)
                 pending += _content(part, look)
         return result
 
