@@ -215,9 +215,12 @@ class _Body:
 
     def _read(self, paragraph: Element, story: _Story, *, by_table: bool) -> _ReadParagraph:
         """Reads a paragraph and counts it in its list. Its text may be empty."""
+        depth = self._depth(paragraph)
+        if depth is not None:
+            story.fields.end_contents()
         content = self._paragraphs.read(paragraph, story.fields, by_table=by_table)
         style = self._styles.of(paragraph)
-        text, depth = content.text, self._depth(paragraph)
+        text = content.text
         if style.is_contents or (content.contents and not text):
             self._leave_out_contents("".join(content.contents) or text)
             return _ReadParagraph("", None, None, content)
@@ -286,23 +289,27 @@ class _Body:
     def _cell_text(self, cell: Element, story: _Story, notes: list[Note], *, by_table: bool) -> str:
         """Returns the text of a cell, with the texts of tables and text boxes inside it."""
         parts: list[str] = []
-        # In this list, a text stands for what separates the cells and rows of an inner table.
-        pending: list[Element | str] = list(shown_children(cell))[::-1]
+        # In this list, a text stands for what separates the cells and rows of an inner table. The
+        # other value is True if the style of the table around the element hides text.
+        pending: list[tuple[Element | str, bool]] = [(cell, by_table)]
         while pending:
-            element = pending.pop()
+            element, is_hidden = pending.pop()
             if isinstance(element, str):
                 parts.append(element)
             elif element.tag == PARAGRAPH:
-                read = self._read(element, story, by_table=by_table)
+                read = self._read(element, story, by_table=is_hidden)
                 parts.append(f"{read.line if read.text else ''}\n")
                 notes += read.content.notes
-                pending += read.content.boxes
+                pending += ((box, False) for box in reversed(read.content.boxes))
             else:
-                children: list[Element | str] = []
+                if element.tag == TABLE:
+                    is_hidden = bool(self._styles.of(element).vanishes)
+                children: list[tuple[Element | str, bool]] = []
                 for child in shown_children(element):
                     if children and child.tag in (ROW, CELL):
-                        children.append(_CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR)
-                    children.append(child)
+                        separator = _CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR
+                        children.append((separator, is_hidden))
+                    children.append((child, is_hidden))
                 pending += reversed(children)
         parts.append(joined(story.carried))
         story.carried, story.carries_mark = [], False
@@ -322,8 +329,11 @@ def _tidied(text: str) -> str:
 
 
 def _story_blocks(root: Element, story: _Story) -> list[_Block]:
-    """Returns the blocks of a story, last block first, after the end of the story."""
-    children = list(shown_children(root))
+    """Returns the blocks of a story, last block first, after the end of the story.
+
+    `root` contains the blocks, or is a table.
+    """
+    children = [root] if root.tag == TABLE else list(shown_children(root))
     return [_Block(None, story), *(_Block(child, story) for child in reversed(children))]
 
 

@@ -26,6 +26,7 @@ from indexer_svc.parsers.odf.names import (
 from indexer_svc.parsers.odf.styles import Family, OdfStyles
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, joined
+from indexer_svc.parsers.symbol_fonts import with_symbols
 
 # Elements that only style the text inside them. A style may show what a style around it hides.
 _TRANSPARENT = (f"{TEXT}span", f"{TEXT}a")
@@ -72,6 +73,7 @@ class _Look:
 
     placement: Placement = Placement.NORMAL
     is_hidden: bool = False
+    font: str | None = None
 
 
 class OdfParagraphReader:
@@ -103,7 +105,7 @@ class OdfParagraphReader:
             elif look.is_hidden:
                 continue
             elif isinstance(part, str):
-                result.pieces.append((part, look.placement))
+                result.pieces.append((with_symbols(part, look.font), look.placement))
             elif part.tag in _SIGNS:
                 result.pieces.append((_SIGNS[part.tag], look.placement))
             elif part.tag == NOTE:
@@ -125,6 +127,7 @@ class OdfParagraphReader:
             around,
             placement=style.placement or around.placement,
             is_hidden=around.is_hidden if style.is_hidden is None else style.is_hidden,
+            font=style.font or around.font,
         )
 
 

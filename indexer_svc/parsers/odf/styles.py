@@ -30,6 +30,7 @@ class OdfStyle:
     is_hidden: bool | None = None
     placement: Placement | None = None
     list_style: str | None = None
+    font: str | None = None
 
 
 _NO_STYLE = OdfStyle()
@@ -98,11 +99,14 @@ def _derived(parent: OdfStyle, element: Element) -> OdfStyle:
         hidden = visibility == "hidden"
     placement = None if text is None else _placement(text.get(f"{STYLE}text-position"))
     list_style = element.get(f"{STYLE}list-style-name")
+    # A file may declare a font several times, as `Symbol`, `Symbol1` and so on.
+    font = None if text is None else (text.get(f"{STYLE}font-name") or "").rstrip("0123456789")
     return OdfStyle(
         parent.is_title or element.get(f"{STYLE}name") == _TITLE,
         parent.is_hidden if hidden is None else hidden,
         placement or parent.placement,
         parent.list_style if list_style is None else list_style,
+        font or parent.font,
     )
 
 

@@ -28,6 +28,7 @@ _MAX_CODE_CHARS = 2_000
 _OVERLAY = re.compile(r"\\o\b", re.IGNORECASE)
 _FRACTION = re.compile(r"\\f\s*\(([^(),;\\]*)[,;]([^(),;\\]*)\)", re.IGNORECASE)
 _LAST_ARGUMENT = re.compile(r"[,;(]([^,;()\\]*)\)\s*\Z")
+_KIND = re.compile(r"\s*([A-Za-z]+)")
 _SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.IGNORECASE)
 
 
@@ -40,6 +41,11 @@ class _Field:
     is_result: bool = False
     kind: str = ""
 
+    @property
+    def is_hidden(self) -> bool:
+        """True if text in the field at this time is code, or the number of a page."""
+        return not self.is_result or self.kind in _PAGE_FIELDS
+
 
 class Fields:
     """The fields that have begun and not ended in a text: the body, a note or a text box."""
@@ -51,7 +57,7 @@ class Fields:
     @property
     def is_shown(self) -> bool:
         """True if text at this place is text of the document: no code, and no page number."""
-        return all(open_.is_result and open_.kind not in _PAGE_FIELDS for open_ in self._open)
+        return not any(open_.is_hidden for open_ in self._open)
 
     @property
     def is_contents(self) -> bool:
@@ -91,18 +97,26 @@ class Fields:
             self._open.pop()
 
     def end_paragraph(self) -> None:
-        """Ends the fields whose code would continue in the next paragraph.
+        """Ends the fields whose code or page number would continue in the next paragraph.
 
-        Otherwise a field without an end would hide the rest of the document. Results of fields may
-        have several paragraphs.
+        Otherwise a field without an end would hide the rest of the document. Results of other
+        fields may have several paragraphs.
         """
-        while self._open and not self._open[-1].is_result:
+        while self._open and self._open[-1].is_hidden:
+            self._open.pop()
+
+    def end_contents(self) -> None:
+        """Ends tables of contents and indexes, because a heading of the document begins.
+
+        Otherwise a table of contents without an end would hide the rest of the document.
+        """
+        while self.is_contents:
             self._open.pop()
 
     def _begin_result(self, open_: _Field) -> None:
-        words = "".join(open_.code).split(None, 1)
+        kind = _KIND.match("".join(open_.code))
         open_.is_result = True
-        open_.kind = words[0].upper() if words else ""
+        open_.kind = kind[1].upper() if kind else ""
 
     def _end(self, ended: _Field) -> str:
         """Returns what a field shows by itself: a tick, a chosen entry, or an equation."""

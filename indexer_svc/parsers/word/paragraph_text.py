@@ -21,6 +21,7 @@ from indexer_svc.parsers.word.names import (
     PARAGRAPH_PROPERTIES,
     RUN,
     RUN_PROPERTIES,
+    TABLE,
     TEXT,
     TEXT_BOX,
     WORD,
@@ -62,7 +63,7 @@ class ParagraphText:
     """The text of a paragraph, and what belongs to it.
 
     `contents` is its text in a table of contents or an index. `boxes` are the text boxes that are
-    anchored in it, and `notes` the notes to which it refers first.
+    anchored in it, and tables inside it. `notes` are the notes to which it refers first.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -118,8 +119,9 @@ class ParagraphReader:
                 fields.end_simple()
             elif element.tag == RUN:
                 self._read_run(element, style, by_table, pending)
-            elif element.tag == TEXT_BOX:
-                result.boxes.append(element)
+            elif element.tag in (TEXT_BOX, TABLE):
+                if fields.is_shown:
+                    result.boxes.append(element)
             elif element.tag in (EQUATION, EQUATIONS):
                 hides = self._hiding(style, by_table=by_table)
                 _add(result, fields, linear_equation(element, hides), _NO_LOOK)

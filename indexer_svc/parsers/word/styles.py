@@ -212,8 +212,8 @@ def _derived(base: Style, element: Element, style_id: str) -> Style:
 
 
 def font_of(run_properties: Element | None) -> str | None:
-    """Returns the font of a run's characters of symbol fonts; None if no font is named."""
+    """Returns the font of a run's private code points; None if no font is named."""
     fonts = None if run_properties is None else run_properties.find(f"{WORD}rFonts")
     if fonts is None:
         return None
-    return fonts.get(f"{WORD}ascii") or fonts.get(f"{WORD}hAnsi")
+    return fonts.get(f"{WORD}hAnsi") or fonts.get(f"{WORD}ascii")

@@ -40,6 +40,7 @@ STYLES = (
     text_style("hidden", 'text:display="none"')
     + text_style("shown", 'text:display="true"')
     + text_style("super", 'style:text-position="super 58%"')
+    + text_style("greek", 'style:font-name="Symbol1"')
     + text_style("low", 'style:text-position="-33% 58%"')
     + text_style("level", 'style:text-position="0% 100%"')
     + text_style("secret", 'text:display="none"', "paragraph")
@@ -78,6 +79,7 @@ STYLES = (
         ),
         ("a<text:change-start/>new<text:change-end/>", "anew"),
         ("a<text:soft-page-break/>b", "ab"),
+        ("a<text:span text:style-name='greek'>\uf061</text:span>\uf0b7b", "aαb"),
     ],
 )
 def test_an_element_of_a_paragraph(content, text):

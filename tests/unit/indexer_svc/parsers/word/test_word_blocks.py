@@ -155,6 +155,18 @@ def test_a_header_in_the_style_of_headings_does_not_break_a_table():
     assert text_of(table(row(*heads), row("Pump", "12"))).startswith("| Name | Price |\n| ---")
 
 
+def test_a_table_inside_a_paragraph_follows_it():
+    body = f"<w:p>{run('before')}{table(row('a', 'b'), row('c', 'd'))}{run(' after')}</w:p>"
+    assert text_of(body) == "before after\n\n| a | b |\n| --- | --- |\n| c | d |"
+
+
+def test_a_style_hides_a_table_in_a_cell():
+    hiding = style("Hiding", "Hiding", "<w:rPr><w:vanish/></w:rPr>", kind="table")
+    inner = f'<w:tbl><w:tblPr><w:tblStyle w:val="Hiding"/></w:tblPr>{row("hidden", "x")}</w:tbl>'
+    body = table(row("long enough", "b"), row(f"<w:tc>{paragraph('c')}{inner}</w:tc>", "d"))
+    assert "hidden" not in text_of(body, styles=hiding)
+
+
 def test_notes_and_boxes_in_cells_are_read():
     mark = '<w:r><w:footnoteReference w:id="1"/></w:r>'
     box = f"<w:r>{OLD.format(BOX.format(paragraph('box')))}</w:r>"

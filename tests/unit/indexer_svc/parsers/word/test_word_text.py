@@ -38,6 +38,7 @@ INNER = field("IF 1", run("inner"))
         (field(" PAGE ", run("12")), "ab"),
         ('<w:fldSimple w:instr="NUMPAGES"><w:r><w:t>9</w:t></w:r></w:fldSimple>', "ab"),
         (field(" PAGEREF x ", run("12")), "a12b"),
+        (field("PAGE\\* MERGEFORMAT", run("12")), "ab"),
         (field(" HYPERLINK http://x ", run("link")), "alinkb"),
         (field(r" EQ \o\ad(\s\up 9(ルビ),東京)"), "a東京b"),
         (field(r" EQ \f(1,2) "), "a1/2b"),
@@ -59,6 +60,18 @@ def test_a_field_without_an_end_hides_no_other_paragraph():
     open_field = paragraph("a", '<w:r><w:fldChar w:fldCharType="begin"/></w:r>', "b")
     content = word_file(open_field + paragraph("c"))
     assert parse(content, DOCX, AMPLE_BYTES).text == "a\n\nc"
+
+
+def test_a_table_of_contents_without_an_end_ends_at_the_next_heading():
+    begun = paragraph(BEGUN, "Pumps 3") + paragraph("Valves 4")
+    body = begun + paragraph("Pumps", properties='<w:outlineLvl w:val="0"/>') + paragraph("text")
+    assert parse(word_file(body), DOCX, AMPLE_BYTES).text == "# Pumps\n\ntext"
+
+
+def test_a_page_number_without_an_end_hides_no_other_paragraph():
+    begun = BEGUN.replace("TOC \\o", "PAGE")
+    content = word_file(paragraph("a", begun, "9") + paragraph("b"))
+    assert parse(content, DOCX, AMPLE_BYTES).text == "a\n\nb"
 
 
 CONTROL = (
