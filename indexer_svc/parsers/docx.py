@@ -14,7 +14,6 @@ depth.
 
 from dataclasses import dataclass, field, replace
 
-from hrag.values.errors import TooLarge
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
 from indexer_svc.parsers.package import Element, Package, readable
@@ -269,20 +268,11 @@ class _Body:
         self._end_story(block.story)
         by_table = bool(self._styles.of(table).vanishes)
         notes: list[Note] = []
-        size = 0
 
         def text_of(cell: Element) -> str:
             return self._cell_text(cell, block.story, notes, by_table=by_table)
 
-        grid = read_grid(table, text_of)
-        for row in grid.rows:
-            size += sum(map(len, row))
-            if size > self._max_text_bytes:
-                raise TooLarge(
-                    f"content has a table of more than {self._max_text_bytes} bytes, which "
-                    "HRAG_MAX_DOCUMENT_BYTES allows",
-                    field="content",
-                )
+        grid = read_grid(table, text_of, self._max_text_bytes)
         self._writer.table(grid.rows, has_header=bool(grid.header_rows))
         return self._following(notes, [])
 

@@ -14,7 +14,7 @@ here recurses, so elements may be nested to any depth.
 from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
-from hrag.values.errors import TooLarge, UnreadableDocument
+from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.odf.names import (
     CELL,
@@ -320,16 +320,9 @@ class _Blocks:
     def _write_table(self, table: Element, place: _Place) -> list[_Block]:
         """Writes a table; returns the blocks of the notes to which it refers, last block first."""
         notes: list[OdfNote] = []
-        grid = read_grid(table, lambda cell: self._cell_text(cell, place, notes))
-        size = 0
-        for row in grid.rows:
-            size += sum(map(len, row))
-            if size > self._max_text_bytes:
-                raise TooLarge(
-                    f"content has a table of more than {self._max_text_bytes} bytes, which "
-                    "HRAG_MAX_DOCUMENT_BYTES allows",
-                    field="content",
-                )
+        grid = read_grid(
+            table, lambda cell: self._cell_text(cell, place, notes), self._max_text_bytes
+        )
         self._writer.table(grid.rows, has_header=bool(grid.header_rows))
         return _following(notes, [])
 

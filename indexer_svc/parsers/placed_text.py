@@ -43,16 +43,16 @@ def joined(pieces: Iterable[Piece]) -> str:
 
 def _groups(pieces: Iterable[Piece]) -> list[Piece]:
     """Returns the pieces, those with the same placement joined. Each mark of a note stays apart."""
-    groups: list[Piece] = []
+    groups: list[tuple[list[str], Placement]] = []
     for text, placed in pieces:
         # White space has no placement of its own, except after text with the same placement.
         follows_same = bool(groups) and groups[-1][1] is placed
         placement = placed if text.strip() or follows_same else Placement.NORMAL
         if groups and groups[-1][1] is placement is not Placement.NOTE:
-            groups[-1] = (groups[-1][0] + text, placement)
+            groups[-1][0].append(text)
         else:
-            groups.append((text, placement))
-    return groups
+            groups.append(([text], placement))
+    return [("".join(texts), placement) for texts, placement in groups]
 
 
 def _with_signs(groups: list[Piece]) -> str:

@@ -77,6 +77,14 @@ def layout_tables(
     return layouts
 
 
+def without_empty_end(cells: list[str]) -> list[str]:
+    """Returns the cells of a row without the empty ones at its end."""
+    end = len(cells)
+    while end and not cells[end - 1]:
+        end -= 1
+    return cells[:end]
+
+
 def _examine(part: TablePart | None, chars: int, table: _OpenTable) -> None:
     """Notes an element of a table, which has `chars` characters without those of its children."""
     if part is TablePart.ROW:

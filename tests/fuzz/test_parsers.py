@@ -21,7 +21,7 @@ from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.text.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
-from hrag.values.formats import CSV, DOCX, EPUB, HTML, PPTX, PYTHON, RST, XLSX
+from hrag.values.formats import CSV, DOCX, EPUB, HTML, ODP, ODT, PPTX, PYTHON, RST, XLSX
 from indexer_svc.chunker import build_tree
 from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
@@ -35,6 +35,20 @@ from tests.support.documents.format_files import (
     pptx_file,
     with_part,
     xlsx_file,
+)
+from tests.support.documents.odf_files import (
+    cell,
+    heading,
+    item,
+    level,
+    list_of,
+    list_style,
+    odp_file,
+    odt_file,
+    paragraph,
+    row,
+    table,
+    text_style,
 )
 from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
 from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
@@ -80,6 +94,15 @@ _HTML = (
     html_page(),
     b"<meta charset=gbk>\xc3\xa8<table><tr><td rowspan=3 colspan=9>a<ol><li>b<pre>c<h1>d</table>",
 )
+_ODT_STYLES = list_style("L", level(1, "1"), level(2, "a")) + text_style(
+    "s", 'text:display="none" style:text-position="super"'
+)
+_ODT_BODY = (
+    heading("Bees")
+    + list_of("one", item("two", list_of("three")), attributes='text:style-name="L"')
+    + table(row("a", cell("b", 'table:number-rows-spanned="2"')), row("c", "d"))
+    + paragraph("x<text:span text:style-name='s'>y</text:span><text:s text:c='3'/>")
+)
 # The DOCX file has one style, because hundreds of unused styles would take most of a test's time.
 _STYLES = (
     b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
@@ -91,6 +114,8 @@ _ARCHIVES = {
     PPTX: pptx_file(),
     XLSX: xlsx_file(),
     EPUB: epub_file(),
+    ODT: odt_file(_ODT_BODY, _ODT_STYLES, "Bees"),
+    ODP: odp_file(f"<draw:page><draw:frame>{_ODT_BODY}</draw:frame></draw:page>", _ODT_STYLES),
 }
 
 

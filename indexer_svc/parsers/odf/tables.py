@@ -8,6 +8,7 @@ written out.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from hrag.values.errors import TooLarge
 from indexer_svc.parsers.odf.names import (
     CELL,
     COVERED_CELL,
@@ -18,6 +19,7 @@ from indexer_svc.parsers.odf.names import (
     shown_children,
 )
 from indexer_svc.parsers.package import Element
+from indexer_svc.parsers.table_layout import without_empty_end
 
 # No table of a page has more columns, and no row of a document is repeated more often.
 _MAX_COLUMNS = 1_000
@@ -39,19 +41,27 @@ class _Span(NamedTuple):
     text: str
 
 
-def read_grid(table: Element, text_of: Callable[[Element], str]) -> OdfTable:
-    """Returns the rows of a table.
+def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> OdfTable:
+    """Returns the rows of a table. Raises TooLarge if they have more than `max_chars` characters.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
     rows: list[list[str]] = []
-    header_rows = 0
+    header_rows = chars = 0
     above: dict[int, _Span] = {}
     for row, is_header in _rows(table):
         cells = _read_row(row, above, text_of)
         repeats = number(row.get(f"{TABLE}number-rows-repeated"), 1)
-        rows += [cells] * (max(1, min(repeats, _MAX_REPEATS)) if any(cells) else 1)
-        if is_header and header_rows == len(rows) - 1:
+        repeats = max(1, min(repeats, _MAX_REPEATS)) if cells else 1
+        chars += repeats * sum(map(len, cells))
+        if chars > max_chars:
+            raise TooLarge(
+                f"content has a table of more than {max_chars} characters, more than "
+                "HRAG_MAX_DOCUMENT_BYTES allows",
+                field="content",
+            )
+        rows += [cells] * repeats
+        if is_header and header_rows == len(rows) - repeats:
             header_rows = len(rows)
     return OdfTable(rows, header_rows if 0 < header_rows < len(rows) else None)
 
@@ -89,4 +99,4 @@ def _read_row(
                 above[column] = _Span(rows_below, text)
         repeats = number(cell.get(f"{TABLE}number-columns-repeated"), 1)
         cells += [text] * max(1, min(repeats, _MAX_COLUMNS - column))
-    return cells
+    return without_empty_end(cells)

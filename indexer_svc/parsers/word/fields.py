@@ -10,7 +10,7 @@ indexes repeat headings and words with page numbers, so they are left out too.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.word.names import WORD, number_of, switch_of
@@ -37,7 +37,7 @@ class _Field:
     """A field that has begun. `form` is its element with the data of a form, if it has one."""
 
     form: Element | None = None
-    code: list[str] = field(default_factory=list)
+    code: str = ""
     is_result: bool = False
     kind: str = ""
 
@@ -79,15 +79,14 @@ class Fields:
     def add_code(self, text: str) -> None:
         """Adds text to the code of the innermost field."""
         if self._open and not self._open[-1].is_result:
-            code = self._open[-1].code
-            if sum(map(len, code)) < _MAX_CODE_CHARS:
-                code.append(text[:_MAX_CODE_CHARS])
+            field = self._open[-1]
+            field.code += text[: _MAX_CODE_CHARS - len(field.code)]
 
     def begin_simple(self, code: str) -> bool:
         """Begins a simple field; returns False if there are too many, so that it must not end."""
         if len(self._open) == _MAX_FIELDS:
             return False
-        self._open.append(_Field(code=[code[:_MAX_CODE_CHARS]]))
+        self._open.append(_Field(code=code[:_MAX_CODE_CHARS]))
         self._begin_result(self._open[-1])
         return True
 
@@ -114,7 +113,7 @@ class Fields:
             self._open.pop()
 
     def _begin_result(self, open_: _Field) -> None:
-        kind = _KIND.match("".join(open_.code))
+        kind = _KIND.match(open_.code)
         open_.is_result = True
         open_.kind = kind[1].upper() if kind else ""
 
@@ -130,7 +129,7 @@ class Fields:
         entries = None if ended.form is None else ended.form.find(f"{WORD}ddList")
         if entries is not None:
             return _chosen_entry(entries)
-        return _shown_code("".join(ended.code).strip())
+        return _shown_code(ended.code.strip())
 
 
 def box_sign(box: Element) -> str:

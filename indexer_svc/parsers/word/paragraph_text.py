@@ -6,7 +6,7 @@ around them; they are returned separately.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexer_svc.parsers.package import Element
@@ -84,9 +84,13 @@ class ParagraphText:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What is known of the run around an element."""
+    """What is known of the run around an element.
 
-    run: Element | None = None
+    `own_mark` is the mark that the author has chosen for the note to which the run refers, or it
+    is empty.
+    """
+
+    own_mark: str = ""
     placement: Placement = Placement.NORMAL
     font: str | None = None
 
@@ -142,7 +146,7 @@ class ParagraphReader:
         run_style = self._styles.of(run)
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
         look = _Look(
-            run,
+            _own_mark(children),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
             font_of(properties) or run_style.font or style.font,
         )
@@ -153,7 +157,7 @@ class ParagraphReader:
     ) -> bool:
         """Reads an element that has no children with text; returns False for any other one."""
         if element.tag == TEXT:
-            if look.run is None or not _is_own_mark(look.run):
+            if not look.own_mark:
                 _add(result, fields, with_symbols(element.text or "", look.font), look)
         elif element.tag in _SIGNS:
             _add(result, fields, _SIGNS[element.tag], look)
@@ -173,12 +177,8 @@ class ParagraphReader:
         return True
 
     def _refer(self, reference: Element, look: _Look, result: ParagraphText) -> None:
-        own_mark = ""
-        if look.run is not None and _is_own_mark(look.run):
-            texts = (child.text or "" for child in look.run if child.tag == TEXT)
-            own_mark = "".join(texts).strip()
-        note_id = reference.get(f"{WORD}id", "")
-        mark, note = self._notes.refer(_NOTE_REFERENCES[reference.tag], note_id, own_mark)
+        kind, note_id = _NOTE_REFERENCES[reference.tag], reference.get(f"{WORD}id", "")
+        mark, note = self._notes.refer(kind, note_id, look.own_mark)
         result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
@@ -210,13 +210,12 @@ def _add(result: ParagraphText, fields: Fields, text: str, look: _Look) -> None:
         result.pieces.append((text, look.placement))
 
 
-def _is_own_mark(run: Element) -> bool:
-    """Returns True if the text of a run is the mark of a note that the author has chosen."""
-    for name in _NOTE_REFERENCES:
-        reference = run.find(name)
-        if reference is not None and reference.get(f"{WORD}customMarkFollows") in _TRUE:
-            return True
-    return False
+def _own_mark(children: Sequence[Element]) -> str:
+    """Returns the mark that the author has chosen for a note, from the children of a run."""
+    for child in children:
+        if child.tag in _NOTE_REFERENCES and child.get(f"{WORD}customMarkFollows") in _TRUE:
+            return "".join(text.text or "" for text in children if text.tag == TEXT).strip()
+    return ""
 
 
 def mark_is_removed(paragraph: Element) -> bool:
