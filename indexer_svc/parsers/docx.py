@@ -234,9 +234,11 @@ class _Body:
         if text:
             if style.is_title and not self.title:
                 self.title = metadata_title(content.title)
-            content.pieces[:0] = story.carried
-            story.carried, story.carries_mark = [], False
-            text = content.text if depth is None else content.title
+            if story.carried:
+                content.pieces[:0] = story.carried
+                text = content.text
+                story.carried, story.carries_mark = [], False
+            text = text if depth is None else content.title
         return _ReadParagraph(text, depth, label, content)
 
     def _depth(self, paragraph: Element) -> int | None:
@@ -329,7 +331,7 @@ def _story_blocks(root: Element, story: _Story) -> list[_Block]:
 
 def _note_story(note: Note) -> _Story:
     """Returns the story of a note. Its first paragraph begins with its mark."""
-    mark = [] if note.is_own_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
+    mark: list[Piece] = [] if note.is_own_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
     return _Story(carried=mark, carries_mark=True)
 
 

@@ -232,7 +232,7 @@ class _Blocks:
         """Returns the text of a paragraph in a cell with its number, and its text boxes."""
         content = self._reader.read(element)
         notes += content.notes
-        label = self._count(element, place) if content.text else ""
+        label = self._count(element, place)
         line = content.text if label in ("", BULLET) else f"{label} {content.text}"
         return line, content.boxes
 
@@ -283,9 +283,8 @@ class _Blocks:
         """Writes a paragraph or heading; returns the blocks that follow it, last block first."""
         content = self._reader.read(element)
         text = content.title if element.tag == HEADING else content.text
-        label = ""
+        label = self._count(element, place)
         if text:
-            label = self._count(element, place)
             if place.story.mark:
                 text, place.story.mark = f"[{place.story.mark}] {text}", ""
             if self._styles.of(Family.PARAGRAPH, element.get(_STYLE_NAME)).is_title:
@@ -300,15 +299,20 @@ class _Blocks:
         return _following(content.notes, content.boxes)
 
     def _count(self, element: Element, place: _Place) -> str:
-        """Counts a paragraph in its list, or a heading; returns its number, or BULLET."""
+        """Counts a paragraph in its list, or a heading; returns its number, or BULLET.
+
+        An empty paragraph is counted too, because its number is shown. A hidden one is not.
+        """
         item = place.item
+        style = self._styles.of(Family.PARAGRAPH, element.get(_STYLE_NAME))
+        if style.is_hidden:
+            return ""
         label = ""
         if item is not None and not item.is_header and not item.is_counted:
             item.is_counted = True
             label = self._numbering.count_item(place.counters, place.style, place.level, item.start)
         if element.tag != HEADING or label not in ("", BULLET):
             return label
-        style = self._styles.of(Family.PARAGRAPH, element.get(_STYLE_NAME))
         if element.get(f"{TEXT}is-list-header") == "true" or style.list_style == "":
             return ""
         return self._numbering.count_heading(

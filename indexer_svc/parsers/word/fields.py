@@ -34,11 +34,15 @@ _SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.I
 
 @dataclass(slots=True)
 class _Field:
-    """A field that has begun. `form` is its element with the data of a form, if it has one."""
+    """A field that has begun. `form` is its element with the data of a form, if it has one.
+
+    `is_unseen` is True if Word does not show its beginning or its code, because they are hidden.
+    """
 
     form: Element | None = None
     code: str = ""
     is_result: bool = False
+    is_unseen: bool = False
     kind: str = ""
 
     @property
@@ -64,23 +68,29 @@ class Fields:
         """True if this place is in a table of contents or an index."""
         return any(open_.kind in _CONTENTS_FIELDS for open_ in self._open)
 
-    def mark(self, element: Element) -> str:
-        """Reads an element `fldChar`; returns the text that a field without result shows."""
+    def mark(self, element: Element, *, is_unseen: bool) -> str:
+        """Reads an element `fldChar`; returns the text that a field without result shows.
+
+        `is_unseen` is True if the element is hidden.
+        """
         kind = element.get(f"{WORD}fldCharType")
         if kind == _BEGIN:
             if len(self._open) < _MAX_FIELDS:
-                self._open.append(_Field(element.find(f"{WORD}ffData")))
+                form = element.find(f"{WORD}ffData")
+                self._open.append(_Field(form, is_unseen=is_unseen))
         elif kind == _SEPARATE and self._open:
             self._begin_result(self._open[-1])
         elif kind == _END and self._open:
-            return self._end(self._open.pop())
+            ended = self._open.pop()
+            return "" if is_unseen or ended.is_unseen else self._end(ended)
         return ""
 
-    def add_code(self, text: str) -> None:
-        """Adds text to the code of the innermost field."""
+    def add_code(self, text: str, *, is_unseen: bool) -> None:
+        """Adds text to the code of the innermost field. `is_unseen` is True if it is hidden."""
         if self._open and not self._open[-1].is_result:
             field = self._open[-1]
             field.code += text[: _MAX_CODE_CHARS - len(field.code)]
+            field.is_unseen |= is_unseen
 
     def begin_simple(self, code: str) -> bool:
         """Begins a simple field; returns False if there are too many, so that it must not end."""

@@ -93,6 +93,7 @@ class _Look:
     own_mark: str = ""
     placement: Placement = Placement.NORMAL
     font: str | None = None
+    is_hidden: bool = False
 
 
 _NO_LOOK = _Look()
@@ -140,7 +141,8 @@ class ParagraphReader:
     def _read_run(self, run: Element, style: Style, by_table: bool, pending: _Pending) -> None:
         properties = run.find(RUN_PROPERTIES)
         children = list(shown_children(run))
-        if self._styles.hides(run, style, by_table=by_table):
+        is_hidden = self._styles.hides(run, style, by_table=by_table)
+        if is_hidden:
             # Fields are followed in hidden text too, because a part of them may be hidden only.
             children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
         run_style = self._styles.of(run)
@@ -149,6 +151,7 @@ class ParagraphReader:
             _own_mark(children),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
             font_of(properties) or run_style.font or style.font,
+            is_hidden,
         )
         pending += ((child, look) for child in reversed(children))
 
@@ -162,9 +165,9 @@ class ParagraphReader:
         elif element.tag in _SIGNS:
             _add(result, fields, _SIGNS[element.tag], look)
         elif element.tag == _FIELD_CODE:
-            fields.add_code(element.text or "")
+            fields.add_code(element.text or "", is_unseen=look.is_hidden)
         elif element.tag == _FIELD_CHARACTER:
-            _add(result, fields, fields.mark(element), look)
+            _add(result, fields, fields.mark(element, is_unseen=look.is_hidden), look)
         elif element.tag == _SYMBOL:
             code = element.get(f"{WORD}char", "")
             if _CODE_POINT.fullmatch(code):

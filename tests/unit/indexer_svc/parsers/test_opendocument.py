@@ -148,6 +148,7 @@ IN_L = 'text:style-name="L"'
         (list_of("x", "y", attributes='text:style-name="B"'), "- x\n- y"),
         (list_of("x", attributes='text:style-name="unknown"'), "- x"),
         (list_of(item("x", "more"), "y", attributes=IN_L), "1. x\n\nmore\n\n2. y"),
+        (list_of("x", "", "y", attributes=IN_L), "1. x\n3. y"),
         (
             list_of(item("x", list_of("p", "q")), item("y", list_of("r")), attributes=IN_L),
             "1. x\n  a) p\n  b) q\n2. y\n  a) r",

@@ -2,6 +2,8 @@
 
 import docx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hrag.errors import TooLarge
 from hrag.values.formats import DOCX
@@ -230,3 +232,42 @@ def test_merged_cells_do_not_multiply_a_text_beyond_the_limit():
     rows += [row(cell("", properties="<w:vMerge/>"), "a")] * 50
     with pytest.raises(TooLarge):
         parsed(table(*rows))
+
+
+WORDS = st.text("abcdef", min_size=1, max_size=4)
+
+
+@given(
+    st.integers(2, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(st.tuples(WORDS, st.booleans()), min_size=width, max_size=width),
+            min_size=2,
+            max_size=4,
+        )
+    )
+)
+def test_the_cells_of_a_table_stay_in_their_rows_and_columns(grid):
+    """Each cell of the grid has a word, and says whether it continues the cell above it."""
+    restart, more = '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    rows, expected = [], []
+    for number, line in enumerate(grid):
+        rows.append(
+            row(
+                *(
+                    cell(
+                        "" if number and continues else word,
+                        properties=more if number and continues else restart,
+                    )
+                    for word, continues in line
+                )
+            )
+        )
+        expected.append(
+            [
+                expected[-1][column] if number and continues else word
+                for column, (word, continues) in enumerate(line)
+            ]
+        )
+    lines = text_of(table(*rows)).splitlines()
+    read = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
+    assert [cells for cells in read if set(cells) != {"---"}] == expected

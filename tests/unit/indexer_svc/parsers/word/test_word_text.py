@@ -56,6 +56,14 @@ def test_a_field_shows_its_result(content, text):
     assert text_of("a", content, "b") == text
 
 
+def test_hidden_parts_of_a_field_show_nothing():
+    hidden = field(r" EQ \o\ad(x,unseen)").replace("<w:r>", f"<w:r><w:rPr>{HIDDEN}</w:rPr>")
+    code = field(r" EQ \o\ad(x,unseen)").replace(
+        "<w:r><w:instr", f"<w:r><w:rPr>{HIDDEN}</w:rPr><w:instr"
+    )
+    assert text_of("a", hidden, code, "b") == "ab"
+
+
 def test_a_field_without_an_end_hides_no_other_paragraph():
     open_field = paragraph("a", '<w:r><w:fldChar w:fldCharType="begin"/></w:r>', "b")
     content = word_file(open_field + paragraph("c"))
