@@ -21,7 +21,8 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.placed_text import Piece, Placement, joined
 from indexer_svc.parsers.table_layout import TablePart, layout_tables
 from indexer_svc.parsers.text_writer import TextWriter
-from indexer_svc.parsers.word.fields import Fields
+from indexer_svc.parsers.word.fields import WordFields
+from indexer_svc.parsers.word.list_numbers import ListLabel, WordListNumbers
 from indexer_svc.parsers.word.names import (
     CELL,
     CONTENT_CONTROL,
@@ -36,15 +37,14 @@ from indexer_svc.parsers.word.names import (
     shown_children,
     value_of,
 )
-from indexer_svc.parsers.word.notes import KINDS, Note, Notes
-from indexer_svc.parsers.word.numbering import ListLabel, Numbering
+from indexer_svc.parsers.word.notes import KINDS, WordNote, WordNotes
 from indexer_svc.parsers.word.paragraph_text import (
-    ParagraphReader,
-    ParagraphText,
+    WordParagraphReader,
+    WordText,
     is_counted_when_empty,
     mark_is_removed,
 )
-from indexer_svc.parsers.word.styles import StyleSheet, heading_depth, list_reference
+from indexer_svc.parsers.word.styles import WordStyles, heading_depth, list_reference
 from indexer_svc.parsers.word.tables import read_grid
 from indexer_svc.titles import metadata_title
 
@@ -76,52 +76,52 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
             name = related_part(package, main, kind, f"word/{kind}.xml")
             return office_xml(package, name) if name in package else None
 
-        styles = StyleSheet(part("styles"))
-        numbering = Numbering(part("numbering"), styles)
+        styles = WordStyles(part("styles"))
+        numbering = WordListNumbers(part("numbering"), styles)
         note_parts = {kind: part(f"{kind}s") for kind in KINDS}
-        notes = Notes(
+        notes = WordNotes(
             {kind: root for kind, root in note_parts.items() if root is not None},
             part("settings"),
         )
         writer = TextWriter(max_text_bytes)
-        body = _Body(styles, numbering, notes, writer, max_text_bytes)
+        body = _WordBody(styles, numbering, notes, writer, max_text_bytes)
         body.read(office_xml(package, main))
         return writer.parsed(title or body.title or writer.first_heading)
 
 
 @dataclass(slots=True)
-class _Story:
+class _WordStory:
     """A text that Word lays out by itself: the body, a note or a text box.
 
     `carried` are pieces of text that belong to the next paragraph. `carries_mark` is True if they
     are only the mark of a note.
     """
 
-    fields: Fields = field(default_factory=Fields)
+    fields: WordFields = field(default_factory=WordFields)
     carried: list[Piece] = field(default_factory=list)
     carries_mark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _WordBlock:
     """An element that is to be written. None means that the story ends.
 
     `by_table` is True if the style of the table around it hides text.
     """
 
     element: Element | None
-    story: _Story
+    story: _WordStory
     by_table: bool = False
 
 
 @dataclass(slots=True)
-class _ReadParagraph:
+class _WordParagraph:
     """A paragraph with its label in a list. `depth` is the depth of a heading, or None."""
 
     text: str
     depth: int | None
     label: ListLabel | None
-    content: ParagraphText
+    content: WordText
 
     @property
     def line(self) -> str:
@@ -130,14 +130,14 @@ class _ReadParagraph:
         return f"{self.label.text} {self.text}" if self.label and is_numbered else self.text
 
 
-class _Body:
+class _WordBody:
     """Writes the blocks of a document. `title` is its first paragraph in the style Title."""
 
     def __init__(
         self,
-        styles: StyleSheet,
-        numbering: Numbering,
-        notes: Notes,
+        styles: WordStyles,
+        numbering: WordListNumbers,
+        notes: WordNotes,
         writer: TextWriter,
         max_text_bytes: int,
     ) -> None:
@@ -145,7 +145,7 @@ class _Body:
         self._styles = styles
         self._numbering = numbering
         self._notes = notes
-        self._paragraphs = ParagraphReader(styles, notes)
+        self._paragraphs = WordParagraphReader(styles, notes)
         self._writer = writer
         self._max_text_bytes = max_text_bytes
         self._layout_tables: set[Element] = set()
@@ -157,7 +157,7 @@ class _Body:
         self._sections = _sections(root)
         self._begin_section()
         self._layout_tables = layout_tables(root, self._part, shown_children, _count_chars)
-        pending = _story_blocks(root, _Story())
+        pending = _story_blocks(root, _WordStory())
         while pending:
             block = pending.pop()
             element = block.element
@@ -174,7 +174,9 @@ class _Body:
                 if element.tag == TABLE:
                     by_table = bool(self._styles.of(element).vanishes)
                 children = list(shown_children(element))
-                pending += [_Block(child, block.story, by_table) for child in reversed(children)]
+                pending += [
+                    _WordBlock(child, block.story, by_table) for child in reversed(children)
+                ]
 
     def _part(self, element: Element) -> TablePart | None:
         if element.tag == PARAGRAPH and self._depth(element) is not None:
@@ -185,12 +187,12 @@ class _Body:
         if self._sections:
             self._notes.begin_section(self._sections.pop())
 
-    def _end_story(self, story: _Story) -> None:
+    def _end_story(self, story: _WordStory) -> None:
         if not story.carries_mark:
             self._writer.paragraph(joined(story.carried))
         story.carried, story.carries_mark = [], False
 
-    def _write_paragraph(self, paragraph: Element, block: _Block) -> list[_Block]:
+    def _write_paragraph(self, paragraph: Element, block: _WordBlock) -> list[_WordBlock]:
         """Writes a paragraph; returns the blocks that follow it, last block first."""
         read = self._read(paragraph, block.story, by_table=block.by_table)
         if not read.text.strip():
@@ -204,15 +206,15 @@ class _Body:
         properties = paragraph.find(PARAGRAPH_PROPERTIES)
         if properties is not None and properties.find(f"{WORD}sectPr") is not None:
             self._begin_section()
-        boxes = [_story_blocks(box, _Story()) for box in read.content.boxes]
+        boxes = [_story_blocks(box, _WordStory()) for box in read.content.boxes]
         return self._following(read.content.notes, boxes)
 
-    def _following(self, notes: list[Note], boxes: list[list[_Block]]) -> list[_Block]:
+    def _following(self, notes: list[WordNote], boxes: list[list[_WordBlock]]) -> list[_WordBlock]:
         """Returns the blocks of notes and text boxes, last block first."""
         stories = [_story_blocks(note.content, _note_story(note)) for note in notes]
         return [block for story in reversed([*stories, *boxes]) for block in story]
 
-    def _read(self, paragraph: Element, story: _Story, *, by_table: bool) -> _ReadParagraph:
+    def _read(self, paragraph: Element, story: _WordStory, *, by_table: bool) -> _WordParagraph:
         """Reads a paragraph and counts it in its list. Its text may be empty."""
         depth = self._depth(paragraph)
         if depth is not None:
@@ -222,12 +224,12 @@ class _Body:
         text = content.text
         if style.is_contents or (content.contents and not text):
             self._leave_out_contents("".join(content.contents) or text)
-            return _ReadParagraph("", None, None, content)
+            return _WordParagraph("", None, None, content)
         if text:
             self._is_in_contents = False
         if mark_is_removed(paragraph):
             story.carried += content.pieces
-            return _ReadParagraph("", None, None, content)
+            return _WordParagraph("", None, None, content)
         label = None
         if text or is_counted_when_empty(paragraph):
             label = self._count(paragraph)
@@ -239,7 +241,7 @@ class _Body:
                 text = content.text
                 story.carried, story.carries_mark = [], False
             text = text if depth is None else content.title
-        return _ReadParagraph(text, depth, label, content)
+        return _WordParagraph(text, depth, label, content)
 
     def _depth(self, paragraph: Element) -> int | None:
         """Returns the depth of a heading, from 1; None for any other paragraph."""
@@ -265,11 +267,11 @@ class _Body:
             self._writer.leave_out(LeftOutKind.CONTENTS_PAGE, text)
         self._is_in_contents = True
 
-    def _write_table(self, table: Element, block: _Block) -> list[_Block]:
+    def _write_table(self, table: Element, block: _WordBlock) -> list[_WordBlock]:
         """Writes a table; returns the blocks of the notes to which it refers."""
         self._end_story(block.story)
         by_table = bool(self._styles.of(table).vanishes)
-        notes: list[Note] = []
+        notes: list[WordNote] = []
 
         def text_of(cell: Element) -> str:
             return self._cell_text(cell, block.story, notes, by_table=by_table)
@@ -278,7 +280,9 @@ class _Body:
         self._writer.table(grid.rows, has_header=bool(grid.header_rows))
         return self._following(notes, [])
 
-    def _cell_text(self, cell: Element, story: _Story, notes: list[Note], *, by_table: bool) -> str:
+    def _cell_text(
+        self, cell: Element, story: _WordStory, notes: list[WordNote], *, by_table: bool
+    ) -> str:
         """Returns the text of a cell, with the texts of tables and text boxes inside it."""
         parts: list[str] = []
         # In this list, a text stands for what separates the cells and rows of an inner table. The
@@ -320,19 +324,19 @@ def _tidied(text: str) -> str:
     )
 
 
-def _story_blocks(root: Element, story: _Story) -> list[_Block]:
+def _story_blocks(root: Element, story: _WordStory) -> list[_WordBlock]:
     """Returns the blocks of a story, last block first, after the end of the story.
 
     `root` contains the blocks, or is a table.
     """
     children = [root] if root.tag == TABLE else list(shown_children(root))
-    return [_Block(None, story), *(_Block(child, story) for child in reversed(children))]
+    return [_WordBlock(None, story), *(_WordBlock(child, story) for child in reversed(children))]
 
 
-def _note_story(note: Note) -> _Story:
+def _note_story(note: WordNote) -> _WordStory:
     """Returns the story of a note. Its first paragraph begins with its mark."""
     mark: list[Piece] = [] if note.is_own_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
-    return _Story(carried=mark, carries_mark=True)
+    return _WordStory(carried=mark, carries_mark=True)
 
 
 def _sections(root: Element) -> list[Element]:

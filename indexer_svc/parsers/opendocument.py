@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.odf.list_numbers import BULLET, OdfCounters, OdfListNumbers
 from indexer_svc.parsers.odf.names import (
     CELL,
     CONTENTS,
@@ -35,9 +36,8 @@ from indexer_svc.parsers.odf.names import (
     number,
     shown_children,
 )
-from indexer_svc.parsers.odf.numbering import BULLET, Counters, OdfNumbering
 from indexer_svc.parsers.odf.paragraph_text import OdfNote, OdfParagraphReader, read_controls
-from indexer_svc.parsers.odf.styles import Family, OdfStyles
+from indexer_svc.parsers.odf.styles import OdfStyleFamily, OdfStyles
 from indexer_svc.parsers.odf.tables import read_grid
 from indexer_svc.parsers.package import Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
@@ -77,9 +77,9 @@ def parse_odt(content: bytes, max_text_bytes: int) -> ParsedFile:
     its first heading of level 1. Raises UnreadableDocument or TooLarge.
     """
     with readable(_TEXT_KIND):
-        file = _File(content, _TEXT_KIND, "text")
+        file = _OdfFile(content, _TEXT_KIND, "text")
         writer = TextWriter(max_text_bytes)
-        blocks = _Blocks(file, writer, max_text_bytes)
+        blocks = _OdfBlocks(file, writer, max_text_bytes)
         blocks.write(file.body)
         return writer.parsed(file.title or blocks.title or writer.first_heading)
 
@@ -91,9 +91,9 @@ def parse_odp(content: bytes, max_text_bytes: int) -> ParsedFile:
     UnreadableDocument or TooLarge.
     """
     with readable(_PRESENTATION_KIND):
-        file = _File(content, _PRESENTATION_KIND, "presentation")
+        file = _OdfFile(content, _PRESENTATION_KIND, "presentation")
         writer = TextWriter(max_text_bytes)
-        blocks = _Blocks(file, writer, max_text_bytes)
+        blocks = _OdfBlocks(file, writer, max_text_bytes)
         titles = [
             _write_slide(slide, number_, file, blocks, writer)
             for number_, slide in enumerate(file.body.iterfind(_PAGE), start=1)
@@ -101,7 +101,7 @@ def parse_odp(content: bytes, max_text_bytes: int) -> ParsedFile:
         return writer.parsed(file.title or metadata_title(next(iter(titles), "")))
 
 
-class _File:
+class _OdfFile:
     """A package that has been opened: its body, its styles and its title."""
 
     def __init__(self, content: bytes, kind: str, body: str) -> None:
@@ -153,7 +153,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class _Story:
+class _OdfStory:
     """A text that is laid out by itself: the body, a note or a text box.
 
     `mark` is the mark of the note, until a paragraph has it.
@@ -163,7 +163,7 @@ class _Story:
 
 
 @dataclass(slots=True)
-class _Item:
+class _OdfItem:
     """An item of a list. `is_counted` is True once its first paragraph has the item's number."""
 
     start: int | None
@@ -172,41 +172,41 @@ class _Item:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _OdfPlace:
     """Where a block is: its story, and the lists around it.
 
     `level` is the number of lists. `item` is the innermost item, or None.
     """
 
-    story: _Story
+    story: _OdfStory
     level: int = 0
     style: str = ""
-    counters: Counters = field(default_factory=Counters)
-    item: _Item | None = None
+    counters: OdfCounters = field(default_factory=OdfCounters)
+    item: _OdfItem | None = None
 
 
-_Block = tuple[Element, _Place]
+_OdfBlock = tuple[Element, _OdfPlace]
 
 
-class _Blocks:
+class _OdfBlocks:
     """Writes the blocks of a file. `title` is the first paragraph in the style Title."""
 
-    def __init__(self, file: _File, writer: TextWriter, max_text_bytes: int) -> None:
+    def __init__(self, file: _OdfFile, writer: TextWriter, max_text_bytes: int) -> None:
         self.title = ""
         self._styles = file.styles
-        self._numbering = OdfNumbering(file.styles)
+        self._numbering = OdfListNumbers(file.styles)
         self._reader = OdfParagraphReader(file.styles, read_controls(file.body), file.formula)
         self._writer = writer
         self._max_text_bytes = max_text_bytes
         self._layout_tables = layout_tables(
             file.body, lambda element: _TABLE_PARTS.get(element.tag), _walked_children, _count_chars
         )
-        self._lists_by_id: dict[str, Counters] = {}
-        self._lists_by_style: dict[str, Counters] = {}
+        self._lists_by_id: dict[str, OdfCounters] = {}
+        self._lists_by_style: dict[str, OdfCounters] = {}
 
     def write(self, root: Element) -> None:
         """Writes the blocks below `root`."""
-        pending = _inner_blocks(root, _Place(_Story()))
+        pending = _inner_blocks(root, _OdfPlace(_OdfStory()))
         while pending:
             element, place = pending.pop()
             if element.tag in (PARAGRAPH, HEADING):
@@ -227,7 +227,7 @@ class _Blocks:
         return "\n".join(filter(None, paragraphs))
 
     def _line(
-        self, element: Element, place: _Place, notes: list[OdfNote]
+        self, element: Element, place: _OdfPlace, notes: list[OdfNote]
     ) -> tuple[str, list[Element]]:
         """Returns the text of a paragraph in a cell with its number, and its text boxes."""
         content = self._reader.read(element)
@@ -236,7 +236,7 @@ class _Blocks:
         line = content.text if label in ("", BULLET) else f"{label} {content.text}"
         return line, content.boxes
 
-    def _place_in(self, element: Element, place: _Place) -> _Place:
+    def _place_in(self, element: Element, place: _OdfPlace) -> _OdfPlace:
         """Returns the place of the blocks inside an element: a list or an item changes it."""
         if element.tag == LIST:
             style = element.get(_STYLE_NAME) or place.style
@@ -247,21 +247,23 @@ class _Blocks:
                 counters = self._counters(element, style)
             return replace(place, level=place.level + 1, style=style, counters=counters, item=None)
         if element.tag in (LIST_ITEM, LIST_HEADER):
-            item = _Item(_start(element), element.tag == LIST_HEADER)
+            item = _OdfItem(_start(element), element.tag == LIST_HEADER)
             return replace(place, item=item)
         if element.tag == NUMBERED_PARAGRAPH:
-            counters = self._lists_by_id.setdefault(element.get(f"{TEXT}list-id", ""), Counters())
+            counters = self._lists_by_id.setdefault(
+                element.get(f"{TEXT}list-id", ""), OdfCounters()
+            )
             level = number(element.get(f"{TEXT}level"), 1)
             style = element.get(_STYLE_NAME, "")
-            return _Place(place.story, level, style, counters, _Item(_start(element), False))
+            return _OdfPlace(place.story, level, style, counters, _OdfItem(_start(element), False))
         return place
 
-    def _counters(self, element: Element, style: str) -> Counters:
+    def _counters(self, element: Element, style: str) -> OdfCounters:
         """Returns the counters of a list that is in no other one.
 
         They are new, unless the list continues an earlier one.
         """
-        counters = Counters()
+        counters = OdfCounters()
         continued = element.get(f"{TEXT}continue-list")
         if continued is not None:
             counters = self._lists_by_id.get(continued, counters)
@@ -275,11 +277,11 @@ class _Blocks:
     def _paragraph_list_style(self, element: Element) -> str:
         """Returns the list style of the first paragraph in a list without a style."""
         for paragraph in element.iter(PARAGRAPH):
-            style = self._styles.of(Family.PARAGRAPH, paragraph.get(_STYLE_NAME)).list_style
+            style = self._styles.of(OdfStyleFamily.PARAGRAPH, paragraph.get(_STYLE_NAME)).list_style
             return style or ""
         return ""
 
-    def _write_paragraph(self, element: Element, place: _Place) -> list[_Block]:
+    def _write_paragraph(self, element: Element, place: _OdfPlace) -> list[_OdfBlock]:
         """Writes a paragraph or heading; returns the blocks that follow it, last block first."""
         content = self._reader.read(element)
         text = content.title if element.tag == HEADING else content.text
@@ -287,7 +289,7 @@ class _Blocks:
         if text:
             if place.story.mark:
                 text, place.story.mark = f"[{place.story.mark}] {text}", ""
-            if self._styles.of(Family.PARAGRAPH, element.get(_STYLE_NAME)).is_title:
+            if self._styles.of(OdfStyleFamily.PARAGRAPH, element.get(_STYLE_NAME)).is_title:
                 self.title = self.title or metadata_title(content.title)
         if element.tag == HEADING:
             depth = max(1, number(element.get(f"{TEXT}outline-level"), 1))
@@ -298,13 +300,13 @@ class _Blocks:
             self._writer.paragraph(text)
         return _following(content.notes, content.boxes)
 
-    def _count(self, element: Element, place: _Place) -> str:
+    def _count(self, element: Element, place: _OdfPlace) -> str:
         """Counts a paragraph in its list, or a heading; returns its number, or BULLET.
 
         An empty paragraph is counted too, because its number is shown. A hidden one is not.
         """
         item = place.item
-        style = self._styles.of(Family.PARAGRAPH, element.get(_STYLE_NAME))
+        style = self._styles.of(OdfStyleFamily.PARAGRAPH, element.get(_STYLE_NAME))
         if style.is_hidden:
             return ""
         label = ""
@@ -321,7 +323,7 @@ class _Blocks:
             restarts=element.get(f"{TEXT}restart-numbering") == "true",
         )
 
-    def _write_table(self, table: Element, place: _Place) -> list[_Block]:
+    def _write_table(self, table: Element, place: _OdfPlace) -> list[_OdfBlock]:
         """Writes a table; returns the blocks of the notes to which it refers, last block first."""
         notes: list[OdfNote] = []
         grid = read_grid(
@@ -330,11 +332,13 @@ class _Blocks:
         self._writer.table(grid.rows, has_header=bool(grid.header_rows))
         return _following(notes, [])
 
-    def _cell_text(self, cell: Element, place: _Place, notes: list[OdfNote]) -> str:
+    def _cell_text(self, cell: Element, place: _OdfPlace, notes: list[OdfNote]) -> str:
         """Returns the text of a cell, with the texts of tables and text boxes inside it."""
         parts: list[str] = []
         # In this list, a text stands for what separates the cells and rows of an inner table.
-        pending: list[tuple[Element | str, _Place]] = [*_inner_blocks(cell, _Place(place.story))]
+        pending: list[tuple[Element | str, _OdfPlace]] = [
+            *_inner_blocks(cell, _OdfPlace(place.story))
+        ]
         while pending:
             element, inner = pending.pop()
             if isinstance(element, str):
@@ -342,10 +346,10 @@ class _Blocks:
             elif element.tag in (PARAGRAPH, HEADING):
                 text, boxes = self._line(element, inner, notes)
                 parts.append(f"{text}\n")
-                pending += [(box, _Place(place.story)) for box in reversed(boxes)]
+                pending += [(box, _OdfPlace(place.story)) for box in reversed(boxes)]
             else:
                 inner = self._place_in(element, inner)
-                children: list[tuple[Element | str, _Place]] = []
+                children: list[tuple[Element | str, _OdfPlace]] = []
                 for child in _walked_children(element):
                     if children and child.tag in (ROW, CELL):
                         separator = _CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR
@@ -359,14 +363,14 @@ class _Blocks:
 
 
 def _write_slide(
-    slide: Element, number_: int, file: _File, blocks: _Blocks, writer: TextWriter
+    slide: Element, number_: int, file: _OdfFile, blocks: _OdfBlocks, writer: TextWriter
 ) -> str:
     """Writes a slide to `writer` and returns its title, which may be empty.
 
     `number_` is the number of the slide, from 1.
     """
     writer.page()
-    if file.styles.of(Family.PAGE, slide.get(f"{DRAW}style-name")).is_hidden:
+    if file.styles.of(OdfStyleFamily.PAGE, slide.get(f"{DRAW}style-name")).is_hidden:
         return ""
     frames = [frame for frame in slide if _is_shown(frame)]
     title = next((frame for frame in frames if frame.get(_CLASS) == "title"), None)
@@ -404,7 +408,7 @@ def _only(element: Element) -> Element:
     return parent
 
 
-def _inner_blocks(element: Element, place: _Place) -> list[_Block]:
+def _inner_blocks(element: Element, place: _OdfPlace) -> list[_OdfBlock]:
     """Returns the blocks in an element, last block first."""
     return [(child, place) for child in _walked_children(element)][::-1]
 
@@ -413,11 +417,11 @@ def _walked_children(element: Element) -> list[Element]:
     return list(shown_children(element))
 
 
-def _following(notes: list[OdfNote], boxes: list[Element]) -> list[_Block]:
+def _following(notes: list[OdfNote], boxes: list[Element]) -> list[_OdfBlock]:
     """Returns the blocks of notes and text boxes, last block first."""
     blocks = [
-        *((note.content, _Place(_Story(note.mark))) for note in notes),
-        *((box, _Place(_Story())) for box in boxes),
+        *((note.content, _OdfPlace(_OdfStory(note.mark))) for note in notes),
+        *((box, _OdfPlace(_OdfStory())) for box in boxes),
     ]
     return blocks[::-1]
 

@@ -23,7 +23,7 @@ from indexer_svc.parsers.odf.names import (
     XML_ID,
     shown_children,
 )
-from indexer_svc.parsers.odf.styles import Family, OdfStyles
+from indexer_svc.parsers.odf.styles import OdfStyleFamily, OdfStyles
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, joined
 from indexer_svc.parsers.symbol_fonts import with_symbols
@@ -68,7 +68,7 @@ class OdfText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _OdfLook:
     """What the styles around a text say."""
 
     placement: Placement = Placement.NORMAL
@@ -94,13 +94,13 @@ class OdfParagraphReader:
     def read(self, paragraph: Element) -> OdfText:
         """Returns the text of a paragraph, a heading or another element with text."""
         result = OdfText()
-        look = self._look(_Look(), Family.PARAGRAPH, paragraph)
+        look = self._look(_OdfLook(), OdfStyleFamily.PARAGRAPH, paragraph)
         # In this list, a text is text that follows an element.
-        pending: list[tuple[Element | str, _Look]] = _content(paragraph, look)
+        pending: list[tuple[Element | str, _OdfLook]] = _content(paragraph, look)
         while pending:
             part, look = pending.pop()
             if not isinstance(part, str) and part.tag in _TRANSPARENT:
-                look = self._look(look, Family.TEXT, part)
+                look = self._look(look, OdfStyleFamily.TEXT, part)
                 pending += _content(part, look)
             elif look.is_hidden:
                 continue
@@ -121,7 +121,7 @@ class OdfParagraphReader:
                 pending += _content(part, look)
         return result
 
-    def _look(self, around: _Look, family: Family, element: Element) -> _Look:
+    def _look(self, around: _OdfLook, family: OdfStyleFamily, element: Element) -> _OdfLook:
         style = self._styles.of(family, element.get(f"{TEXT}style-name"))
         return replace(
             around,
@@ -159,9 +159,9 @@ def _control_text(control: Element) -> str:
     return value or ", ".join(chosen) or label
 
 
-def _content(element: Element, look: _Look) -> list[tuple[Element | str, _Look]]:
+def _content(element: Element, look: _OdfLook) -> list[tuple[Element | str, _OdfLook]]:
     """Returns the texts and shown children of an element, last one first."""
-    content: list[tuple[Element | str, _Look]] = []
+    content: list[tuple[Element | str, _OdfLook]] = []
     if element.text:
         content.append((element.text.replace("\n", " "), look))
     shown = set(shown_children(element))

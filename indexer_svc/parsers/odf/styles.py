@@ -11,7 +11,7 @@ _STYLE_LISTS = (f"{OFFICE}styles", f"{OFFICE}automatic-styles")
 _TITLE = "Title"
 
 
-class Family(StrEnum):
+class OdfStyleFamily(StrEnum):
     """The kinds of styles that matter for text."""
 
     TEXT = "text"
@@ -50,7 +50,7 @@ class OdfStyles:
                 for styles in root.iterfind(name):
                     self._read(styles)
 
-    def of(self, family: Family, name: str | None) -> OdfStyle:
+    def of(self, family: OdfStyleFamily, name: str | None) -> OdfStyle:
         """Returns the style of a name. The properties of an unknown style are None."""
         return _NO_STYLE if name is None else self._style(family, name)
 

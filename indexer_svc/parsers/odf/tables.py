@@ -34,7 +34,7 @@ class OdfTable(NamedTuple):
     header_rows: int | None
 
 
-class _Span(NamedTuple):
+class _RowSpan(NamedTuple):
     """A cell that continues in the rows below: in how many of them, and its text."""
 
     rows_below: int
@@ -48,7 +48,7 @@ def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int)
     """
     rows: list[list[str]] = []
     header_rows = chars = 0
-    above: dict[int, _Span] = {}
+    above: dict[int, _RowSpan] = {}
     for row, is_header in _rows(table):
         cells = _read_row(row, above, text_of)
         repeats = number(row.get(f"{TABLE}number-rows-repeated"), 1)
@@ -79,7 +79,7 @@ def _rows(table: Element) -> Iterator[tuple[Element, bool]]:
 
 
 def _read_row(
-    row: Element, above: dict[int, _Span], text_of: Callable[[Element], str]
+    row: Element, above: dict[int, _RowSpan], text_of: Callable[[Element], str]
 ) -> list[str]:
     """Returns the texts of a row; updates the cells that continue in the rows below."""
     cells: list[str] = []
@@ -91,12 +91,12 @@ def _read_row(
         if cell.tag == COVERED_CELL:
             text = "" if span is None else span.text
             if span is not None and span.rows_below > 1:
-                above[column] = _Span(span.rows_below - 1, text)
+                above[column] = _RowSpan(span.rows_below - 1, text)
         else:
             text = text_of(cell)
             rows_below = number(cell.get(f"{TABLE}number-rows-spanned"), 1) - 1
             if rows_below > 0 and text:
-                above[column] = _Span(rows_below, text)
+                above[column] = _RowSpan(rows_below, text)
         repeats = number(cell.get(f"{TABLE}number-columns-repeated"), 1)
         cells += [text] * max(1, min(repeats, _MAX_COLUMNS - column))
     return without_empty_end(cells)

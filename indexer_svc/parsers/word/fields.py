@@ -33,7 +33,7 @@ _SYMBOL = re.compile(r"\s*SYMBOL\s+(?P<code>\d{1,6}|0x[0-9A-Fa-f]{1,6})\b", re.I
 
 
 @dataclass(slots=True)
-class _Field:
+class _OpenField:
     """A field that has begun. `form` is its element with the data of a form, if it has one.
 
     `is_unseen` is True if Word does not show its beginning or its code, because they are hidden.
@@ -51,12 +51,12 @@ class _Field:
         return not self.is_result or self.kind in _PAGE_FIELDS
 
 
-class Fields:
+class WordFields:
     """The fields that have begun and not ended in a text: the body, a note or a text box."""
 
     def __init__(self) -> None:
         """Begins without fields."""
-        self._open: list[_Field] = []
+        self._open: list[_OpenField] = []
 
     @property
     def is_shown(self) -> bool:
@@ -77,7 +77,7 @@ class Fields:
         if kind == _BEGIN:
             if len(self._open) < _MAX_FIELDS:
                 form = element.find(f"{WORD}ffData")
-                self._open.append(_Field(form, is_unseen=is_unseen))
+                self._open.append(_OpenField(form, is_unseen=is_unseen))
         elif kind == _SEPARATE and self._open:
             self._begin_result(self._open[-1])
         elif kind == _END and self._open:
@@ -96,7 +96,7 @@ class Fields:
         """Begins a simple field; returns False if there are too many, so that it must not end."""
         if len(self._open) == _MAX_FIELDS:
             return False
-        self._open.append(_Field(code=code[:_MAX_CODE_CHARS]))
+        self._open.append(_OpenField(code=code[:_MAX_CODE_CHARS]))
         self._begin_result(self._open[-1])
         return True
 
@@ -122,12 +122,12 @@ class Fields:
         while self.is_contents:
             self._open.pop()
 
-    def _begin_result(self, open_: _Field) -> None:
+    def _begin_result(self, open_: _OpenField) -> None:
         kind = _KIND.match(open_.code)
         open_.is_result = True
         open_.kind = kind[1].upper() if kind else ""
 
-    def _end(self, ended: _Field) -> str:
+    def _end(self, ended: _OpenField) -> str:
         """Returns what a field shows by itself: a tick, a chosen entry, or an equation."""
         if not self.is_shown:
             return ""

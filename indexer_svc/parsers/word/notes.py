@@ -20,7 +20,7 @@ _DEFAULT_FORMATS = {FOOTNOTE: "decimal", ENDNOTE: "lowerRoman"}
 _NOT_NOTES = ("separator", "continuationSeparator", "continuationNotice")
 
 
-class Note(NamedTuple):
+class WordNote(NamedTuple):
     """A note to which a text refers. `mark` is what stands in the text.
 
     `is_own_mark` is True if the author has chosen the mark. Then the note's text has it too.
@@ -32,14 +32,14 @@ class Note(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Counter:
+class _NoteCounter:
     format: str
     start: int
     restarts_in_sections: bool
     count: int = 0
 
 
-class Notes:
+class WordNotes:
     """The notes of a document, and how many of them the text has referred to."""
 
     def __init__(self, parts: Mapping[str, Element], settings: Element | None) -> None:
@@ -67,7 +67,7 @@ class Notes:
             if counter.restarts_in_sections:
                 counter.count = 0
 
-    def refer(self, kind: str, note_id: str, own_mark: str) -> tuple[str, Note | None]:
+    def refer(self, kind: str, note_id: str, own_mark: str) -> tuple[str, WordNote | None]:
         """Counts a reference; returns its mark, and the note if the reference is the first to it.
 
         `own_mark` is the mark that the author has chosen, or empty.
@@ -81,7 +81,7 @@ class Notes:
         if content is None or (kind, note_id) in self._referenced:
             return mark, None
         self._referenced.add((kind, note_id))
-        return mark, Note(content, mark, bool(own_mark))
+        return mark, WordNote(content, mark, bool(own_mark))
 
 
 def _notes(root: Element, kind: str) -> Iterator[tuple[str, Element]]:
@@ -90,10 +90,10 @@ def _notes(root: Element, kind: str) -> Iterator[tuple[str, Element]]:
             yield note.get(f"{WORD}id", ""), note
 
 
-def _counter(settings: Element | None, kind: str) -> _Counter:
+def _counter(settings: Element | None, kind: str) -> _NoteCounter:
     properties = None if settings is None else settings.find(f"{WORD}{kind}Pr")
     start = number_of(properties, f"{WORD}numStart")
-    return _Counter(
+    return _NoteCounter(
         value_of(properties, f"{WORD}numFmt") or _DEFAULT_FORMATS[kind],
         1 if start is None else start,
         value_of(properties, f"{WORD}numRestart") == "eachSect",

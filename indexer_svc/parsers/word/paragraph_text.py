@@ -13,7 +13,7 @@ from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.placed_text import Piece, Placement, joined
 from indexer_svc.parsers.symbol_fonts import symbol, with_symbols
 from indexer_svc.parsers.word.equations import linear_equation
-from indexer_svc.parsers.word.fields import NOT_TICKED, TICKED, Fields
+from indexer_svc.parsers.word.fields import NOT_TICKED, TICKED, WordFields
 from indexer_svc.parsers.word.names import (
     CONTENT_CONTROL,
     EQUATION,
@@ -30,8 +30,8 @@ from indexer_svc.parsers.word.names import (
     switch_of,
     value_of,
 )
-from indexer_svc.parsers.word.notes import ENDNOTE, FOOTNOTE, Note, Notes
-from indexer_svc.parsers.word.styles import Style, StyleSheet, font_of
+from indexer_svc.parsers.word.notes import ENDNOTE, FOOTNOTE, WordNote, WordNotes
+from indexer_svc.parsers.word.styles import WordStyle, WordStyles, font_of
 
 _SIGNS: Mapping[str, str] = {
     f"{WORD}tab": "\t",
@@ -59,7 +59,7 @@ _PLACEMENTS = {
 
 
 @dataclass(slots=True)
-class ParagraphText:
+class WordText:
     """The text of a paragraph, and what belongs to it.
 
     `contents` is its text in a table of contents or an index. `boxes` are the text boxes that are
@@ -69,7 +69,7 @@ class ParagraphText:
     pieces: list[Piece] = field(default_factory=list)
     contents: list[str] = field(default_factory=list)
     boxes: list[Element] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[WordNote] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -83,7 +83,7 @@ class ParagraphText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _RunLook:
     """What is known of the run around an element.
 
     `own_mark` is the mark that the author has chosen for the note to which the run refers, or it
@@ -96,25 +96,25 @@ class _Look:
     is_hidden: bool = False
 
 
-_NO_LOOK = _Look()
-_Pending = list[tuple[Element | None, _Look]]
+_NO_LOOK = _RunLook()
+_Pending = list[tuple[Element | None, _RunLook]]
 
 
-class ParagraphReader:
+class WordParagraphReader:
     """Reads paragraphs in the order of the document."""
 
-    def __init__(self, styles: StyleSheet, notes: Notes) -> None:
+    def __init__(self, styles: WordStyles, notes: WordNotes) -> None:
         """Begins a document. `notes` counts the references to its notes."""
         self._styles = styles
         self._notes = notes
 
-    def read(self, paragraph: Element, fields: Fields, *, by_table: bool = False) -> ParagraphText:
+    def read(self, paragraph: Element, fields: WordFields, *, by_table: bool = False) -> WordText:
         """Returns the text of a paragraph.
 
         `fields` are the fields that have begun before it; they are updated. `by_table` is True if
         the style of the table around it hides text.
         """
-        result = ParagraphText()
+        result = WordText()
         style = self._styles.of(paragraph)
         # In this list, None means that a simple field ends.
         pending: _Pending = [(paragraph, _NO_LOOK)]
@@ -135,10 +135,10 @@ class ParagraphReader:
         fields.end_paragraph()
         return result
 
-    def _hiding(self, style: Style, *, by_table: bool) -> Callable[[Element], bool]:
+    def _hiding(self, style: WordStyle, *, by_table: bool) -> Callable[[Element], bool]:
         return lambda run: self._styles.hides(run, style, by_table=by_table)
 
-    def _read_run(self, run: Element, style: Style, by_table: bool, pending: _Pending) -> None:
+    def _read_run(self, run: Element, style: WordStyle, by_table: bool, pending: _Pending) -> None:
         properties = run.find(RUN_PROPERTIES)
         children = list(shown_children(run))
         is_hidden = self._styles.hides(run, style, by_table=by_table)
@@ -147,7 +147,7 @@ class ParagraphReader:
             children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
         run_style = self._styles.of(run)
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
-        look = _Look(
+        look = _RunLook(
             _own_mark(children),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
             font_of(properties) or run_style.font or style.font,
@@ -156,7 +156,7 @@ class ParagraphReader:
         pending += ((child, look) for child in reversed(children))
 
     def _read_sign(
-        self, element: Element, look: _Look, fields: Fields, result: ParagraphText
+        self, element: Element, look: _RunLook, fields: WordFields, result: WordText
     ) -> bool:
         """Reads an element that has no children with text; returns False for any other one."""
         if element.tag == TEXT:
@@ -179,7 +179,7 @@ class ParagraphReader:
             return False
         return True
 
-    def _refer(self, reference: Element, look: _Look, result: ParagraphText) -> None:
+    def _refer(self, reference: Element, look: _RunLook, result: WordText) -> None:
         kind, note_id = _NOTE_REFERENCES[reference.tag], reference.get(f"{WORD}id", "")
         mark, note = self._notes.refer(kind, note_id, look.own_mark)
         result.pieces.append((mark, Placement.NOTE))
@@ -188,7 +188,7 @@ class ParagraphReader:
 
 
 def _read_children(
-    element: Element, look: _Look, fields: Fields, result: ParagraphText, pending: _Pending
+    element: Element, look: _RunLook, fields: WordFields, result: WordText, pending: _Pending
 ) -> None:
     """Reads a content control, a field or a reading, or appends the children of any other."""
     if element.tag == CONTENT_CONTROL and (box := element.find(_CHECK_BOX)) is not None:
@@ -204,7 +204,7 @@ def _read_children(
     pending += ((child, look) for child in reversed(children))
 
 
-def _add(result: ParagraphText, fields: Fields, text: str, look: _Look) -> None:
+def _add(result: WordText, fields: WordFields, text: str, look: _RunLook) -> None:
     if not text or not fields.is_shown:
         return
     if fields.is_contents:

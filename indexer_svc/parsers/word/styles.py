@@ -53,7 +53,7 @@ class ListReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class WordStyle:
     """The properties of a style. A property is None if neither the style nor a base has it."""
 
     name: str = ""
@@ -79,10 +79,10 @@ class Style:
         return _CONTENTS.fullmatch(self.name) is not None
 
 
-_NO_STYLE = Style()
+_NO_STYLE = WordStyle()
 
 
-class StyleSheet:
+class WordStyles:
     """The styles of a document."""
 
     def __init__(self, styles: Element | None) -> None:
@@ -93,11 +93,11 @@ class StyleSheet:
         self.hides_by_default = False
         self._defaults: dict[str, str] = {}
         self._elements: dict[tuple[str, str], Element] = {}
-        self._resolved: dict[tuple[str, str], Style] = {}
+        self._resolved: dict[tuple[str, str], WordStyle] = {}
         if styles is not None:
             self._read(styles)
 
-    def of(self, element: Element) -> Style:
+    def of(self, element: Element) -> WordStyle:
         """Returns the style of a table, paragraph or run.
 
         An element without a known style has the default style of its kind. If the document does
@@ -109,7 +109,7 @@ class StyleSheet:
             if (kind, style_id) in self._elements:
                 return self._style(kind, style_id)
             if kind == "paragraph" and (match := _HEADING.fullmatch(style_id)):
-                return Style(style_id, int(match[1]) - 1)
+                return WordStyle(style_id, int(match[1]) - 1)
         default = self._defaults.get(kind)
         return _NO_STYLE if default is None else self._style(kind, default)
 
@@ -119,7 +119,7 @@ class StyleSheet:
             return None
         return self._style("numbering", style_id).list
 
-    def hides(self, run: Element, paragraph_style: Style, *, by_table: bool) -> bool:
+    def hides(self, run: Element, paragraph_style: WordStyle, *, by_table: bool) -> bool:
         """Returns True if Word does not show a run of text.
 
         `by_table` is True if the style of the table around it hides text.
@@ -141,7 +141,7 @@ class StyleSheet:
             if style.get(f"{WORD}default") in _TRUE:
                 self._defaults[kind] = name
 
-    def _style(self, kind: str, style_id: str) -> Style:
+    def _style(self, kind: str, style_id: str) -> WordStyle:
         """Returns a style with the properties of its bases.
 
         Styles that are based on each other end at the first one that was met before.
@@ -189,7 +189,7 @@ def list_reference(properties: Element | None, style_id: str) -> ListReference |
     return ListReference(num_id, level, style_id) if num_id or level is not None else None
 
 
-def _derived(base: Style, element: Element, style_id: str) -> Style:
+def _derived(base: WordStyle, element: Element, style_id: str) -> WordStyle:
     """Returns the style of `element`, which is based on the style `base`."""
     paragraph = element.find(PARAGRAPH_PROPERTIES)
     run = element.find(RUN_PROPERTIES)
@@ -201,7 +201,7 @@ def _derived(base: Style, element: Element, style_id: str) -> Style:
     if list_ is not None and not list_.num_id and base.list is not None:
         list_ = replace(list_, num_id=base.list.num_id)
     vanishes = switch_of(run, f"{WORD}vanish")
-    return Style(
+    return WordStyle(
         name.strip(),
         base.outline_level if outline_level is None else outline_level,
         base.list if list_ is None else list_,

@@ -52,14 +52,14 @@ _MAX_AFFIX_CHARS = 100
 
 
 @dataclass(slots=True)
-class Counters:
+class OdfCounters:
     """The running numbers of a list, by level. A level without a number is None."""
 
     numbers: list[int | None] = field(default_factory=lambda: [None] * _LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _OdfLevel:
     """The definition of a level."""
 
     format: str
@@ -70,19 +70,19 @@ class _Level:
     is_bullet: bool
 
 
-_PLAIN = _Level("", "", "", 1, 1, is_bullet=False)
+_PLAIN = _OdfLevel("", "", "", 1, 1, is_bullet=False)
 
 
-class OdfNumbering:
+class OdfListNumbers:
     """The numbers of headings, and those of items in lists whose counters the caller keeps."""
 
     def __init__(self, styles: OdfStyles) -> None:
         """Reads the definitions of lists from the styles of a file."""
         self._levels = {name: _levels(style) for name, style in styles.list_styles.items()}
         self._outline = {} if styles.outline is None else _levels(styles.outline)
-        self._headings = Counters()
+        self._headings = OdfCounters()
 
-    def count_item(self, counters: Counters, style: str, level: int, start: int | None) -> str:
+    def count_item(self, counters: OdfCounters, style: str, level: int, start: int | None) -> str:
         """Counts an item of the list style `style` and returns its number, or BULLET.
 
         `level` counts from 1. `start` is the number that the item says it has, or None. The result
@@ -103,12 +103,12 @@ class OdfNumbering:
         return "" if label == BULLET else label
 
 
-def _levels(style: Element) -> dict[int, _Level]:
+def _levels(style: Element) -> dict[int, _OdfLevel]:
     levels = {}
     for element in style:
         if element.tag not in (*_BULLETS, *_NUMBERED):
             continue
-        levels[_index(number(element.get(_LEVEL), 1))] = _Level(
+        levels[_index(number(element.get(_LEVEL), 1))] = _OdfLevel(
             element.get(f"{STYLE}num-format", ""),
             element.get(f"{STYLE}num-prefix", "")[:_MAX_AFFIX_CHARS],
             element.get(f"{STYLE}num-suffix", "")[:_MAX_AFFIX_CHARS],
@@ -123,7 +123,9 @@ def _index(level: int) -> int:
     return max(0, min(level, _LEVELS) - 1)
 
 
-def _count(counters: Counters, levels: Mapping[int, _Level], level: int, start: int | None) -> str:
+def _count(
+    counters: OdfCounters, levels: Mapping[int, _OdfLevel], level: int, start: int | None
+) -> str:
     index = _index(level)
     numbers = counters.numbers
     definition = levels.get(index, _PLAIN)

@@ -30,7 +30,7 @@ from indexer_svc.parsers.word.names import (
     switch_of,
     value_of,
 )
-from indexer_svc.parsers.word.styles import ListReference, StyleSheet
+from indexer_svc.parsers.word.styles import ListReference, WordStyles
 
 _LEVELS = 9
 _BULLET = "bullet"
@@ -50,7 +50,7 @@ class ListLabel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _WordLevel:
     """The definition of a level. `restart` is the number of levels that stop it, if it says so."""
 
     start: int = 1
@@ -64,38 +64,38 @@ class _Level:
 
 
 @dataclass(slots=True)
-class _Definition:
+class _ListDefinition:
     """An `abstractNum`: its levels, and the running counters of the lists that use it."""
 
-    levels: dict[int, _Level]
+    levels: dict[int, _WordLevel]
     linked_style: str
     counters: list[int | None] = field(default_factory=lambda: [None] * _LEVELS)
 
 
 @dataclass(slots=True)
-class _List:
+class _WordList:
     """A `num`: its definition, and the levels and starts that it replaces.
 
     `started` has the levels that have had an item of this list.
     """
 
     definition_id: str
-    levels: dict[int, _Level]
+    levels: dict[int, _WordLevel]
     starts: dict[int, int]
     started: set[int] = field(default_factory=set)
 
 
-class Numbering:
+class WordListNumbers:
     """The lists of a document. Items must be counted in the order of the document."""
 
-    def __init__(self, numbering: Element | None, styles: StyleSheet) -> None:
+    def __init__(self, numbering: Element | None, styles: WordStyles) -> None:
         """Reads `numbering`, the root element of the part with the definitions of lists.
 
         It is None if the document has no such part.
         """
         self._styles = styles
-        self._definitions: dict[str, _Definition] = {}
-        self._lists: dict[str, _List] = {}
+        self._definitions: dict[str, _ListDefinition] = {}
+        self._lists: dict[str, _WordList] = {}
         if numbering is not None:
             self._read(numbering)
 
@@ -111,11 +111,11 @@ class Numbering:
 
     def _read(self, numbering: Element) -> None:
         for element in numbering.iterfind(f"{WORD}abstractNum"):
-            self._definitions[element.get(f"{WORD}abstractNumId", "")] = _Definition(
+            self._definitions[element.get(f"{WORD}abstractNumId", "")] = _ListDefinition(
                 _levels(element), value_of(element, f"{WORD}numStyleLink") or ""
             )
         for element in numbering.iterfind(f"{WORD}num"):
-            list_ = _List(value_of(element, f"{WORD}abstractNumId") or "", {}, {})
+            list_ = _WordList(value_of(element, f"{WORD}abstractNumId") or "", {}, {})
             for override in element.iterfind(f"{WORD}lvlOverride"):
                 index = number(override.get(f"{WORD}ilvl"))
                 if index is None or not 0 <= index < _LEVELS:
@@ -127,7 +127,7 @@ class Numbering:
                     list_.levels[index] = _level(element_of_level)
             self._lists[element.get(f"{WORD}numId", "")] = list_
 
-    def _definition(self, list_: _List) -> _Definition | None:
+    def _definition(self, list_: _WordList) -> _ListDefinition | None:
         definition = self._definitions.get(list_.definition_id)
         for _ in range(_MAX_LINKS):
             if definition is None or definition.levels or not definition.linked_style:
@@ -137,7 +137,9 @@ class Numbering:
             definition = None if linked is None else self._definitions.get(linked.definition_id)
         return definition
 
-    def _level_index(self, reference: ListReference, list_: _List, definition: _Definition) -> int:
+    def _level_index(
+        self, reference: ListReference, list_: _WordList, definition: _ListDefinition
+    ) -> int:
         if reference.level is not None:
             return max(0, min(reference.level, _LEVELS - 1))
         for levels in (list_.levels, definition.levels):
@@ -147,7 +149,7 @@ class Numbering:
         return 0
 
 
-def _levels(parent: Element) -> dict[int, _Level]:
+def _levels(parent: Element) -> dict[int, _WordLevel]:
     """Returns the levels that a definition or an override contains, by their index."""
     levels = {}
     for element in parent.iterfind(f"{WORD}lvl"):
@@ -157,14 +159,14 @@ def _levels(parent: Element) -> dict[int, _Level]:
     return levels
 
 
-def _level(element: Element) -> _Level:
+def _level(element: Element) -> _WordLevel:
     format_ = element.find(f"{WORD}numFmt")
     alternatives = element.find(ALTERNATIVES)
     if alternatives is not None:
         for chosen in shown_children(alternatives):
             format_ = chosen.find(f"{WORD}numFmt")
     start = number_of(element, f"{WORD}start")
-    return _Level(
+    return _WordLevel(
         0 if start is None else start,
         "decimal" if format_ is None else format_.get(f"{WORD}val", "decimal"),
         "" if format_ is None else format_.get(f"{WORD}format", ""),
@@ -176,16 +178,16 @@ def _level(element: Element) -> _Level:
     )
 
 
-def _level_of(list_: _List, definition: _Definition, index: int) -> _Level:
-    return list_.levels.get(index) or definition.levels.get(index) or _Level()
+def _level_of(list_: _WordList, definition: _ListDefinition, index: int) -> _WordLevel:
+    return list_.levels.get(index) or definition.levels.get(index) or _WordLevel()
 
 
-def _start(list_: _List, definition: _Definition, index: int) -> int:
+def _start(list_: _WordList, definition: _ListDefinition, index: int) -> int:
     start = list_.starts.get(index)
     return _level_of(list_, definition, index).start if start is None else start
 
 
-def _advance(list_: _List, definition: _Definition, index: int) -> None:
+def _advance(list_: _WordList, definition: _ListDefinition, index: int) -> None:
     """Counts an item of the level `index`."""
     counters = definition.counters
     is_first = index not in list_.started
@@ -204,7 +206,7 @@ def _advance(list_: _List, definition: _Definition, index: int) -> None:
             counters[below] = None
 
 
-def _label(list_: _List, definition: _Definition, index: int) -> ListLabel | None:
+def _label(list_: _WordList, definition: _ListDefinition, index: int) -> ListLabel | None:
     level = _level_of(list_, definition, index)
     if level.is_picture or (level.format == _BULLET and level.text.strip()):
         return ListLabel("-", index, is_bullet=True)
