@@ -56,7 +56,7 @@ def _groups(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _with_signs(groups: list[Piece]) -> str:
-    if len(groups) == 1:
+    if len(groups) == 1 and groups[0][1] is not Placement.NOTE:
         return groups[0][0]
     parts: list[str] = []
     before = ""

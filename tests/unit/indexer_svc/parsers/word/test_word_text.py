@@ -198,6 +198,11 @@ def test_notes_follow_the_paragraph_that_refers_to_them():
     ]
 
 
+def test_the_mark_of_a_note_may_be_alone():
+    content = word_file(paragraph(reference("footnote", 1)), footnotes=note("footnote", 1, "first"))
+    assert parse(content, DOCX, AMPLE_BYTES).text == "[1]\n\n[1] first"
+
+
 def test_an_author_may_choose_the_mark_of_a_note():
     content = word_file(
         paragraph("One", reference("footnote", 1, "*"), " x", reference("footnote", 2)),
