@@ -24,6 +24,10 @@ _FALSE = ("0", "false", "off")
 _SIMPLE = re.compile(r"\w+(?:[.,]\w+)*|\([^()]*\)|\[[^\[\]]*\]|.?", re.DOTALL)
 # Elements that are nested more deeply are left out. They are no equation, but an attack.
 _MAX_DEPTH = 100
+# Invisible signs say that a function is applied, or that two factors are multiplied.
+_INVISIBLE = str.maketrans({"\u2061": " ", "\u2062": "", "\u2063": "", "\u2064": ""})
+# The last operand of these elements has no sign at its end.
+_OPEN_ENDED = tuple(f"{MATH}{name}" for name in ("f", "sSup", "sSub", "sSubSup", "rad", "nary"))
 _PROPERTIES = re.compile(re.escape(MATH) + r"\w*Pr")
 
 _Parts = Sequence[tuple[str, str]]
@@ -63,11 +67,20 @@ def _children(element: Element) -> list[Element]:
 
 
 def _run_text(run: Element) -> str:
-    return "".join(part.text or "" for part in run if part.tag in (MATH_TEXT, TEXT))
+    text = "".join(part.text or "" for part in run if part.tag in (MATH_TEXT, TEXT))
+    return text.translate(_INVISIBLE)
 
 
 def _joined(_element: Element, parts: _Parts) -> str:
-    texts = [f" {text} " if tag == EQUATION else text for tag, text in parts]
+    """Returns the texts of the parts, with a space where two of them would be read as one."""
+    texts: list[str] = []
+    needs_space = False
+    for tag, text in parts:
+        if not text:
+            continue
+        is_apart = tag == EQUATION or (needs_space and text[0].isalnum())
+        texts.append(f" {text}" if is_apart else text)
+        needs_space = tag == EQUATION or (tag in _OPEN_ENDED and text[-1].isalnum())
     return "".join(texts)
 
 

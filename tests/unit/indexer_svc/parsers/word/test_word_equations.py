@@ -66,6 +66,9 @@ PHANTOM = e("phant", e("phantPr", '<m:show m:val="0"/>') + e("e", r("unseen")))
         (INDEXED, "x_i^2"),
         (ISOTOPE, "_6^14C"),
         (HAT, "x\u0302"),
+        (INDEXED + INDEXED + r("=y"), "x_i^2 x_i^2=y"),
+        (FRACTION + r("x"), "(a+b)/2c x"),
+        (r("sin\u2061") + r("θ"), "sin θ"),
         (PHANTOM + r("x"), "x"),
     ],
 )
