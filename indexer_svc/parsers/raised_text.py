@@ -15,6 +15,10 @@ punctuation, or a word that is not a unit or a function. After a number it is an
 """
 
 import re
+from collections.abc import Iterable
+from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
 
 # A unit has at most this many letters (`km`, `sec`). A longer word before raised digits has a note.
 _MAX_UNIT_LETTERS = 3
@@ -38,6 +42,35 @@ _LAST_WORD = re.compile(r"[^\W\d_]+\Z")
 _ENDS = frozenset(".,;:!?\"'”’»…]}。，、；：！？」』）》")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SLASHES = ("/", "⁄")
+
+
+class Position(IntEnum):
+    """The position of a run of characters in its line."""
+
+    BASELINE = 0
+    RAISED = 1
+    LOWERED = 2
+
+
+def plain_line(runs: Iterable[tuple[str, Position]]) -> str:
+    """Returns the text of a line whose runs may be raised or lowered.
+
+    Consecutive runs with the same position are one superscript or subscript.
+    """
+    line = ""
+    before = script = ""
+    for position, group in groupby(runs, key=itemgetter(1)):
+        text = "".join(text for text, _ in group)
+        if position is Position.BASELINE:
+            line += " " if needs_space(before, script, text) else ""
+            before = script = ""
+            line += text
+        elif text:
+            before = line[-_LOOKED_AT_CHARS:]
+            write = superscript if position is Position.RAISED else subscript
+            script = write(before, text) if text.strip() else text
+            line += script
+    return line
 
 
 def superscript(before: str, raised: str, *, is_note: bool = False) -> str:
@@ -65,7 +98,7 @@ def superscript(before: str, raised: str, *, is_note: bool = False) -> str:
 
 
 def _note_mark(before: str, text: str, *, is_note: bool) -> str:
-    """Returns raised text as the mark of a note, in brackets; empty if it is no such mark."""
+    """Returns raised text as the mark of a note, in brackets; empty if it is not one."""
     if _BRACKETED.fullmatch(text):
         return text if text[0] == "[" or is_note or _has_note(before, "1") else ""
     return f"[{text}]" if is_note or (_NOTE.fullmatch(text) and _has_note(before, text)) else ""
