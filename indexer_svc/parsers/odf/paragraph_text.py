@@ -69,7 +69,7 @@ class OdfText:
 
 @dataclass(frozen=True, slots=True)
 class _OdfLook:
-    """What the styles around a text say."""
+    """The properties of the styles around a text."""
 
     placement: Placement = Placement.NORMAL
     is_hidden: bool = False

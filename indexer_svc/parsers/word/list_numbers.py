@@ -42,7 +42,7 @@ _MAX_LINKS = 8
 
 
 class ListLabel(NamedTuple):
-    """What Word shows before an item: its number, or a bullet. `level` counts from 0."""
+    """The sign that Word shows before an item: its number, or a bullet. `level` counts from 0."""
 
     text: str
     level: int

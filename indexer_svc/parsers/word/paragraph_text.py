@@ -84,7 +84,7 @@ class WordText:
 
 @dataclass(frozen=True, slots=True)
 class _RunLook:
-    """What is known of the run around an element.
+    """The properties of the run around an element.
 
     `own_mark` is the mark that the author has chosen for the note to which the run refers, or it
     is empty.
