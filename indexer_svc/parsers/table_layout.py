@@ -5,11 +5,41 @@ any other table are read as if the table were not there, because its cells conta
 and whole tables.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hrag.values.errors import TooLarge
 from indexer_svc.parsers.package import Element
+
+# No table of a document has more cells. Spans and repeated rows of a small file can declare more.
+MAX_CELLS = 1_000_000
+
+
+class TableSize:
+    """Counts the cells and characters of a table, so that a small file cannot declare many."""
+
+    def __init__(self, max_chars: int) -> None:
+        """Begins an empty table of at most `max_chars` characters and MAX_CELLS cells."""
+        self._max_chars = max_chars
+        self._chars = self._cells = 0
+
+    def add(self, row: Sequence[str], repeats: int = 1) -> None:
+        """Counts a row that occurs `repeats` times. Raises TooLarge."""
+        self._cells += repeats * len(row)
+        self._chars += repeats * sum(map(len, row))
+        if self._cells > MAX_CELLS:
+            raise TooLarge(
+                f"content has a table of more than {MAX_CELLS} cells; at most {MAX_CELLS} are "
+                "allowed",
+                field="content",
+            )
+        if self._chars > self._max_chars:
+            raise TooLarge(
+                f"content has a table of more than {self._max_chars} characters, more than "
+                "HRAG_MAX_DOCUMENT_BYTES allows",
+                field="content",
+            )
 
 
 class TablePart(Enum):

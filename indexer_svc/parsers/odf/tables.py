@@ -8,7 +8,6 @@ written out.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from hrag.values.errors import TooLarge
 from indexer_svc.parsers.odf.names import (
     CELL,
     COVERED_CELL,
@@ -19,7 +18,7 @@ from indexer_svc.parsers.odf.names import (
     shown_children,
 )
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.table_layout import without_empty_end
+from indexer_svc.parsers.table_layout import TableSize, without_empty_end
 
 # No table of a page has more columns, and no row of a document is repeated more often.
 _MAX_COLUMNS = 1_000
@@ -42,24 +41,19 @@ class _RowSpan(NamedTuple):
 
 
 def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> OdfTable:
-    """Returns the rows of a table. Raises TooLarge if they have more than `max_chars` characters.
+    """Returns the rows of a table. Raises TooLarge, for more than `max_chars` characters too.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
     rows: list[list[str]] = []
-    header_rows = chars = 0
+    size = TableSize(max_chars)
+    header_rows = 0
     above: dict[int, _RowSpan] = {}
     for row, is_header in _rows(table):
         cells = _read_row(row, above, text_of)
         repeats = number(row.get(f"{TABLE}number-rows-repeated"), 1)
         repeats = max(1, min(repeats, _MAX_REPEATS)) if cells else 1
-        chars += repeats * sum(map(len, cells))
-        if chars > max_chars:
-            raise TooLarge(
-                f"content has a table of more than {max_chars} characters, more than "
-                "HRAG_MAX_DOCUMENT_BYTES allows",
-                field="content",
-            )
+        size.add(cells, repeats)
         rows += [cells] * repeats
         if is_header and header_rows == len(rows) - repeats:
             header_rows = len(rows)

@@ -7,9 +7,8 @@ columns is in the first of them.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hrag.values.errors import TooLarge
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.table_layout import without_empty_end
+from indexer_svc.parsers.table_layout import TableSize, without_empty_end
 from indexer_svc.parsers.word.names import (
     CELL,
     ROW,
@@ -33,13 +32,13 @@ class WordTable(NamedTuple):
 
 
 def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> WordTable:
-    """Returns the rows of a table. Raises TooLarge if they have more than `max_chars` characters.
+    """Returns the rows of a table. Raises TooLarge, for more than `max_chars` characters too.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
     rows: list[list[str]] = []
     is_header: list[bool] = []
-    chars = 0
+    size = TableSize(max_chars)
     # The text of the cell above each column, as far as a cell may continue it.
     above: dict[int, str] = {}
     for row in outermost(table, ROW):
@@ -49,13 +48,7 @@ def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int)
         cells: list[str] = [""] * _columns(number_of(properties, f"{WORD}gridBefore") or 0)
         above = _read_row(row, cells, above, text_of)
         rows.append(without_empty_end(cells))
-        chars += sum(map(len, cells))
-        if chars > max_chars:
-            raise TooLarge(
-                f"content has a table of more than {max_chars} characters, more than "
-                "HRAG_MAX_DOCUMENT_BYTES allows",
-                field="content",
-            )
+        size.add(rows[-1])
         is_header.append(bool(switch_of(properties, f"{WORD}tblHeader")))
     header_rows = next((at for at, is_one in enumerate(is_header) if not is_one), 0)
     return WordTable(rows, header_rows or None)

@@ -227,6 +227,9 @@ def test_repeated_rows_and_cells_are_limited():
     full = table(row("a", cell("x", many.format("columns")), attributes=many.format("rows")))
     with pytest.raises(TooLarge):
         parse(odt_file(full), ODT, 10_000)
+    late = row(cell("", many.format("columns")), "x", attributes=many.format("rows"))
+    with pytest.raises(TooLarge, match="more than 1000000 cells"):
+        parsed(table(late, late))
 
 
 def test_a_table_in_a_cell_stays_in_its_row_and_a_layout_table_is_read_as_its_contents():
