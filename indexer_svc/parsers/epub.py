@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.epub_notes import BookNotes
-from indexer_svc.parsers.html import as_html, first_heading, write_element, write_html
+from indexer_svc.parsers.html import as_html, write_element, write_html
 from indexer_svc.parsers.html_boilerplate import navigation_of
 from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.package import Element, Package, readable, resolved
@@ -61,7 +61,7 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
                 label = f"[{note.mark.strip('[]')}] " if note.mark else ""
                 write_element(note.page, note.node, writer, label)
         title = book.findtext(".//{http://purl.org/dc/elements/1.1/}title") or ""
-        return writer.parsed(metadata_title(title) or first_heading(writer))
+        return writer.parsed(metadata_title(title) or writer.first_heading)
 
 
 def _root_part(package: Package) -> str:

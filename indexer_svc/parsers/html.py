@@ -69,7 +69,7 @@ def parse_html(
     write_html(page, writer, left_out)
     title = page.css_first("head > title")
     head_title = "" if title is None else metadata_title(title.text())
-    return writer.parsed(head_title or first_heading(writer))
+    return writer.parsed(head_title or writer.first_heading)
 
 
 def as_html(xhtml: str) -> str:
@@ -91,11 +91,6 @@ def _to_html(match: re.Match[str]) -> str:
     if match["text"] is not None:
         return escape(match["text"], quote=False)
     return f"<{match['tag']}{match['attributes']}></{match['tag']}>" if match["tag"] else match[0]
-
-
-def first_heading(writer: TextWriter) -> str:
-    """Returns the title of the first heading of depth 1, or an empty string."""
-    return next((heading.title for heading in writer.headings if heading.depth == 1), "")
 
 
 def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:

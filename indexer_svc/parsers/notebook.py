@@ -50,8 +50,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
         metadata = notebook.get("metadata")
         title = metadata.get("title") if isinstance(metadata, dict) else ""
         title = metadata_title(_writable(title)) if isinstance(title, str) else ""
-        first_heading = next((head.title for head in writer.headings if head.depth == 1), "")
-        return writer.parsed(title or first_heading)
+        return writer.parsed(title or writer.first_heading)
 
 
 def _integer(digits: str) -> int:

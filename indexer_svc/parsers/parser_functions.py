@@ -26,7 +26,9 @@ from hrag.values.formats import (
     MARKDOWN,
     MSG,
     NOTEBOOK,
+    ODP,
     ODS,
+    ODT,
     PDF,
     PNG,
     PPTX,
@@ -69,6 +71,8 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         XML: ("xml_text", "parse_xml"),
         SRT: ("subtitles", "parse_subtitles"),
         VTT: ("subtitles", "parse_subtitles"),
+        ODT: ("opendocument", "parse_odt"),
+        ODP: ("opendocument", "parse_odp"),
     },
     FormatFamily.EXTRA: {
         HTML: ("html", "parse_html"),

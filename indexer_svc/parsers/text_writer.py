@@ -97,14 +97,22 @@ class TextWriter:
         """The bytes of UTF-8 that the text may still grow by."""
         return self._max_bytes - self._bytes
 
+    @property
+    def first_heading(self) -> str:
+        """The title of the first heading of depth 1, or an empty string."""
+        return next((heading.title for heading in self._headings if heading.depth == 1), "")
+
     def heading(self, depth: int, text: str) -> None:
-        """Adds a heading, at which a section begins. `depth` counts from 1."""
-        title = section_title(text.replace(_SOFT_HYPHEN, ""))
-        if not title:
+        """Adds a heading, at which a section begins. `depth` counts from 1.
+
+        The text has the whole heading. Only the title of the section is cut to its limit.
+        """
+        line = " ".join(text.replace(_SOFT_HYPHEN, "").split())
+        if not line:
             return
-        start = self._add(f"{'#' * min(depth, _MARKDOWN_DEPTH)} {title}")
+        start = self._add(f"{'#' * min(depth, _MARKDOWN_DEPTH)} {line}")
         if len(self._headings) < MAX_HEADINGS:
-            self._headings.append(Heading(title, depth, start))
+            self._headings.append(Heading(section_title(line), depth, start))
 
     def paragraph(self, text: str) -> None:
         """Adds a paragraph, with its line breaks."""

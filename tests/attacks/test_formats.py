@@ -23,7 +23,9 @@ from hrag.values.formats import (
     MARKDOWN,
     MSG,
     NOTEBOOK,
+    ODP,
     ODS,
+    ODT,
     PPTX,
     PYTHON,
     RST,
@@ -48,6 +50,7 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 from tests.support.documents.messages import mail, mail_file, msg_file, ole_archive
+from tests.support.documents.odf_files import odp_file, odt_file
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
@@ -91,6 +94,48 @@ def _document(body: bytes) -> bytes:
     return with_part(docx_file(), "word/document.xml", main)
 
 
+def _nested(start: bytes, depth: int) -> bytes:
+    """Returns a document with the elements `start` nested `depth` times."""
+    return _document(_nested_markup(start.decode(), depth).encode())
+
+
+def _nested_markup(start: str, depth: int) -> str:
+    names = start.strip("<>").split("><")
+    end = "".join(f"</{name}>" for name in reversed(names))
+    return start * depth + "x" + end * depth
+
+
+def _nested_equation(depth: int) -> bytes:
+    space = b'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    nested = b"<m:d><m:e>" * depth + b"</m:e></m:d>" * depth
+    return b"<w:p><m:oMath %s>%s</m:oMath></w:p>" % (space, nested)
+
+
+_RAISED = (
+    b'<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r>'
+    b"<w:r><w:t>x</w:t></w:r>"
+)
+_FIELD_BEGIN = b'<w:p><w:r><w:fldChar w:fldCharType="begin"/></w:r></w:p>'
+_FIELD_CODE = b"<w:p><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>"
+_MERGED_CELLS = (
+    b"<w:tbl>"
+    b'<w:tr><w:tc><w:tcPr><w:gridSpan w:val="999"/><w:vMerge w:val="restart"/></w:tcPr>'
+    + b"<w:p><w:r><w:t>%s</w:t></w:r></w:p></w:tc><w:tc/></w:tr>" % (b"x" * 100_000)
+    + b"<w:tr><w:tc><w:tcPr><w:vMerge/></w:tcPr></w:tc><w:tc/></w:tr>" * 50_000
+    + b"</w:tbl>"
+)
+_ODF_CELL = "<table:table><table:table-row><table:table-cell>"
+_ODF_ROW = (
+    '<table:table-row table:number-rows-repeated="999999"><table:table-cell'
+    ' table:number-columns-repeated="999999"/><table:table-cell><text:p>x</text:p>'
+    "</table:table-cell></table:table-row>"
+)
+_ODF_STYLES = "".join(
+    f'<style:style style:name="{n}" style:family="paragraph" style:parent-style-name="{n + 1}"/>'
+    for n in range(100_000)
+)
+
+
 def _sheet(rows: bytes) -> bytes:
     main = b'<worksheet xmlns="%s"><sheetData>%s</sheetData></worksheet>' % (_SHEET.encode(), rows)
     return with_part(xlsx_file(), "xl/worksheets/sheet1.xml", main)
@@ -102,6 +147,8 @@ _BOMBS = {
     "pptx": (PPTX, lambda: with_part(pptx_file(), "ppt/slides/slide1.xml", b" " * _SPACES)),
     "xlsx": (XLSX, lambda: with_part(xlsx_file(), "xl/worksheets/sheet1.xml", b" " * _SPACES)),
     "epub": (EPUB, lambda: epub_file(**{"OEBPS/text/one.xhtml": " " * _SPACES})),
+    "odt": (ODT, lambda: with_part(odt_file(""), "content.xml", b" " * _SPACES)),
+    "odp": (ODP, lambda: with_part(odp_file(""), "meta.xml", b" " * _SPACES)),
 }
 
 
@@ -135,6 +182,8 @@ def test_entities_that_expand_to_gigabytes_are_not_expanded(pool):
         (docx_file, DOCX, "word/document.xml"),
         (pptx_file, PPTX, "ppt/presentation.xml"),
         (epub_file, EPUB, "OEBPS/book.opf"),
+        (lambda: odt_file(""), ODT, "content.xml"),
+        (lambda: odp_file(""), ODP, "content.xml"),
     ):
         error = _refused(pool, with_part(build(), part, xml), mime_type)
         assert isinstance(error, UnreadableDocument)
@@ -146,6 +195,12 @@ def test_entities_that_expand_to_gigabytes_are_not_expanded(pool):
 
 _DEEP = {
     "docx": (DOCX, lambda: _document(b"<w:p>" * 200_000 + b"</w:p>" * 200_000)),
+    "docx tables": (DOCX, lambda: _nested(b"<w:tbl><w:tr><w:tc>", 60_000)),
+    "docx boxes": (DOCX, lambda: _nested(b"<w:p><w:r><w:pict><w:txbxContent>", 60_000)),
+    "docx equations": (DOCX, lambda: _document(_nested_equation(100_000))),
+    "odt lists": (ODT, lambda: odt_file(_nested_markup("<text:list><text:list-item>", 60_000))),
+    "odt tables": (ODT, lambda: odt_file(_nested_markup(_ODF_CELL, 40_000))),
+    "odp groups": (ODP, lambda: odp_file("<draw:page>" + _nested_markup("<draw:g>", 90_000))),
     "pptx": (PPTX, lambda: with_part(pptx_file(), "ppt/slides/slide1.xml", b"<a>" * 10**6)),
     "html": (HTML, lambda: b"<div>" * 300_000),
     "html lists": (HTML, lambda: b"<ul><li>" * 100_000 + b"x"),
@@ -215,6 +270,19 @@ _WIDE = {
     "rows": (HTML, lambda: b"<table><tr>" + b"<td rowspan=9999>x" * 1000 + b"<tr><td>y" * 9999),
     "backticks": (HTML, lambda: b"<pre>" + b"`" * 10**6),
     "tags": (HTML, lambda: b"<?xml " + b"<a" * 10**6 + b"<" + b"a" * 10**7),
+    "runs of a paragraph": (
+        DOCX,
+        lambda: _document(b"<w:p>" + b"<w:r><w:t>x</w:t></w:r>" * 600_000 + b"</w:p>"),
+    ),
+    "texts of a run": (
+        DOCX,
+        lambda: _document(b"<w:p><w:r>" + b"<w:t>x</w:t>" * 600_000 + b"</w:r></w:p>"),
+    ),
+    "superscripts": (DOCX, lambda: _document(b"<w:p>" + _RAISED * 100_000 + b"</w:p>")),
+    "code of a field": (DOCX, lambda: _document(_FIELD_BEGIN + _FIELD_CODE * 400_000)),
+    "merged cells": (DOCX, lambda: _document(_MERGED_CELLS)),
+    "odt rows": (ODT, lambda: odt_file(f"<table:table>{_ODF_ROW * 100_000}</table:table>")),
+    "odt styles": (ODT, lambda: odt_file("<text:p text:style-name='0'>x</text:p>", _ODF_STYLES)),
     "runs": (DOCX, lambda: _document(b"<w:p><w:r><w:t>x</w:t></w:r></w:p>" * 400_000)),
     "spine": (EPUB, lambda: _repeating_book(200_000)),
     "csv columns": (CSV, lambda: (b"," * 10**6 + b"x\n") * 8),
@@ -309,6 +377,6 @@ def test_the_time_of_parsing_grows_in_proportion_to_the_size(pool, name):
 
 def test_random_bytes_are_refused_whatever_their_declared_format(pool):
     noise = zlib.compress(bytes(range(256)) * 4000)
-    for mime_type in (HTML, DOCX, PPTX, XLSX, XLS, ODS, EPUB, EML, MSG, RTF, XML):
+    for mime_type in (HTML, DOCX, PPTX, XLSX, XLS, ODS, ODT, ODP, EPUB, EML, MSG, RTF, XML):
         for content in (noise, b"PK\x03\x04" + noise, archive({"a": noise})):
             assert isinstance(_refused(pool, content, mime_type), UnreadableDocument), mime_type

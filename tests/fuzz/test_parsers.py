@@ -31,7 +31,9 @@ from hrag.values.formats import (
     LATEX,
     MSG,
     NOTEBOOK,
+    ODP,
     ODS,
+    ODT,
     PPTX,
     PYTHON,
     RST,
@@ -59,6 +61,20 @@ from tests.support.documents.format_files import (
     xlsx_file,
 )
 from tests.support.documents.messages import mail, mail_file, msg_file
+from tests.support.documents.odf_files import (
+    cell,
+    heading,
+    item,
+    level,
+    list_of,
+    list_style,
+    odp_file,
+    odt_file,
+    paragraph,
+    row,
+    table,
+    text_style,
+)
 from tests.support.documents.pdfs import Bookmark, encrypted_pdf, pdf_of, pdf_without_text
 from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_key, write_jwks
 
@@ -158,6 +174,15 @@ _OUTLOOK_MESSAGES = (
         [{0x37: "Inner", 0x1000: "Inner."}],
     ),
 )
+_ODT_STYLES = list_style("L", level(1, "1"), level(2, "a")) + text_style(
+    "s", 'text:display="none" style:text-position="super"'
+)
+_ODT_BODY = (
+    heading("Bees")
+    + list_of("one", item("two", list_of("three")), attributes='text:style-name="L"')
+    + table(row("a", cell("b", 'table:number-rows-spanned="2"')), row("c", "d"))
+    + paragraph("x<text:span text:style-name='s'>y</text:span><text:s text:c='3'/>")
+)
 # The DOCX file has one style, because hundreds of unused styles would take most of a test's time.
 _STYLES = (
     b'<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
@@ -171,6 +196,8 @@ _ARCHIVES = {
     XLS: xls_file(),
     ODS: ods_file(),
     EPUB: epub_file(),
+    ODT: odt_file(_ODT_BODY, _ODT_STYLES, "Bees"),
+    ODP: odp_file(f"<draw:page><draw:frame>{_ODT_BODY}</draw:frame></draw:page>", _ODT_STYLES),
 }
 
 

@@ -135,7 +135,7 @@ def test_notes_in_a_part_of_any_name_are_read_with_their_links():
     )
     text = parse(content, DOCX, AMPLE_BYTES).text
     assert text.startswith("shown")
-    assert "1. below" in text
+    assert "[1] below" in text
 
 
 @pytest.mark.parametrize(

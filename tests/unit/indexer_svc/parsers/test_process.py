@@ -250,7 +250,7 @@ def test_a_process_loads_only_the_libraries_of_its_family():
     program = (
         "import sys; from indexer_svc.parsers.parser_functions import FormatFamily, load;"
         " load(FormatFamily({!r}));"
-        "print(sorted({{*sys.modules}} & {{'mammoth', 'python_calamine', 'selectolax',"
+        "print(sorted({{*sys.modules}} & {{'python_calamine', 'selectolax',"
         " 'pypdfium2', 'markdown_it', 'numpy', 'lmdb', 'grpc', 'oxmsg', 'pylatexenc'}}))"
     )
     loaded = {
@@ -258,11 +258,10 @@ def test_a_process_loads_only_the_libraries_of_its_family():
         for family in FormatFamily
     }
     assert loaded[FormatFamily.CORE] == b"['markdown_it', 'pypdfium2']\n"
-    extra = b"['mammoth', 'pylatexenc', 'python_calamine', 'selectolax']\n"
+    extra = b"['pylatexenc', 'python_calamine', 'selectolax']\n"
     assert loaded[FormatFamily.EXTRA] == extra
     assert loaded[FormatFamily.MAIL] == (
-        b"['mammoth', 'markdown_it', 'oxmsg', 'pylatexenc', 'pypdfium2', 'python_calamine',"
-        b" 'selectolax']\n"
+        b"['markdown_it', 'oxmsg', 'pylatexenc', 'pypdfium2', 'python_calamine', 'selectolax']\n"
     )
 
 

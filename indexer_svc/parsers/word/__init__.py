@@ -1,0 +1,1 @@
+"""How does the text of a Word document come from the parts of its package?"""
