@@ -60,6 +60,7 @@ _MARKER = re.compile(
     r"[\u2022\u25cf\u25aa\u25e6\u2023\u2013\u2014*\u25a0\u25ba\u27a2\u2713\u00b7-]|"
     r"[(\[]?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,6})[.)\]:]{1,2}|\[\w{1,12}\]|\d{1,2}(?:\.\d{1,2}){1,4}\.?"
 )
+_ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
 _LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
@@ -301,18 +302,25 @@ def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[
     for line in row.rows:
         column = -1
         before = None
-        for word in _without_leaders(line)[0]:
+        words = _without_leaders(line)[0]
+        gaps = (after.left - word.right for word, after in pairwise(words))
+        space = min((gap for gap in gaps if gap > 0), default=0.0)
+        for word in words:
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if before is None or (at > column and _begins_column(before, word)):
+            if before is None or (at > column and _begins_column(before, word, space)):
                 column = at
             cells[column].append(word)
             before = word
     return cells
 
 
-def _begins_column(before: Word, word: Word) -> bool:
-    """Returns True if `word` does not continue the cell of the word before it."""
-    if word.left - before.right > _MIN_HEADER_GAP * word.size:
+def _begins_column(before: Word, word: Word, space: float) -> bool:
+    """Returns True if `word` does not continue the cell of the word before it.
+
+    `space` is the narrowest space between words of the row.
+    """
+    gap = word.left - before.right
+    if gap > _MIN_TEXT_GUTTER * word.size or gap > max(_MIN_HEADER_GAP * word.size, 1.6 * space):
         return True
     return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
@@ -339,25 +347,31 @@ def _is_number(text: str) -> bool:
 def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     """Returns True if the columns contain what tables contain."""
     texts = [[_text(cell) for cell in row] for row in grid]
-    width = len(grid[0])
-    columns = [[row[at] for row in texts if row[at]] for at in range(width)]
-    rows_with_cells = sum(sum(map(bool, row)) >= 2 for row in texts)
-    if rows_with_cells < _MIN_ROWS or min(map(len, columns)) == 0:
-        return False
-    if all(_MARKER.fullmatch(text) for text in columns[0]):
-        return False
-    if sum(bool(_EQUATION_NUMBER.fullmatch(text)) for text in columns[-1]) > len(columns[-1]) / 2:
+    columns = [[text for text in column if text] for column in zip(*texts, strict=True)]
+    row_count = sum(sum(map(bool, row)) >= 2 for row in texts)
+    if row_count < _MIN_ROWS or not all(columns) or _is_list(columns):
         return False
     averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
-    if width == 2:
-        if all(text.isdecimal() and len(text) <= 2 for text in columns[0]) and averages[1] > 1.5:
-            return False  # The items of a numbered list.
-        if rows_with_cells < _MIN_ROWS_OF_TWO_COLUMNS:
-            return False
-        numbers = sum(map(_is_number, columns[1]))
-        is_term_list = averages[0] <= _MAX_WORDS_OF_TERM
-        return numbers >= 0.5 * len(columns[1]) or is_term_list
-    return sum(averages) / width <= _MAX_WORDS_OF_CELL
+    if len(columns) > 2:
+        return sum(averages) / len(columns) <= _MAX_WORDS_OF_CELL
+    numbers = sum(map(_is_number, columns[1]))
+    return row_count >= _MIN_ROWS_OF_TWO_COLUMNS and (
+        numbers >= 0.5 * len(columns[1]) or averages[0] <= _MAX_WORDS_OF_TERM
+    )
+
+
+def _is_list(columns: Sequence[Sequence[str]]) -> bool:
+    """Returns True if the first column has the marks of items, or the last one those of equations.
+
+    Numbers before texts are marks, too.
+    """
+    first, last = columns[0], columns[-1]
+    if all(_MARKER.fullmatch(text) for text in first):
+        return True
+    if sum(bool(_EQUATION_NUMBER.fullmatch(text)) for text in last) > len(last) / 2:
+        return True
+    are_texts = sum(len(text.split()) for text in last) > 1.5 * len(last)
+    return len(columns) == 2 and are_texts and all(map(_ITEM_NUMBER.fullmatch, first))
 
 
 def _with_header_above(
@@ -514,10 +528,10 @@ def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> fl
     """
     distances = []
     for column in range(len(cells[0])):
-        filled = [index for index in range(len(rows)) if cells[index][column]]
         distances += [
-            (rows[below].first - rows[above].last) / rows[above].size
-            for above, below in pairwise(filled)
+            (rows[index + 1].first - rows[index].last) / rows[index].size
+            for index in range(len(rows) - 1)
+            if cells[index][column] and cells[index + 1][column]
         ]
     distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)
     if not distances or distances[0] > _MAX_LEADING * 1.2:

@@ -115,27 +115,33 @@ def _same_style(before: Line, line: Line, right: float, fixed_is_code: bool) -> 
 
 def _starts_block(block: Block, before: Line, line: Line, right: float) -> bool:
     """Returns True if a line of the same style and distance begins a block."""
-    if _BULLET.match(line.text):
-        return True
     first = block.first
-    if line.is_bold and _SECTION_NUMBER.match(line.text):
+    is_marked = bool(_BULLET.match(first.text) or _ENUMERATION.match(first.text))
+    if _begins_item(line, before, is_marked=is_marked, left=first.left):
         return True
-    marked = _BULLET.match(first.text) or _ENUMERATION.match(first.text)
-    if _ENUMERATION.match(line.text) and (
-        line.left <= first.left + 0.5 * line.size and (marked or _ends_sentence(before))
-    ):
-        return True
-    is_short = _ends_early(before, line, right)
-    if is_short and _ends_sentence(before) and not line.text[0].islower():
+    if _ends_sentence(before) and not line.text[0].islower() and _ends_early(before, line, right):
         return True
     indent = (line.left - before.left) / line.size
-    if _MIN_INDENT < indent < _MAX_INDENT and not marked:
-        if len(block.lines) > 1:
-            return abs(before.left - block.lines[-2].left) < 0.5 * line.size
-        return _ends_sentence(before) and line.text[0].isupper()
-    if indent < -_MIN_INDENT and len(block.lines) > 1:
-        return not line.text[0].islower() and _ends_sentence(before)
-    return False
+    is_first = len(block.lines) == 1
+    if _MIN_INDENT < indent < _MAX_INDENT and not is_marked:
+        if is_first:
+            return _ends_sentence(before) and line.text[0].isupper()
+        return abs(before.left - block.lines[-2].left) < 0.5 * line.size
+    is_outside = indent < -_MIN_INDENT and not is_first
+    return is_outside and not line.text[0].islower() and _ends_sentence(before)
+
+
+def _begins_item(line: Line, before: Line, *, is_marked: bool, left: float) -> bool:
+    """Returns True if a line begins with the mark of an item, or the number of a section.
+
+    `is_marked` is True if the block before is an item, and `left` is the x at which it begins.
+    """
+    if _BULLET.match(line.text) or (line.is_bold and _SECTION_NUMBER.match(line.text)):
+        return True
+    is_outside = line.left <= left + 0.5 * line.size
+    return bool(
+        _ENUMERATION.match(line.text) and is_outside and (is_marked or _ends_sentence(before))
+    )
 
 
 def _ends_sentence(line: Line) -> bool:

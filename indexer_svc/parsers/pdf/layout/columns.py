@@ -31,6 +31,7 @@ _MIN_GUTTER_SIZE = 0.75
 _MAX_CUTS = 4
 _MIN_PROSE_WORDS = 3.5
 _MIN_TEXT_WORDS = 2.5
+_MIN_LIST_WORDS = 2.0
 _MIN_RUNS = 4
 _NUMERAL = re.compile(r"[0-9]{1,5}")
 _SENTENCE_ENDS = frozenset(".:;!?)\u3002\uff01\uff1f")
@@ -168,12 +169,25 @@ def _spans_at(
     start = 0
     bit = 1 << strip
     for index in range(len(rows) + 1):
-        if index < len(rows) and not masks[index] & bit:
+        if (
+            index < len(rows)
+            and not masks[index] & bit
+            and _is_wide(masks[index], strip, rows[index])
+        ):
             continue
         if index - start >= _MIN_COLUMN_ROWS:
             spans += _checked_spans(rows, masks, start, index, strip, are_columns)
         start = index + 1
     return spans
+
+
+def _is_wide(mask: int, strip: int, row: Row) -> bool:
+    """Returns True if the space of a row around a strip is no space between two words of a line."""
+    before, after = mask & ((1 << strip) - 1), mask >> strip
+    if not before or not after:
+        return True
+    space = strip - before.bit_length() + (after & -after).bit_length() - 1
+    return (space + 1) * STRIP >= _MIN_GUTTER_SIZE * row.size
 
 
 def _checked_spans(
@@ -309,7 +323,7 @@ def _are_columns(left: _Side, right: _Side) -> bool:
         return True
     if left.is_list and right.is_list:
         return True
-    if (right.is_prose and _runs_on(right, left)) or (left.is_prose and _runs_on(left, right)):
+    if _runs_on(right, left) or _runs_on(left, right):
         return True
     both = sum(bool(one and other) for one, other in zip(left.parts, right.parts, strict=True))
     if both <= _MAX_ALIGNED_ROWS * count and count >= 2 * _MIN_COLUMN_ROWS:
@@ -319,10 +333,13 @@ def _are_columns(left: _Side, right: _Side) -> bool:
 
 
 def _runs_on(side: _Side, other: _Side) -> bool:
-    """Returns True if sentences of a side run on in rows in which the other side has words, too.
+    """Returns True if a side is prose that runs on in rows in which the other side has words, too.
 
-    In a table, a cell that runs on has empty cells beside its next line.
+    In a table, a cell that runs on has empty cells beside its next line. Words beside a definition
+    are terms, and belong to it.
     """
+    if not side.is_prose or sum(map(len, other.filled)) < _MIN_LIST_WORDS * len(other.filled):
+        return False
     runs = count = 0
     before: Sequence[Word] = ()
     for part, other_part in zip(side.parts, other.parts, strict=True):

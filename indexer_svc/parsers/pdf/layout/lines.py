@@ -56,10 +56,8 @@ class Row:
         for word in words:
             if word.size > main.size:
                 main = word
-            if word.top < top:
-                top = word.top
-            if word.bottom > bottom:
-                bottom = word.bottom
+            top = min(top, word.top)
+            bottom = max(bottom, word.bottom)
         self.size = main.size
         self.baseline = main.baseline
         self.top = top
@@ -276,19 +274,20 @@ def _script(host: Word, word: Word) -> str:
 
 def _script_text(script: str, base: str, text: str, gap: float, size: float) -> str:
     """Returns a script with the sign that keeps it apart from the word before it."""
+    sign = " "
     if gap > WORD_GAP * 1.5 * size:
-        return f" {text}"
-    if base.startswith((" ^", "^")) or "^" in base or base.endswith("]"):
-        return text if base[-1:].isdigit() == text[:1].isdigit() else f" {text}"
-    if script == "_":
-        return f"_{text}" if base[-1:].isdigit() and text[:1].isdigit() else text
-    if _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
-        return text
-    if _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
-        return f"^{text}"
-    if _NOTE_MARK.fullmatch(text):
+        pass
+    elif "^" in base or base.endswith("]"):  # The script has several words.
+        sign = "" if base[-1:].isdigit() == text[:1].isdigit() else " "
+    elif script == "_":
+        sign = "_" if base[-1:].isdigit() and text[:1].isdigit() else ""
+    elif _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
+        sign = ""
+    elif _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
+        sign = "^"
+    elif _NOTE_MARK.fullmatch(text):
         return f" [{text}]"
-    return f" {text}"
+    return sign + text
 
 
 def _left(word: Word) -> float:

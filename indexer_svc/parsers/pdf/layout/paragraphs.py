@@ -109,26 +109,23 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     `after` is the text of the next line.
     """
     next_word = _FIRST_WORD.match(after)
-    if next_word is None or not after[0].islower():
-        return True
     match = _LAST_WORD.search(text[:-1])
-    if match is None:
+    if next_word is None or match is None or not after[0].islower() or _is_code(match.group()):
         return True
-    first, second = match.group(), next_word.group()
-    if "-" in first or any(character.isdigit() for character in first) or _has_inner_capital(first):
-        return True
-    both, hyphened = (first + second).lower(), f"{first}-{second}".lower()
-    if both in words:
+    first, second = match.group().lower(), next_word.group().lower()
+    if first + second in words:
         return False
-    if hyphened in words or not words.is_hyphenated or _INNER_WORD.match(after):
+    if f"{first}-{second}" in words or not words.is_hyphenated or _INNER_WORD.match(after):
         return True
-    if len(first) > 3 and len(second) > 2 and first.lower() in words and second.lower() in words:
-        return True
-    return (
-        len(second) > 2
-        and first.lower() in _IS_COMPOUND_START
-        and second.lower() not in _IS_CLOSED_ENDING
+    are_words = len(first) > 3 and len(second) > 2 and first in words and second in words
+    return are_words or (
+        len(second) > 2 and first in _IS_COMPOUND_START and second not in _IS_CLOSED_ENDING
     )
+
+
+def _is_code(word: str) -> bool:
+    """Returns True if a word has another hyphen, a digit, or a capital letter inside."""
+    return "-" in word or _has_inner_capital(word) or any(map(str.isdigit, word))
 
 
 def _has_inner_capital(word: str) -> bool:

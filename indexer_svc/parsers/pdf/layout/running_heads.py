@@ -14,6 +14,7 @@ closely.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.lines import Row, line_text
@@ -27,6 +28,7 @@ _MIN_PAGES = 3
 _NEIGHBOUR_PAGES = 2
 # Rows of one table are at most this many font sizes apart.
 _TABLE_PITCH = 2.2
+_TEXT_PITCH = 1.6
 _CELL_GAP = 1.0
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
@@ -39,7 +41,11 @@ _ONLY_NUMBER = re.compile(
 
 
 class EdgeRow(NamedTuple):
-    """A row near an edge of a page. `distance` is the number of rows between it and the edge."""
+    """A row near an edge of a page. `distance` is the number of rows between it and the edge.
+
+    `inner_text` is the text of the next row towards the middle of the page if it is as close as the
+    next line of a paragraph, or empty.
+    """
 
     page: int
     is_top: bool
@@ -48,6 +54,7 @@ class EdgeRow(NamedTuple):
     baseline: float
     size: float
     is_table_like: bool
+    inner_text: str
 
     @property
     def is_only_number(self) -> bool:
@@ -75,12 +82,15 @@ def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
 def _edge_row(page: int, is_top: bool, distance: int, row: Row, inner: Row | None) -> EdgeRow:
     text = line_text(row.words)
     cells = 1 + sum(
-        after.left - word.right > _CELL_GAP * row.size
-        for word, after in zip(row.words, row.words[1:], strict=False)
+        after.left - word.right > _CELL_GAP * row.size for word, after in pairwise(row.words)
     )
     is_close = inner is not None and abs(inner.baseline - row.baseline) < _TABLE_PITCH * row.size
+    is_table_like = is_top and cells >= 3 and is_close
+    inner_text = ""
+    if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
+        inner_text = line_text(inner.words)
     return EdgeRow(
-        page, is_top, distance, text, row.baseline, row.size, is_top and cells >= 3 and is_close
+        *(page, is_top, distance, text, row.baseline, row.size, is_table_like, inner_text)
     )
 
 
@@ -127,7 +137,9 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         pages = {row.page for row in same}
         near = [row for row in same if _has_neighbour(row.page, pages)]
         if len(near) >= least:
-            found.update(near)
+            # Pages that begin with the same paragraph, as letters do, repeat its other lines too.
+            counts = Counter(row.inner_text for row in near)
+            found.update(row for row in near if not row.inner_text or counts[row.inner_text] == 1)
     return found
 
 

@@ -66,7 +66,7 @@ def test_lines_and_rectangles_are_rules():
     stream = b"50 700 m 250 700 l S 50 600 100 50 re S 300 650 0.5 80 re f"
     rules = {tuple(map(round, rule)) for rule in content_of(stream).rules}
     assert {
-        (50, 142, 250, 142),
+        (49, 142, 251, 142),
         (50, 192, 150, 192),
         (50, 242, 150, 242),
         (50, 192, 50, 242),
