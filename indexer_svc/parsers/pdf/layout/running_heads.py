@@ -137,10 +137,17 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         pages = {row.page for row in same}
         near = [row for row in same if _has_neighbour(row.page, pages)]
         if len(near) >= least:
-            # Pages that begin with the same paragraph, as letters do, repeat its other lines too.
-            counts = Counter(row.inner_text for row in near)
-            found.update(row for row in near if not row.inner_text or counts[row.inner_text] == 1)
+            found.update(near)
     return found
+
+
+def _in_paragraphs(rows: set[EdgeRow]) -> set[EdgeRow]:
+    """Returns the rows that other pages repeat together with the next line of a paragraph.
+
+    Pages that begin with the same paragraph, as letters do, repeat all its lines.
+    """
+    counts = Counter((row.is_top, row.text, row.inner_text) for row in rows if row.inner_text)
+    return {row for row in rows if counts[row.is_top, row.text, row.inner_text] > 1}
 
 
 def _has_neighbour(page: int, pages: set[int]) -> bool:
@@ -206,17 +213,21 @@ def _by_size(place: Sequence[EdgeRow]) -> Iterable[list[EdgeRow]]:
 
 
 def _outermost(confirmed: set[EdgeRow]) -> set[EdgeRow]:
-    """Returns the rows for which all rows between them and the edge are confirmed, too."""
-    counts = Counter((row.page, row.is_top) for row in confirmed)
+    """Returns the rows for which all rows between them and the edge are confirmed, too.
+
+    The innermost of them is no line of a paragraph.
+    """
+    in_paragraphs = _in_paragraphs(confirmed)
     by_edge: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
     for row in confirmed:
         by_edge[row.page, row.is_top].append(row)
     result = set()
-    for edge in counts:
-        for expected, row in enumerate(sorted(by_edge[edge], key=_distance)):
-            if row.distance != expected:
-                break
-            result.add(row)
+    for rows in by_edge.values():
+        rows.sort(key=_distance)
+        outer = [row for expected, row in enumerate(rows) if row.distance == expected]
+        while outer and outer[-1] in in_paragraphs:
+            outer.pop()
+        result.update(outer)
     return result
 
 
