@@ -42,18 +42,18 @@ def parse_pdf(content: bytes, max_text_bytes: int) -> ParsedFile:
     """
     try:
         with pdfium.PdfDocument(content) as document:
-            layout = DocumentLayout(_page_count(document))
+            page_count = _page_count(document)
+            layout = DocumentLayout(page_count, list(bookmarks_of(document)))
             text_bytes = 0
             for number, page in enumerate(_pages(document), start=1):
                 text_bytes += sum(len(run.text.encode()) for run in page.runs)
                 _check_size(text_bytes, number, max_text_bytes)
                 layout.add(page)
-            bookmarks = list(bookmarks_of(document))
             title = _title(document)
     except pdfium.PdfiumError as error:
         raise UnreadableDocument(_error_message(error), field=_FIELD) from None
     writer = TextWriter(max_text_bytes)
-    for blocks in layout.pages(bookmarks):
+    for blocks in layout.pages():
         _write_page(writer, blocks)
     return writer.parsed(title)
 

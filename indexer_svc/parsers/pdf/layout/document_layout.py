@@ -21,6 +21,7 @@ This package is pure: it gets characters and returns blocks, and knows nothing a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,6 +34,7 @@ from indexer_svc.parsers.pdf.layout.headings import (
     body_style,
     mark_bookmarks,
     mark_typographic,
+    normalised,
 )
 from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
 from indexer_svc.parsers.pdf.layout.page_layout import (
@@ -69,9 +71,11 @@ class PageBlocks:
 class DocumentLayout:
     """Lays out the pages of a document, which are added one after the other."""
 
-    def __init__(self, page_count: int) -> None:
-        """Begins a document of `page_count` pages."""
+    def __init__(self, page_count: int, bookmarks: Sequence[Bookmark] = ()) -> None:
+        """Begins a document of `page_count` pages with these bookmarks."""
         self._page_count = page_count
+        self._bookmarks = bookmarks
+        self._titles = {(mark.page, normalised(mark.title)) for mark in bookmarks}
         self._window: list[PageRows] = []
         self._edges: list[EdgeRow] = []
         self._layouts: list[PageLayout] = []
@@ -86,10 +90,11 @@ class DocumentLayout:
         if len(self._window) == WINDOW_PAGES:
             self._close_window()
 
-    def pages(self, bookmarks: Sequence[Bookmark] = ()) -> Iterator[PageBlocks]:
+    def pages(self) -> Iterator[PageBlocks]:
         """Yields the blocks of each page, when all pages have been added."""
         self._close_window()
         body = body_style(line for layout in self._layouts for line in layout.lines)
+        bookmarks = self._bookmarks
         missing = self._mark_headings(bookmarks)
         has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)
         words = Vocabulary(line for layout in self._layouts for line in layout.lines)
@@ -113,7 +118,7 @@ class DocumentLayout:
         first = self._window[0].index
         near = [row for row in self._edges if row.page >= first - WINDOW_PAGES]
         self._edges = near + [row for page in self._window for row in page.edge_rows()]
-        heads = running_heads(self._edges, self._page_count)
+        heads = self._without_titles(running_heads(self._edges, self._page_count))
         if self._fixed_is_code is None:
             self._fixed_is_code = not _is_typewritten(self._window)
         for page in self._window:
@@ -128,6 +133,18 @@ class DocumentLayout:
             self._mark_tags(page, layout)
             self._layouts.append(layout)
         self._window = []
+
+    def _without_titles(self, heads: set[EdgeRow]) -> set[EdgeRow]:
+        """Returns the running heads without the titles of bookmarks that no other page repeats.
+
+        The headings `Part 1` and `Part 2` of two pages look like page numbers.
+        """
+        counts = Counter(head.text for head in heads)
+        return {
+            head
+            for head in heads
+            if counts[head.text] > 1 or (head.page, normalised(head.text)) not in self._titles
+        }
 
     def _mark_tags(self, page: PageRows, layout: PageLayout) -> None:
         """Marks the lines that belong to headings of the structure tree."""

@@ -133,7 +133,7 @@ def _find_title(
     for first in range(start, len(lines)):
         head = texts[first]
         # A first line of a numbered title has the number before the first words of the title.
-        if not head or not (head in title or title in head or title[:4] in head):
+        if not head or not (head in title or title in head or title[:2] in head):
             continue
         if lines[first].heading_number:
             continue

@@ -23,10 +23,10 @@ FULL = "words that fill the whole line from its left to its right end"
 
 
 def laid_out(pages, bookmarks=()):
-    layout = DocumentLayout(len(pages))
+    layout = DocumentLayout(len(pages), bookmarks)
     for content in pages:
         layout.add(content)
-    return list(layout.pages(bookmarks))
+    return list(layout.pages())
 
 
 def texts(page_blocks):
@@ -62,6 +62,12 @@ def test_running_heads_are_found_across_windows():
     ]
     read = laid_out(pages)
     assert [texts(blocks) for blocks in read] == [[f"Page {7 * at} text"] for at in range(count)]
+
+
+def test_headings_that_look_like_page_numbers_are_headings():
+    pages = [page([run(f"Part {at + 1}", 50, 30), run("abc"[at], 50, 100)]) for at in range(3)]
+    read = laid_out(pages, [Bookmark(f"Part {at + 1}", 1, at) for at in range(3)])
+    assert [texts(blocks) for blocks in read] == [["Part 1", "a"], ["Part 2", "b"], ["Part 3", "c"]]
 
 
 def test_contents_pages_are_left_out_and_noted():
