@@ -316,7 +316,7 @@ def _main_direction(runs: Sequence[tuple[_RawRun, _Style]], page: pdfium.PdfPage
     for run, style in runs:
         counts[style.direction] += len(run.text)
     if counts:
-        return counts.most_common(1)[0][0]
+        return max(counts, key=counts.__getitem__)
     return int(pdfium_c.FPDFPage_GetRotation(page)) % 4
 
 

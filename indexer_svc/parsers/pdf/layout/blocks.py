@@ -9,7 +9,6 @@ as in an address.
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
 from indexer_svc.parsers.pdf.layout.lines import Line
 from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
@@ -80,7 +79,7 @@ def _typical_pitch(lines: Sequence[Line]) -> float:
         if abs(after.size - line.size) < 0.3
         and 0.8 < (after.baseline - line.baseline) / line.size < 2.6
     ]
-    return median(pitches) if pitches else 1.2
+    return sorted(pitches)[len(pitches) // 2] if pitches else 1.2
 
 
 def _continues(block: Block, line: Line, pitch: float, right: float, fixed_is_code: bool) -> bool:
@@ -179,7 +178,7 @@ def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) 
 def _code(lines: Sequence[Line]) -> str:
     """Returns lines of code with their indentation."""
     widths = [(line.right - line.left) / len(line.text) for line in lines if len(line.text) >= 4]
-    width = median(widths) if widths else lines[0].size * 0.6
+    width = sorted(widths)[len(widths) // 2] if widths else lines[0].size * 0.6
     left = min(line.left for line in lines)
     return "\n".join(
         " " * min(80, max(0, round((line.left - left) / max(width, 1.0)))) + line.text

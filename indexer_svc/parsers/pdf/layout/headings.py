@@ -67,7 +67,7 @@ def body_style(lines: Iterable[Line]) -> BodyStyle:
     for line in lines:
         style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed, line.is_italic)
         counts[style] += len(line.text)
-    return counts.most_common(1)[0][0] if counts else BodyStyle(10.0, False, False, False)
+    return max(counts, key=counts.__getitem__) if counts else BodyStyle(10.0, False, False, False)
 
 
 def normalised(text: str) -> str:

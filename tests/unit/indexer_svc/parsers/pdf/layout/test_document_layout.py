@@ -64,6 +64,11 @@ def test_running_heads_are_found_across_windows():
     assert [texts(blocks) for blocks in read] == [[f"Page {7 * at} text"] for at in range(count)]
 
 
+def test_pages_that_have_only_the_same_words_keep_them():
+    read = laid_out([page([run("Label", 50, 40)]) for _ in range(9)])
+    assert [texts(blocks) for blocks in read] == [["Label"]] * 9
+
+
 def test_headings_that_look_like_page_numbers_are_headings():
     pages = [page([run(f"Part {at + 1}", 50, 30), run("abc"[at], 50, 100)]) for at in range(3)]
     read = laid_out(pages, [Bookmark(f"Part {at + 1}", 1, at) for at in range(3)])
