@@ -24,8 +24,11 @@ import pypdfium2.raw as pdfium_c
 from indexer_svc.parsers.pdf.form_values import FormReader
 from indexer_svc.parsers.pdf.page_content import Font, FormValue, GlyphRun, PageContent, Rule, Tag
 
-# At most this many characters of a page are read. The densest pages of newspapers have a tenth.
-MAX_PAGE_CHARS = 200_000
+# The places of the characters of a page are read up to this many. The densest pages of newspapers
+# have a third. Of a page with more characters, only the text is read.
+MAX_PAGE_CHARS = 100_000
+_PLAIN_SIZE = 10.0
+_PLAIN_PITCH = 12.0
 # At most this many objects and path segments of a page are examined for ruled lines. Maps and
 # plots have more, but no tables.
 MAX_PAGE_OBJECTS = 20_000
@@ -133,7 +136,11 @@ def page_content(
     handle = _address(page)
     text_page = page.get_textpage()
     try:
-        runs = list(_runs(_address(text_page), tags is not None))
+        text_handle = _address(text_page)
+        count = _count_chars(text_handle)
+        if count > MAX_PAGE_CHARS:
+            return _plain_content(_text(text_handle, count))
+        runs = list(_runs(text_handle, max(0, count), tags is not None))
     finally:
         text_page.close()
     direction = _main_direction(runs, page)
@@ -171,11 +178,21 @@ class _RawRun(NamedTuple):
     origin: tuple[float, float]
 
 
-def _runs(text_page: int, is_tagged: bool) -> Iterator[tuple[_RawRun, _Style]]:
-    """Yields the runs of a page in the order in which PDFium has them."""
-    count = min(_count_chars(text_page), MAX_PAGE_CHARS)
-    if count <= 0:
-        return
+def _plain_content(text: str) -> PageContent:
+    """Returns a page with these lines of text below each other, whatever their places are."""
+    runs = []
+    for index, line in enumerate(text.splitlines(), start=1):
+        y = index * _PLAIN_PITCH
+        starts = [at * _PLAIN_SIZE / 2 for at in range(len(line))]
+        ends = [start + _PLAIN_SIZE / 2 for start in starts]
+        top, bottom = y - 0.8 * _PLAIN_SIZE, y + 0.2 * _PLAIN_SIZE
+        runs.append(GlyphRun(line, starts, ends, top, bottom, y, _PLAIN_SIZE, Font("")))
+    width = max((run.ends[-1] for run in runs if run.text), default=0.0)
+    return PageContent(width, (len(runs) + 1) * _PLAIN_PITCH, runs)
+
+
+def _runs(text_page: int, count: int, is_tagged: bool) -> Iterator[tuple[_RawRun, _Style]]:
+    """Yields the runs of a page of `count` characters in the order in which PDFium has them."""
     text = _text(text_page, count)
     box_array = (ctypes.c_float * (4 * count))()
     address = ctypes.addressof(box_array)

@@ -5,6 +5,7 @@ from contextlib import closing
 import pypdfium2 as pdfium
 import pytest
 
+from indexer_svc.parsers.pdf import characters
 from indexer_svc.parsers.pdf.characters import page_content
 from tests.support.documents.pdfs import pdf_of_streams, shown_at
 
@@ -87,6 +88,12 @@ def test_a_page_of_many_shapes_has_pictures():
 def test_characters_without_a_meaning_are_marked():
     [run] = content_of(b"BT /F4 12 Tf 50 700 Td <00410042> Tj ET").runs
     assert run.text == "\ufffd\ufffd"
+
+
+def test_of_a_page_with_very_many_characters_only_the_text_is_read(monkeypatch):
+    monkeypatch.setattr(characters, "MAX_PAGE_CHARS", 5)
+    content = content_of(shown_at(50, 700, "one line") + shown_at(90, 500, "another"))
+    assert [(run.text, run.starts[0]) for run in content.runs] == [("one line", 0), ("another", 0)]
 
 
 def test_an_empty_page():
