@@ -44,7 +44,7 @@ from indexer_svc.parsers.pdf.layout.page_layout import (
     page_layout,
     page_rows,
 )
-from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
 from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, running_heads
 from indexer_svc.parsers.pdf.layout.tables import Table
 from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
@@ -107,6 +107,7 @@ class DocumentLayout:
             deepest = max((bookmark.depth for bookmark in bookmarks), default=0)
             mark_typographic(texts, body, titles, deepest)
         _continue_tables(pages)
+        _continue_paragraphs(pages, words)
         _add_missing_headings(pages, missing)
         for layout, blocks in zip(self._layouts, pages, strict=True):
             yield PageBlocks(layout.index, blocks, layout.left_out, layout.is_unread)
@@ -303,6 +304,56 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
         elif upper.header_rows and not lower.header_rows:
             lower.rows[:0] = [list(row) for row in header]
             lower.header_rows = upper.header_rows
+
+
+def _continue_paragraphs(pages: Sequence[list[Block | Table]], words: Vocabulary) -> None:
+    """Joins the parts of paragraphs that a new column or a new page divides.
+
+    On the same page, the whole part in the next column is added to the paragraph. A new page gets
+    only the rest of a word, so that the sentences of a page stay on it.
+    """
+    last: Block | None = None
+    for blocks in pages:
+        is_new_page = True
+        kept: list[Block | Table] = []
+        for item in blocks:
+            if _is_note(item):
+                kept.append(item)
+                continue
+            if not isinstance(item, Block) or not _is_text(item):
+                kept.append(item)
+                last, is_new_page = None, False
+                continue
+            if last is not None and _runs_on(last, item, is_new_page=is_new_page):
+                if not is_new_page:
+                    last.text = joined(last.text, item.text, words)
+                    last.lines += item.lines
+                    continue
+                first, _, item.text = item.text.partition(" ")
+                last.text = joined(last.text, first, words)
+                if not item.text:
+                    continue
+            kept.append(item)
+            last, is_new_page = item, False
+        blocks[:] = kept
+
+
+def _is_text(block: Block) -> bool:
+    return bool(block.lines) and not block.is_code and not block.heading_depth
+
+
+def _runs_on(block: Block, after: Block, *, is_new_page: bool) -> bool:
+    """Returns True if `after` continues the sentence, or on a new page the word, of `block`."""
+    end, start = block.lines[-1], after.first
+    is_open = block.text[-1] == "-" or (block.text[-1].isalnum() or block.text[-1] == ",")
+    return (
+        (block.text[-1] == "-" if is_new_page else is_open)
+        and (after.text[0].islower() or (is_new_page and after.text[0].isdigit()))
+        and not after.marker
+        and abs(end.size - start.size) < 0.5
+        and end.is_bold == start.is_bold
+        and (is_new_page or start.baseline < end.baseline - end.size)
+    )
 
 
 def _is_note(item: Block | Table) -> bool:

@@ -141,6 +141,18 @@ def test_footnotes_of_the_first_column_come_after_the_second():
     assert texts(blocks)[-1] == "[1] Ask the owner first."
 
 
+def test_a_paragraph_goes_on_in_the_next_column():
+    left = ["some words of a column that fill all of its line"] * 5
+    right = ["and more words of the column that fill its line."] * 5
+    [blocks] = laid_out([page(paragraph(left, 30, 100) + paragraph(right, 310, 100))])
+    assert texts(blocks) == [" ".join(left + right)]
+
+
+def test_a_word_that_a_new_page_breaks_is_on_the_first_page():
+    pages = [page([run("the trans-", 50, 700)]), page([run("portation of goods", 50, 60)])]
+    assert [texts(blocks) for blocks in laid_out(pages)] == [["the transportation"], ["of goods"]]
+
+
 def test_values_of_a_form_stand_beside_their_labels():
     content = PageContent(
         WIDTH,
