@@ -316,21 +316,12 @@ def _style(block: Block) -> _Style:
 
 def _depths(headings: Sequence[Block]) -> dict[Block, int]:
     """Returns the depth of each heading, from 1, by the rank of its style and its number."""
-    keys = {}
+    keys: dict[Block, tuple[tuple[float, bool, bool], int]] = {}
     for block in headings:
         style = _style(block)
-        keys[block] = (
-            (-style.size, not style.is_bold, not style.is_capital),
-            _number_depth(block.text),
-        )
-    ranks: dict[tuple[tuple[float, bool, bool], int], int] = {}
-    depth = 0
-    last_size = None
-    for style_key, numbers in sorted(set(keys.values())):
-        if last_size is None or (style_key, numbers) not in ranks:
-            depth += 1
-        last_size = style_key
-        ranks[style_key, numbers] = depth
+        order = -style.size, not style.is_bold, not style.is_capital
+        keys[block] = order, _number_depth(block.text)
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())), start=1)}
     return {block: min(MAX_DEPTH, ranks[key]) for block, key in keys.items()}
 
 
