@@ -17,7 +17,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.pdf.characters import page_content
 from indexer_svc.parsers.pdf.form_values import FormReader
 from indexer_svc.parsers.pdf.layout.document_layout import DocumentLayout, PageBlocks
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.outline import ARTEFACTS, bookmarks_of
 from indexer_svc.parsers.pdf.page_content import PageContent
 from indexer_svc.parsers.pdf.tags import TagReader
@@ -114,7 +114,7 @@ def _write_page(writer: TextWriter, page: PageBlocks) -> None:
     for kind, text in page.left_out:
         writer.leave_out(kind, text)
     for block in page.blocks:
-        if isinstance(block, Table):
+        if isinstance(block, PdfTable):
             writer.table(block.rows, has_header=bool(block.header_rows))
         elif block.heading_depth:
             writer.heading(block.heading_depth, block.text.replace("\n", " "))

@@ -20,11 +20,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.layout.words import Word
-from indexer_svc.parsers.pdf.page_content import Rule
+from indexer_svc.parsers.pdf.page_content import RuledLine
 
 # A gap of this many font sizes divides a row into pieces.
 _PIECE_GAP = 0.95
@@ -86,7 +86,7 @@ class _TableRow:
 
     __slots__ = ("end", "first", "last", "pieces", "rows", "size", "start")
 
-    def __init__(self, rows: Sequence[Row], start: int) -> None:
+    def __init__(self, rows: Sequence[TextRow], start: int) -> None:
         self.rows = rows
         self.start, self.end = start, start + len(rows)
         self.size = max(row.size for row in rows)
@@ -104,8 +104,8 @@ class _TableRow:
 
 
 def aligned_tables(
-    rows: Sequence[Row], rules: Sequence[Rule] = (), *, fixed_is_code: bool = True
-) -> list[tuple[int, int, Table]]:
+    rows: Sequence[TextRow], rules: Sequence[RuledLine] = (), *, fixed_is_code: bool = True
+) -> list[tuple[int, int, PdfTable]]:
     """Returns the tables among the rows of a region: first row, row after the last, and table.
 
     `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
@@ -125,7 +125,7 @@ def aligned_tables(
     return tables
 
 
-def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
+def _table_rows(rows: Sequence[TextRow]) -> list[_TableRow]:
     table_rows = []
     start = 0
     for index in range(1, len(rows) + 1):
@@ -138,7 +138,7 @@ def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
     return table_rows
 
 
-def _pieces(rows: Sequence[Row]) -> list[_Piece]:
+def _pieces(rows: Sequence[TextRow]) -> list[_Piece]:
     """Returns the pieces of a row. Dots that lead to the next column are left out."""
     if len(rows) == 1:
         words, breaks = _without_leaders(rows[0])
@@ -163,7 +163,7 @@ def _left(word: Word) -> float:
     return word.left
 
 
-def _without_leaders(row: Row) -> tuple[list[Word], set[int]]:
+def _without_leaders(row: TextRow) -> tuple[list[Word], set[int]]:
     """Returns the words of a row without dots that lead to the next column.
 
     The second value has the identities of the words to which dots lead.
@@ -210,8 +210,8 @@ def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> in
 
 
 def _table(
-    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[Rule]
-) -> tuple[int, int, Table] | None:
+    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[RuledLine]
+) -> tuple[int, int, PdfTable] | None:
     """Returns the table of a group of rows, with its first row and the row after its last.
 
     Returns None if the group is no table.
@@ -232,7 +232,7 @@ def _table(
         return None
     top, bottom = inside[0].rows[0].top, inside[-1].rows[-1].bottom
     columns = [left, *((low + high) / 2 for low, high in gutters), right]
-    return start, end, Table(merged, header_rows, left, top, right, bottom, columns)
+    return start, end, PdfTable(merged, header_rows, left, top, right, bottom, columns)
 
 
 def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
@@ -413,7 +413,7 @@ def _usual_pitch(rows: Sequence[_TableRow]) -> float:
 
 
 def _lines_below(
-    rows: Sequence[_TableRow], rules: Sequence[Rule], left: float, right: float
+    rows: Sequence[_TableRow], rules: Sequence[RuledLine], left: float, right: float
 ) -> list[bool]:
     """Returns for each row if a wide ruled line is between it and the next row."""
     ys = sorted(

@@ -6,7 +6,7 @@ from small to large:
 
 1. Characters become words, and words become rows (`words`, `lines`).
 2. Rows that are repeated at the edges of pages are running heads, and are left out
-   (`running_heads`). This needs the rows of neighbouring pages. So pages are read in windows of
+   (`page_heads`). This needs the rows of neighbouring pages. So pages are read in windows of
    WINDOW_PAGES pages, and only one window of words is in memory at a time.
 3. Lines that are drawn on the page enclose the cells of ruled tables (`ruled_tables`).
 4. White space divides the rest into columns, which are read one after the other (`columns`).
@@ -36,7 +36,8 @@ from indexer_svc.parsers.pdf.layout.headings import (
     mark_typographic,
     normalised,
 )
-from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.layout.lines import TextLine, mark_heading
+from indexer_svc.parsers.pdf.layout.page_heads import EdgeRow, running_heads
 from indexer_svc.parsers.pdf.layout.page_layout import (
     PageLayout,
     PageRows,
@@ -45,8 +46,7 @@ from indexer_svc.parsers.pdf.layout.page_layout import (
     page_rows,
 )
 from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
-from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, running_heads
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
 
 WINDOW_PAGES = 64
@@ -63,7 +63,7 @@ class PageBlocks:
     """The blocks of a page, and what was left out of its text."""
 
     index: int
-    blocks: list[Block | Table] = field(default_factory=list)
+    blocks: list[Block | PdfTable] = field(default_factory=list)
     left_out: list[tuple[LeftOutKind, str]] = field(default_factory=list)
     is_unread: bool = False
 
@@ -178,10 +178,10 @@ class DocumentLayout:
 
     def _blocks(
         self, layout: PageLayout, body: BodyStyle, words: Vocabulary
-    ) -> list[Block | Table]:
+    ) -> list[Block | PdfTable]:
         """Returns the blocks of a page, its footnotes last."""
-        items: list[Block | Table] = []
-        notes: list[Block | Table] = []
+        items: list[Block | PdfTable] = []
+        notes: list[Block | PdfTable] = []
         for region in layout.regions:
             upper, lower = _divided_at_footnotes(region, layout.height, body)
             items += _region_blocks(upper, words, self._fixed_is_code)
@@ -220,13 +220,13 @@ def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tup
     """Returns the items of a region above its footnotes, and the footnotes."""
     for index, item in enumerate(region):
         if (
-            isinstance(item, Line)
+            isinstance(item, TextLine)
             and item.size <= _FOOTNOTE_SIZE * body.size
             and item.baseline > 0.4 * height
             and not item.heading_depth
             and _FOOTNOTE_START.match(item.text)
             and all(
-                isinstance(rest, Line) and rest.size <= _FOOTNOTE_SIZE * body.size
+                isinstance(rest, TextLine) and rest.size <= _FOOTNOTE_SIZE * body.size
                 for rest in region[index:]
             )
         ):
@@ -236,11 +236,11 @@ def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tup
 
 def _region_blocks(
     region: Region, words: Vocabulary, fixed_is_code: bool | None
-) -> Iterator[Block | Table]:
+) -> Iterator[Block | PdfTable]:
     """Yields the blocks and tables of a region, in order."""
-    lines: list[Line] = []
+    lines: list[TextLine] = []
     for item in region:
-        if isinstance(item, Line):
+        if isinstance(item, TextLine):
             lines.append(item)
             continue
         yield from blocks_of(lines, words, fixed_is_code=bool(fixed_is_code))
@@ -256,7 +256,7 @@ def _text_block(text: str) -> Block:
 
 
 def _add_missing_headings(
-    pages: Sequence[list[Block | Table]], missing: Sequence[MissingHeading]
+    pages: Sequence[list[Block | PdfTable]], missing: Sequence[MissingHeading]
 ) -> None:
     """Adds the headings that bookmarks name, but that no line shows.
 
@@ -277,7 +277,7 @@ def _add_missing_headings(
         pages[page].insert(place, block)
 
 
-def _place_after(blocks: Sequence[Block | Table], heading_number: int) -> int:
+def _place_after(blocks: Sequence[Block | PdfTable], heading_number: int) -> int:
     """Returns the index after the heading with a number, or 0."""
     for at, item in enumerate(blocks):
         if isinstance(item, Block) and item.lines and item.first.heading_number == heading_number:
@@ -285,7 +285,7 @@ def _place_after(blocks: Sequence[Block | Table], heading_number: int) -> int:
     return 0
 
 
-def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
+def _continue_tables(pages: Sequence[list[Block | PdfTable]]) -> None:
     """Gives a table that continues one of the page before the header of that table.
 
     A table continues if it is the first block of its page, the other table is the last block of the
@@ -294,7 +294,7 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
     for before, after in pairwise(pages):
         upper = next((item for item in reversed(before) if not _is_note(item)), None)
         lower = after[0] if after else None
-        if not isinstance(upper, Table) or not isinstance(lower, Table):
+        if not isinstance(upper, PdfTable) or not isinstance(lower, PdfTable):
             continue
         if not _same_columns(upper, lower):
             continue
@@ -306,7 +306,7 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
             lower.header_rows = upper.header_rows
 
 
-def _continue_paragraphs(pages: Sequence[list[Block | Table]], words: Vocabulary) -> None:
+def _continue_paragraphs(pages: Sequence[list[Block | PdfTable]], words: Vocabulary) -> None:
     """Joins the parts of paragraphs that a new column or a new page divides.
 
     On the same page, the whole part in the next column is added to the paragraph. A new page gets
@@ -315,7 +315,7 @@ def _continue_paragraphs(pages: Sequence[list[Block | Table]], words: Vocabulary
     last: Block | None = None
     for blocks in pages:
         is_new_page = True
-        kept: list[Block | Table] = []
+        kept: list[Block | PdfTable] = []
         for item in blocks:
             if _is_note(item):
                 kept.append(item)
@@ -356,11 +356,11 @@ def _runs_on(block: Block, after: Block, *, is_new_page: bool) -> bool:
     )
 
 
-def _is_note(item: Block | Table) -> bool:
+def _is_note(item: Block | PdfTable) -> bool:
     return isinstance(item, Block) and item.is_footnote
 
 
-def _same_columns(upper: Table, lower: Table) -> bool:
+def _same_columns(upper: PdfTable, lower: PdfTable) -> bool:
     return len(upper.rows[0]) == len(lower.rows[0]) and all(
         abs(one - other) <= _SAME_EDGE
         for one, other in zip(upper.columns[:1], lower.columns[:1], strict=False)

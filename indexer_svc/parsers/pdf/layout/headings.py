@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.blocks import Block
-from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.layout.lines import TextLine, mark_heading
 from indexer_svc.parsers.pdf.page_content import Bookmark
 
 MAX_DEPTH = 9
@@ -61,7 +61,7 @@ class BodyStyle(NamedTuple):
     is_italic: bool
 
 
-def body_style(lines: Iterable[Line]) -> BodyStyle:
+def body_style(lines: Iterable[TextLine]) -> BodyStyle:
     """Returns the style of most characters of lines."""
     counts: Counter[BodyStyle] = Counter()
     for line in lines:
@@ -87,7 +87,7 @@ class MissingHeading(NamedTuple):
 
 
 def mark_bookmarks(
-    pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
+    pages: Sequence[Sequence[TextLine]], bookmarks: Sequence[Bookmark]
 ) -> list[MissingHeading]:
     """Marks the lines of the heading that each bookmark names; returns bookmarks without lines.
 
@@ -125,7 +125,7 @@ def mark_bookmarks(
 
 
 def _find_title(
-    title: str, lines: Sequence[Line], texts: Sequence[str], start: int
+    title: str, lines: Sequence[TextLine], texts: Sequence[str], start: int
 ) -> tuple[int, int] | None:
     """Returns the first line of a title and the line after its last; None if it is not there."""
     if not title:
@@ -165,7 +165,7 @@ def _is_number(prefix: str) -> bool:
     )
 
 
-class _Style(NamedTuple):
+class _HeadingStyle(NamedTuple):
     size: float
     is_bold: bool
     is_capital: bool
@@ -308,10 +308,10 @@ def _without_lists(pages: Sequence[Sequence[Block]], candidates: list[Block]) ->
     return [block for block in candidates if id(block) not in dropped]
 
 
-def _style(block: Block) -> _Style:
+def _style(block: Block) -> _HeadingStyle:
     letters = [character for character in block.text if character.isalpha()]
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    return _Style(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
+    return _HeadingStyle(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
 
 
 def _depths(headings: Sequence[Block]) -> dict[Block, int]:

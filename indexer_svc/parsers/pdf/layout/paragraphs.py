@@ -10,12 +10,12 @@ lines are hyphenated at all. At last, some words make compounds in English.
 import re
 from collections.abc import Iterable, Sequence
 
-from indexer_svc.parsers.pdf.layout.lines import Line
+from indexer_svc.parsers.pdf.layout.lines import TextLine
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-# Of the lines of a hyphenated text, one in ten to twenty ends with a hyphen. Of other texts, one in
-# a hundred does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
+# One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a hundred
+# does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
 # lines of at least _MIN_FULL_LINE characters count.
 _MIN_FULL_LINE = 30
 _MIN_LINES, _FEW_LINES = 60, 15
@@ -50,7 +50,7 @@ class Vocabulary:
     `is_hyphenated` is True if the typesetter of the document broke words at line ends.
     """
 
-    def __init__(self, lines: Iterable[Line] = ()) -> None:
+    def __init__(self, lines: Iterable[TextLine] = ()) -> None:
         """Collects the words of lines. Too few lines are taken to be hyphenated."""
         self._words: set[str] = set()
         long_lines = broken = justified = 0
@@ -80,7 +80,7 @@ class Vocabulary:
 NO_WORDS = Vocabulary()
 
 
-def joined_lines(lines: Sequence[Line], words: Vocabulary = NO_WORDS) -> str:
+def joined_lines(lines: Sequence[TextLine], words: Vocabulary = NO_WORDS) -> str:
     """Returns the text of the lines of one paragraph or cell, as one line."""
     if not lines:
         return ""

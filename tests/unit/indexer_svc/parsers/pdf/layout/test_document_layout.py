@@ -7,7 +7,7 @@ import pytest
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block
 from indexer_svc.parsers.pdf.layout.document_layout import WINDOW_PAGES, DocumentLayout
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
 from tests.support.documents.page_contents import (
     HEIGHT,
@@ -30,7 +30,7 @@ def laid_out(pages, bookmarks=()):
 
 
 def texts(page_blocks):
-    return [item.rows if isinstance(item, Table) else item.text for item in page_blocks.blocks]
+    return [item.rows if isinstance(item, PdfTable) else item.text for item in page_blocks.blocks]
 
 
 def test_a_page_of_paragraphs():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer_svc.parsers.pdf.layout.running_heads import edge_rows, running_heads
+from indexer_svc.parsers.pdf.layout.page_heads import edge_rows, running_heads
 from tests.support.documents.page_contents import HEIGHT, paragraph, rows, run, table
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 
 # So many rows at each edge of a page are examined.
 _EDGE_ROWS = 3
@@ -62,7 +62,7 @@ class EdgeRow(NamedTuple):
         return bool(_ONLY_NUMBER.fullmatch(self.text)) or bool(_OF_TOTAL.fullmatch(self.text))
 
 
-def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
+def edge_rows(page: int, rows: Sequence[TextRow], height: float) -> list[EdgeRow]:
     """Returns the rows of a page that may be running heads, running feet or page numbers."""
     result = []
     limit = height * _EDGE_SHARE
@@ -79,7 +79,9 @@ def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
     return result
 
 
-def _edge_row(page: int, is_top: bool, distance: int, row: Row, inner: Row | None) -> EdgeRow:
+def _edge_row(
+    page: int, is_top: bool, distance: int, row: TextRow, inner: TextRow | None
+) -> EdgeRow:
     text = line_text(row.words)
     cells = 1 + sum(
         after.left - word.right > _CELL_GAP * row.size for word, after in pairwise(row.words)
