@@ -14,9 +14,9 @@ from indexer_svc.parsers.pdf.layout.lines import TextLine
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-# One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a hundred
-# does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
-# lines of at least _MIN_FULL_LINE characters count.
+# One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
+# hundred lines does. Lines that all end at the same x are nearly always hyphenated, others seldom.
+# Only lines of at least _MIN_FULL_LINE characters count.
 _MIN_FULL_LINE = 30
 _MIN_LINES, _FEW_LINES = 60, 15
 _MIN_BROKEN_LINES = 0.02
