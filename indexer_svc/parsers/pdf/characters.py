@@ -22,10 +22,20 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
 from indexer_svc.parsers.pdf.form_values import FormReader
-from indexer_svc.parsers.pdf.page_content import Font, FormValue, GlyphRun, PageContent, Rule, Tag
+from indexer_svc.parsers.pdf.page_content import (
+    Font,
+    FormValue,
+    GlyphRun,
+    PageContent,
+    RuledLine,
+    Tag,
+)
 
-# At most this many characters of a page are read. The densest pages of newspapers have a tenth.
-MAX_PAGE_CHARS = 200_000
+# The places of the characters of a page are read up to this many. The densest pages of newspapers
+# have a third. Of a page with more characters, only the text is read.
+MAX_PAGE_CHARS = 100_000
+_PLAIN_SIZE = 10.0
+_PLAIN_PITCH = 12.0
 # At most this many objects and path segments of a page are examined for ruled lines. Maps and
 # plots have more, but no tables.
 MAX_PAGE_OBJECTS = 20_000
@@ -112,8 +122,8 @@ _IDENTITY: _Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 _Box = tuple[float, float, float, float]
 
 
-class _Style(NamedTuple):
-    """What the characters of one object have in common."""
+class _RunStyle(NamedTuple):
+    """The properties that the characters of one object share."""
 
     font: Font
     size: float
@@ -133,7 +143,11 @@ def page_content(
     handle = _address(page)
     text_page = page.get_textpage()
     try:
-        runs = list(_runs(_address(text_page), tags is not None))
+        text_handle = _address(text_page)
+        count = _count_chars(text_handle)
+        if count > MAX_PAGE_CHARS:
+            return _plain_content(_text(text_handle, count))
+        runs = list(_runs(text_handle, max(0, count), tags is not None))
     finally:
         text_page.close()
     direction = _main_direction(runs, page)
@@ -171,11 +185,21 @@ class _RawRun(NamedTuple):
     origin: tuple[float, float]
 
 
-def _runs(text_page: int, is_tagged: bool) -> Iterator[tuple[_RawRun, _Style]]:
-    """Yields the runs of a page in the order in which PDFium has them."""
-    count = min(_count_chars(text_page), MAX_PAGE_CHARS)
-    if count <= 0:
-        return
+def _plain_content(text: str) -> PageContent:
+    """Returns a page with these lines of text below each other, whatever their places are."""
+    runs = []
+    for index, line in enumerate(text.splitlines(), start=1):
+        y = index * _PLAIN_PITCH
+        starts = [at * _PLAIN_SIZE / 2 for at in range(len(line))]
+        ends = [start + _PLAIN_SIZE / 2 for start in starts]
+        top, bottom = y - 0.8 * _PLAIN_SIZE, y + 0.2 * _PLAIN_SIZE
+        runs.append(GlyphRun(line, starts, ends, top, bottom, y, _PLAIN_SIZE, Font("")))
+    width = max((run.ends[-1] for run in runs if run.text), default=0.0)
+    return PageContent(width, (len(runs) + 1) * _PLAIN_PITCH, runs)
+
+
+def _runs(text_page: int, count: int, is_tagged: bool) -> Iterator[tuple[_RawRun, _RunStyle]]:
+    """Yields the runs of a page of `count` characters in the order in which PDFium has them."""
     text = _text(text_page, count)
     box_array = (ctypes.c_float * (4 * count))()
     address = ctypes.addressof(box_array)
@@ -255,7 +279,7 @@ class _StyleReader:
         self._point = (ctypes.c_double * 2)()
         self._point_address = ctypes.addressof(self._point)
 
-    def style(self, text_object: int, index: int) -> _Style | None:
+    def style(self, text_object: int, index: int) -> _RunStyle | None:
         """Returns the style of the object that drew the character at `index`.
 
         Returns None if the object is not known, or if its text runs in a slanted direction.
@@ -274,7 +298,7 @@ class _StyleReader:
         if font is None:
             font = self._fonts[key] = self._font(index, is_stroked)
         mark = _mark_of(text_object) if self._is_tagged else -1
-        return _Style(font, round(size, 2) or 1.0, direction, mark)
+        return _RunStyle(font, round(size, 2) or 1.0, direction, mark)
 
     def origin(self, index: int) -> tuple[float, float]:
         """Returns the point of the baseline at which a character begins."""
@@ -310,17 +334,17 @@ def _direction(a: float, b: float) -> int | None:
     return None
 
 
-def _main_direction(runs: Sequence[tuple[_RawRun, _Style]], page: pdfium.PdfPage) -> int:
+def _main_direction(runs: Sequence[tuple[_RawRun, _RunStyle]], page: pdfium.PdfPage) -> int:
     """Returns the direction of most characters, or the upright one of a page without text."""
     counts: Counter[int] = Counter()
     for run, style in runs:
         counts[style.direction] += len(run.text)
     if counts:
-        return counts.most_common(1)[0][0]
+        return max(counts, key=counts.__getitem__)
     return int(pdfium_c.FPDFPage_GetRotation(page)) % 4
 
 
-def _framed(run: _RawRun, style: _Style, box: _Box, main_direction: int) -> GlyphRun:
+def _framed(run: _RawRun, style: _RunStyle, box: _Box, main_direction: int) -> GlyphRun:
     """Returns a run in the frame in which it is upright."""
     left, bottom, right, top = box
     direction = style.direction
@@ -363,7 +387,7 @@ def _framed_box(inner: _Box, box: _Box, direction: int) -> _Box:
     return top - y1, right - x1, top - y0, right - x0
 
 
-def _drawings(page: int, box: _Box, direction: int) -> tuple[list[Rule], int, int]:
+def _drawings(page: int, box: _Box, direction: int) -> tuple[list[RuledLine], int, int]:
     """Returns the ruled lines of a page, and how many pictures and drawn shapes it has."""
     reader = _DrawingReader()
     count = _count_objects(page)
@@ -372,7 +396,7 @@ def _drawings(page: int, box: _Box, direction: int) -> tuple[list[Rule], int, in
     for line in reader.lines:
         framed = _framed_box(line, box, direction)
         if framed[2] > 0 and framed[3] > 0:
-            rules.append(Rule(*framed))
+            rules.append(RuledLine(*framed))
     return rules, reader.picture_count, reader.shape_count
 
 

@@ -42,7 +42,7 @@ class GlyphRun(NamedTuple):
     mark: int = -1
 
 
-class Rule(NamedTuple):
+class RuledLine(NamedTuple):
     """A horizontal or vertical line on the page, or an edge of a drawn rectangle."""
 
     left: float
@@ -73,7 +73,7 @@ class Cell(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """What the structure tree of a tagged PDF says about a marked content.
+    """The part of a tagged PDF's structure tree to which a marked content belongs.
 
     `heading_depth` is the depth of the heading that the content belongs to, from 1, or 0. `element`
     is a number that all contents of the same heading have. `cell` is the cell of a table that the
@@ -96,7 +96,7 @@ class PageContent:
     width: float
     height: float
     runs: Sequence[GlyphRun] = ()
-    rules: Sequence[Rule] = ()
+    rules: Sequence[RuledLine] = ()
     form_values: Sequence[FormValue] = ()
     tags: Mapping[int, Tag] | None = None
     has_pictures: bool = False

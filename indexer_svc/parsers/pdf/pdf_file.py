@@ -18,7 +18,7 @@ from indexer_svc.parsers.pdf.characters import page_content
 from indexer_svc.parsers.pdf.form_values import FormReader
 from indexer_svc.parsers.pdf.layout.document_layout import DocumentLayout, PageBlocks
 from indexer_svc.parsers.pdf.layout.page_layout import shows_unread_text
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.outline import ARTEFACTS, bookmarks_of
 from indexer_svc.parsers.pdf.page_content import PageContent
 from indexer_svc.parsers.pdf.page_picture import picture_of
@@ -49,19 +49,19 @@ def parse_pdf(
     """
     try:
         with pdfium.PdfDocument(content) as document:
-            layout = DocumentLayout(_page_count(document))
+            page_count = _page_count(document)
+            layout = DocumentLayout(page_count, list(bookmarks_of(document)))
             text_bytes = 0
             recognised: set[int] = set()
             for number, page in enumerate(_pages(document, recogniser, recognised), start=1):
                 text_bytes += sum(len(run.text.encode()) for run in page.runs)
                 _check_size(text_bytes, number, max_text_bytes)
                 layout.add(page)
-            bookmarks = list(bookmarks_of(document))
             title = _title(document)
     except pdfium.PdfiumError as error:
         raise UnreadableDocument(_error_message(error), field=_FIELD) from None
     writer = TextWriter(max_text_bytes)
-    for blocks in layout.pages(bookmarks):
+    for blocks in layout.pages():
         write_page(writer, blocks, is_recognised=blocks.index in recognised)
     return writer.parsed(title)
 
@@ -131,7 +131,7 @@ def write_page(writer: TextWriter, page: PageBlocks, *, is_recognised: bool = Fa
     for kind, text in page.left_out:
         writer.leave_out(kind, text)
     for block in page.blocks:
-        if isinstance(block, Table):
+        if isinstance(block, PdfTable):
             writer.table(block.rows, header_rows=block.header_rows)
         elif block.heading_depth:
             writer.heading(block.heading_depth, block.text.replace("\n", " "))

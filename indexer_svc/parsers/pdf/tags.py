@@ -1,7 +1,7 @@
 """Reads the structure tree of a page of a tagged PDF.
 
-The tree says which marked contents of a page belong to which heading. The layout uses only that:
-the order and the tables of a page come from where its characters stand, which is what a reader sees.
+The tree says which marked contents of a page belong to which heading. The layout uses only that.
+The order and the tables of a page come from where its characters stand: that is what a reader sees.
 """
 
 import ctypes

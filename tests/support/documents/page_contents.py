@@ -5,9 +5,9 @@ Each character is half as wide as the font size, so a test can compute where a l
 
 from collections.abc import Iterable, Sequence
 
-from indexer_svc.parsers.pdf.layout.lines import Line, Row, rows_of
+from indexer_svc.parsers.pdf.layout.lines import TextLine, TextRow, rows_of
 from indexer_svc.parsers.pdf.layout.words import Word, words_of
-from indexer_svc.parsers.pdf.page_content import Font, GlyphRun, PageContent, Rule
+from indexer_svc.parsers.pdf.page_content import Font, GlyphRun, PageContent, RuledLine
 
 REGULAR = Font("Serif")
 BOLD = Font("Serif-Bold", is_bold=True)
@@ -44,7 +44,7 @@ def run(
     )
 
 
-def page(runs: Iterable[GlyphRun], rules: Sequence[Rule] = ()) -> PageContent:
+def page(runs: Iterable[GlyphRun], rules: Sequence[RuledLine] = ()) -> PageContent:
     """Returns a page of 600 by 800 points."""
     return PageContent(WIDTH, HEIGHT, list(runs), rules)
 
@@ -54,14 +54,14 @@ def words(runs: Iterable[GlyphRun]) -> list[Word]:
     return words_of(list(runs))
 
 
-def rows(runs: Iterable[GlyphRun]) -> list[Row]:
+def rows(runs: Iterable[GlyphRun]) -> list[TextRow]:
     """Returns the rows of runs."""
     return rows_of(words(runs))
 
 
-def lines(runs: Iterable[GlyphRun]) -> list[Line]:
+def lines(runs: Iterable[GlyphRun]) -> list[TextLine]:
     """Returns one line for each row of runs."""
-    return [Line(row.words) for row in rows(runs)]
+    return [TextLine(row.words) for row in rows(runs)]
 
 
 def paragraph(
@@ -83,7 +83,7 @@ def table(
     ]
 
 
-def grid(xs: Sequence[float], ys: Sequence[float]) -> list[Rule]:
+def grid(xs: Sequence[float], ys: Sequence[float]) -> list[RuledLine]:
     """Returns the lines of a grid."""
-    across = [Rule(xs[0], y, xs[-1], y) for y in ys]
-    return across + [Rule(x, ys[0], x, ys[-1]) for x in xs]
+    across = [RuledLine(xs[0], y, xs[-1], y) for y in ys]
+    return across + [RuledLine(x, ys[0], x, ys[-1]) for x in xs]

@@ -20,11 +20,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.layout.words import Word
-from indexer_svc.parsers.pdf.page_content import Rule
+from indexer_svc.parsers.pdf.page_content import RuledLine
 
 # A gap of this many font sizes divides a row into pieces.
 _PIECE_GAP = 0.95
@@ -60,6 +60,7 @@ _MARKER = re.compile(
     r"[\u2022\u25cf\u25aa\u25e6\u2023\u2013\u2014*\u25a0\u25ba\u27a2\u2713\u00b7-]|"
     r"[(\[]?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,6})[.)\]:]{1,2}|\[\w{1,12}\]|\d{1,2}(?:\.\d{1,2}){1,4}\.?"
 )
+_ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
 _LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
@@ -85,7 +86,7 @@ class _TableRow:
 
     __slots__ = ("end", "first", "last", "pieces", "rows", "size", "start")
 
-    def __init__(self, rows: Sequence[Row], start: int) -> None:
+    def __init__(self, rows: Sequence[TextRow], start: int) -> None:
         self.rows = rows
         self.start, self.end = start, start + len(rows)
         self.size = max(row.size for row in rows)
@@ -103,8 +104,8 @@ class _TableRow:
 
 
 def aligned_tables(
-    rows: Sequence[Row], rules: Sequence[Rule] = (), *, fixed_is_code: bool = True
-) -> list[tuple[int, int, Table]]:
+    rows: Sequence[TextRow], rules: Sequence[RuledLine] = (), *, fixed_is_code: bool = True
+) -> list[tuple[int, int, PdfTable]]:
     """Returns the tables among the rows of a region: first row, row after the last, and table.
 
     `rules` are the ruled lines of the page. If `fixed_is_code`, rows in a font whose characters
@@ -124,7 +125,7 @@ def aligned_tables(
     return tables
 
 
-def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
+def _table_rows(rows: Sequence[TextRow]) -> list[_TableRow]:
     table_rows = []
     start = 0
     for index in range(1, len(rows) + 1):
@@ -137,7 +138,7 @@ def _table_rows(rows: Sequence[Row]) -> list[_TableRow]:
     return table_rows
 
 
-def _pieces(rows: Sequence[Row]) -> list[_Piece]:
+def _pieces(rows: Sequence[TextRow]) -> list[_Piece]:
     """Returns the pieces of a row. Dots that lead to the next column are left out."""
     if len(rows) == 1:
         words, breaks = _without_leaders(rows[0])
@@ -162,7 +163,7 @@ def _left(word: Word) -> float:
     return word.left
 
 
-def _without_leaders(row: Row) -> tuple[list[Word], set[int]]:
+def _without_leaders(row: TextRow) -> tuple[list[Word], set[int]]:
     """Returns the words of a row without dots that lead to the next column.
 
     The second value has the identities of the words to which dots lead.
@@ -209,8 +210,8 @@ def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> in
 
 
 def _table(
-    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[Rule]
-) -> tuple[int, int, Table] | None:
+    rows: Sequence[_TableRow], start: int, end: int, rules: Sequence[RuledLine]
+) -> tuple[int, int, PdfTable] | None:
     """Returns the table of a group of rows, with its first row and the row after its last.
 
     Returns None if the group is no table.
@@ -231,7 +232,7 @@ def _table(
         return None
     top, bottom = inside[0].rows[0].top, inside[-1].rows[-1].bottom
     columns = [left, *((low + high) / 2 for low, high in gutters), right]
-    return start, end, Table(merged, header_rows, left, top, right, bottom, columns)
+    return start, end, PdfTable(merged, header_rows, left, top, right, bottom, columns)
 
 
 def _gutters(pieces: Sequence[Sequence[_Piece]], size: float) -> list[tuple[float, float]]:
@@ -301,18 +302,25 @@ def _cells(row: _TableRow, gutters: Sequence[tuple[float, float]]) -> list[list[
     for line in row.rows:
         column = -1
         before = None
-        for word in _without_leaders(line)[0]:
+        words = _without_leaders(line)[0]
+        gaps = (after.left - word.right for word, after in pairwise(words))
+        space = min((gap for gap in gaps if gap > 0), default=0.0)
+        for word in words:
             at = bisect_right(middles, (word.left + word.right) / 2)
-            if before is None or (at > column and _begins_column(before, word)):
+            if before is None or (at > column and _begins_column(before, word, space)):
                 column = at
             cells[column].append(word)
             before = word
     return cells
 
 
-def _begins_column(before: Word, word: Word) -> bool:
-    """Returns True if `word` does not continue the cell of the word before it."""
-    if word.left - before.right > _MIN_HEADER_GAP * word.size:
+def _begins_column(before: Word, word: Word, space: float) -> bool:
+    """Returns True if `word` does not continue the cell of the word before it.
+
+    `space` is the narrowest space between words of the row.
+    """
+    gap = word.left - before.right
+    if gap > _MIN_TEXT_GUTTER * word.size or gap > max(_MIN_HEADER_GAP * word.size, 1.6 * space):
         return True
     return bool(NUMBER.fullmatch(word.text)) and bool(NUMBER.fullmatch(before.text))
 
@@ -339,25 +347,31 @@ def _is_number(text: str) -> bool:
 def _is_table(grid: Sequence[Sequence[Sequence[Word]]]) -> bool:
     """Returns True if the columns contain what tables contain."""
     texts = [[_text(cell) for cell in row] for row in grid]
-    width = len(grid[0])
-    columns = [[row[at] for row in texts if row[at]] for at in range(width)]
-    rows_with_cells = sum(sum(map(bool, row)) >= 2 for row in texts)
-    if rows_with_cells < _MIN_ROWS or min(map(len, columns)) == 0:
-        return False
-    if all(_MARKER.fullmatch(text) for text in columns[0]):
-        return False
-    if sum(bool(_EQUATION_NUMBER.fullmatch(text)) for text in columns[-1]) > len(columns[-1]) / 2:
+    columns = [[text for text in column if text] for column in zip(*texts, strict=True)]
+    row_count = sum(sum(map(bool, row)) >= 2 for row in texts)
+    if row_count < _MIN_ROWS or not all(columns) or _is_list(columns):
         return False
     averages = [sum(len(text.split()) for text in column) / len(column) for column in columns]
-    if width == 2:
-        if all(text.isdecimal() and len(text) <= 2 for text in columns[0]) and averages[1] > 1.5:
-            return False  # The items of a numbered list.
-        if rows_with_cells < _MIN_ROWS_OF_TWO_COLUMNS:
-            return False
-        numbers = sum(map(_is_number, columns[1]))
-        is_term_list = averages[0] <= _MAX_WORDS_OF_TERM
-        return numbers >= 0.5 * len(columns[1]) or is_term_list
-    return sum(averages) / width <= _MAX_WORDS_OF_CELL
+    if len(columns) > 2:
+        return sum(averages) / len(columns) <= _MAX_WORDS_OF_CELL
+    numbers = sum(map(_is_number, columns[1]))
+    return row_count >= _MIN_ROWS_OF_TWO_COLUMNS and (
+        numbers >= 0.5 * len(columns[1]) or averages[0] <= _MAX_WORDS_OF_TERM
+    )
+
+
+def _is_list(columns: Sequence[Sequence[str]]) -> bool:
+    """Returns True if the first column has the marks of items, or the last one those of equations.
+
+    Numbers before texts are marks, too.
+    """
+    first, last = columns[0], columns[-1]
+    if all(_MARKER.fullmatch(text) for text in first):
+        return True
+    if sum(bool(_EQUATION_NUMBER.fullmatch(text)) for text in last) > len(last) / 2:
+        return True
+    are_texts = sum(len(text.split()) for text in last) > 1.5 * len(last)
+    return len(columns) == 2 and are_texts and all(map(_ITEM_NUMBER.fullmatch, first))
 
 
 def _with_header_above(
@@ -399,7 +413,7 @@ def _usual_pitch(rows: Sequence[_TableRow]) -> float:
 
 
 def _lines_below(
-    rows: Sequence[_TableRow], rules: Sequence[Rule], left: float, right: float
+    rows: Sequence[_TableRow], rules: Sequence[RuledLine], left: float, right: float
 ) -> list[bool]:
     """Returns for each row if a wide ruled line is between it and the next row."""
     ys = sorted(
@@ -514,10 +528,10 @@ def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> fl
     """
     distances = []
     for column in range(len(cells[0])):
-        filled = [index for index in range(len(rows)) if cells[index][column]]
         distances += [
-            (rows[below].first - rows[above].last) / rows[above].size
-            for above, below in pairwise(filled)
+            (rows[index + 1].first - rows[index].last) / rows[index].size
+            for index in range(len(rows) - 1)
+            if cells[index][column] and cells[index + 1][column]
         ]
     distances = sorted(distance for distance in distances if distance >= _MIN_PITCH)
     if not distances or distances[0] > _MAX_LEADING * 1.2:

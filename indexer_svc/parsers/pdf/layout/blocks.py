@@ -9,9 +9,8 @@ as in an address.
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
-from indexer_svc.parsers.pdf.layout.lines import Line
+from indexer_svc.parsers.pdf.layout.lines import TextLine
 from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
 
 # The distance between two paragraphs is at least so much larger than that of two lines of one.
@@ -35,7 +34,7 @@ class Block:
 
     __slots__ = ("heading_depth", "is_code", "is_footnote", "lines", "marker", "text")
 
-    def __init__(self, lines: list[Line], text: str = "") -> None:
+    def __init__(self, lines: list[TextLine], text: str = "") -> None:
         self.lines = lines
         self.text = text
         self.marker = ""
@@ -44,7 +43,7 @@ class Block:
         self.heading_depth = lines[0].heading_depth if lines else 0
 
     @property
-    def first(self) -> Line:
+    def first(self) -> TextLine:
         """The first line, whose style is that of the block."""
         return self.lines[0]
 
@@ -52,7 +51,7 @@ class Block:
         return f"Block({self.heading_depth}, {self.text!r})"
 
 
-def blocks_of(lines: Sequence[Line], words: Vocabulary, *, fixed_is_code: bool) -> list[Block]:
+def blocks_of(lines: Sequence[TextLine], words: Vocabulary, *, fixed_is_code: bool) -> list[Block]:
     """Returns the blocks of the lines of one region.
 
     If `fixed_is_code`, lines in a font whose characters have the same width are code.
@@ -72,7 +71,7 @@ def blocks_of(lines: Sequence[Line], words: Vocabulary, *, fixed_is_code: bool) 
     return blocks
 
 
-def _typical_pitch(lines: Sequence[Line]) -> float:
+def _typical_pitch(lines: Sequence[TextLine]) -> float:
     """Returns the usual distance of the baselines of two lines, in font sizes."""
     pitches = [
         (after.baseline - line.baseline) / line.size
@@ -80,10 +79,12 @@ def _typical_pitch(lines: Sequence[Line]) -> float:
         if abs(after.size - line.size) < 0.3
         and 0.8 < (after.baseline - line.baseline) / line.size < 2.6
     ]
-    return median(pitches) if pitches else 1.2
+    return sorted(pitches)[len(pitches) // 2] if pitches else 1.2
 
 
-def _continues(block: Block, line: Line, pitch: float, right: float, fixed_is_code: bool) -> bool:
+def _continues(
+    block: Block, line: TextLine, pitch: float, right: float, fixed_is_code: bool
+) -> bool:
     """Returns True if `line` belongs to the block before it."""
     before = block.lines[-1]
     if line.heading_number or before.heading_number:
@@ -99,7 +100,7 @@ def _continues(block: Block, line: Line, pitch: float, right: float, fixed_is_co
     return not _starts_block(block, before, line, right)
 
 
-def _same_style(before: Line, line: Line, right: float, fixed_is_code: bool) -> bool:
+def _same_style(before: TextLine, line: TextLine, right: float, fixed_is_code: bool) -> bool:
     """Returns True if the styles of two lines may occur in one block.
 
     A full line may be bold and the next one not, if the first words of a paragraph are bold.
@@ -113,36 +114,42 @@ def _same_style(before: Line, line: Line, right: float, fixed_is_code: bool) -> 
     return before.is_bold and not _ends_early(before, line, right) and len(before.text) > 30
 
 
-def _starts_block(block: Block, before: Line, line: Line, right: float) -> bool:
+def _starts_block(block: Block, before: TextLine, line: TextLine, right: float) -> bool:
     """Returns True if a line of the same style and distance begins a block."""
-    if _BULLET.match(line.text):
-        return True
     first = block.first
-    if line.is_bold and _SECTION_NUMBER.match(line.text):
+    is_marked = bool(_BULLET.match(first.text) or _ENUMERATION.match(first.text))
+    if _begins_item(line, before, is_marked=is_marked, left=first.left):
         return True
-    marked = _BULLET.match(first.text) or _ENUMERATION.match(first.text)
-    if _ENUMERATION.match(line.text) and (
-        line.left <= first.left + 0.5 * line.size and (marked or _ends_sentence(before))
-    ):
-        return True
-    is_short = _ends_early(before, line, right)
-    if is_short and _ends_sentence(before) and not line.text[0].islower():
+    if _ends_sentence(before) and not line.text[0].islower() and _ends_early(before, line, right):
         return True
     indent = (line.left - before.left) / line.size
-    if _MIN_INDENT < indent < _MAX_INDENT and not marked:
-        if len(block.lines) > 1:
-            return abs(before.left - block.lines[-2].left) < 0.5 * line.size
-        return _ends_sentence(before) and line.text[0].isupper()
-    if indent < -_MIN_INDENT and len(block.lines) > 1:
-        return not line.text[0].islower() and _ends_sentence(before)
-    return False
+    is_first = len(block.lines) == 1
+    if _MIN_INDENT < indent < _MAX_INDENT and not is_marked:
+        if is_first:
+            return _ends_sentence(before) and line.text[0].isupper()
+        return abs(before.left - block.lines[-2].left) < 0.5 * line.size
+    is_outside = indent < -_MIN_INDENT and not is_first
+    return is_outside and not line.text[0].islower() and _ends_sentence(before)
 
 
-def _ends_sentence(line: Line) -> bool:
+def _begins_item(line: TextLine, before: TextLine, *, is_marked: bool, left: float) -> bool:
+    """Returns True if a line begins with the mark of an item, or the number of a section.
+
+    `is_marked` is True if the block before is an item, and `left` is the x at which it begins.
+    """
+    if _BULLET.match(line.text) or (line.is_bold and _SECTION_NUMBER.match(line.text)):
+        return True
+    is_outside = line.left <= left + 0.5 * line.size
+    return bool(
+        _ENUMERATION.match(line.text) and is_outside and (is_marked or _ends_sentence(before))
+    )
+
+
+def _ends_sentence(line: TextLine) -> bool:
     return bool(_SENTENCE_END.search(line.text))
 
 
-def _ends_early(before: Line, line: Line, right: float) -> bool:
+def _ends_early(before: TextLine, line: TextLine, right: float) -> bool:
     """Returns True if the first word of `line` would have fitted on the line before."""
     return before.right + line.first_width + 0.6 * line.size < right
 
@@ -170,10 +177,10 @@ def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) 
     block.text = text
 
 
-def _code(lines: Sequence[Line]) -> str:
+def _code(lines: Sequence[TextLine]) -> str:
     """Returns lines of code with their indentation."""
     widths = [(line.right - line.left) / len(line.text) for line in lines if len(line.text) >= 4]
-    width = median(widths) if widths else lines[0].size * 0.6
+    width = sorted(widths)[len(widths) // 2] if widths else lines[0].size * 0.6
     left = min(line.left for line in lines)
     return "\n".join(
         " " * min(80, max(0, round((line.left - left) / max(width, 1.0)))) + line.text

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from indexer_svc.parsers.pdf.layout.lines import Row, rows_of
+from indexer_svc.parsers.pdf.layout.lines import TextRow, rows_of
 from indexer_svc.parsers.pdf.layout.words import Word
 
 # The width of a strip in points. A gutter is never narrower than three strips.
@@ -31,6 +31,7 @@ _MIN_GUTTER_SIZE = 0.75
 _MAX_CUTS = 4
 _MIN_PROSE_WORDS = 3.5
 _MIN_TEXT_WORDS = 2.5
+_MIN_LIST_WORDS = 2.0
 _MIN_RUNS = 4
 _NUMERAL = re.compile(r"[0-9]{1,5}")
 _SENTENCE_ENDS = frozenset(".:;!?)\u3002\uff01\uff1f")
@@ -45,7 +46,7 @@ _MAX_PAGE_STRIPS = 8_192
 _BULLETS = frozenset("\u2022\u25cf\u25aa\u25e6\u2023\u2013-*\u25a0\u25ba\u27a2\u2713\u00b7")
 
 
-class _Span(NamedTuple):
+class _ColumnSpan(NamedTuple):
     """Rows `start` to `end` in which the strip around `x` is a gutter between columns."""
 
     start: int
@@ -56,7 +57,7 @@ class _Span(NamedTuple):
 _AreColumns = Callable[["_Side", "_Side"], bool]
 
 
-def regions_of(rows: Sequence[Row]) -> list[list[Row]]:
+def regions_of(rows: Sequence[TextRow]) -> list[list[TextRow]]:
     """Returns the rows of a page, from the top down, as regions in reading order.
 
     Rows are divided at gutters. Each word is in exactly one row of exactly one region.
@@ -64,9 +65,9 @@ def regions_of(rows: Sequence[Row]) -> list[list[Row]]:
     return _cut(rows, 0)
 
 
-def _cut(rows: Sequence[Row], depth: int) -> list[list[Row]]:
+def _cut(rows: Sequence[TextRow], depth: int) -> list[list[TextRow]]:
     spans = [] if depth == _MAX_CUTS else _column_spans(rows)
-    regions: list[list[Row]] = []
+    regions: list[list[TextRow]] = []
     position = 0
     for span in spans:
         if span.start > position:
@@ -113,7 +114,7 @@ def zeros_inside(mask: int) -> list[tuple[int, int]]:
         at = end
 
 
-def _column_spans(rows: Sequence[Row]) -> list[_Span]:
+def _column_spans(rows: Sequence[TextRow]) -> list[_ColumnSpan]:
     """Returns the spans of rows that are divided into columns, from the top down."""
     if len(rows) < _MIN_COLUMN_ROWS:
         return []
@@ -121,7 +122,7 @@ def _column_spans(rows: Sequence[Row]) -> list[_Span]:
     strips = _candidate_strips(rows)
     # The page numbers of a table of contents look like a column. So it must be recognised first.
     for are_columns in (_are_contents, _are_columns):
-        best: list[_Span] = []
+        best: list[_ColumnSpan] = []
         best_rows = 0
         for strip in strips:
             spans = _spans_at(rows, masks, strip, are_columns)
@@ -133,7 +134,7 @@ def _column_spans(rows: Sequence[Row]) -> list[_Span]:
     return []
 
 
-def _candidate_strips(rows: Sequence[Row]) -> list[int]:
+def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
     """Returns the strips that are covered by fewer rows than the strips on both sides."""
     last = _inside(int(max(row.right for row in rows) / STRIP))
     changes = [0] * (last + 2)
@@ -161,14 +162,18 @@ def _candidate_strips(rows: Sequence[Row]) -> list[int]:
 
 
 def _spans_at(
-    rows: Sequence[Row], masks: Sequence[int], strip: int, are_columns: _AreColumns
-) -> list[_Span]:
+    rows: Sequence[TextRow], masks: Sequence[int], strip: int, are_columns: _AreColumns
+) -> list[_ColumnSpan]:
     """Returns the spans of rows in which `strip` lies in a gutter between columns."""
-    spans: list[_Span] = []
+    spans: list[_ColumnSpan] = []
     start = 0
     bit = 1 << strip
     for index in range(len(rows) + 1):
-        if index < len(rows) and not masks[index] & bit:
+        if (
+            index < len(rows)
+            and not masks[index] & bit
+            and _is_wide(masks[index], strip, rows[index])
+        ):
             continue
         if index - start >= _MIN_COLUMN_ROWS:
             spans += _checked_spans(rows, masks, start, index, strip, are_columns)
@@ -176,14 +181,23 @@ def _spans_at(
     return spans
 
 
+def _is_wide(mask: int, strip: int, row: TextRow) -> bool:
+    """Returns True if the space of a row around a strip is no space between two words of a line."""
+    before, after = mask & ((1 << strip) - 1), mask >> strip
+    if not before or not after:
+        return True
+    space = strip - before.bit_length() + (after & -after).bit_length() - 1
+    return (space + 1) * STRIP >= _MIN_GUTTER_SIZE * row.size
+
+
 def _checked_spans(
-    rows: Sequence[Row],
+    rows: Sequence[TextRow],
     masks: Sequence[int],
     start: int,
     end: int,
     strip: int,
     are_columns: _AreColumns,
-) -> list[_Span]:
+) -> list[_ColumnSpan]:
     """Returns the parts of rows `start` to `end` that are two columns beside `strip`."""
     union = 0
     for mask in masks[start:end]:
@@ -201,7 +215,7 @@ def _checked_spans(
     spans = []
     for first, last in _without_wide_tables(left, right):
         if are_columns(left.part(first, last), right.part(first, last)):
-            spans.append(_Span(start + first, start + last, x))
+            spans.append(_ColumnSpan(start + first, start + last, x))
     return spans
 
 
@@ -309,7 +323,7 @@ def _are_columns(left: _Side, right: _Side) -> bool:
         return True
     if left.is_list and right.is_list:
         return True
-    if (right.is_prose and _runs_on(right, left)) or (left.is_prose and _runs_on(left, right)):
+    if _runs_on(right, left) or _runs_on(left, right):
         return True
     both = sum(bool(one and other) for one, other in zip(left.parts, right.parts, strict=True))
     if both <= _MAX_ALIGNED_ROWS * count and count >= 2 * _MIN_COLUMN_ROWS:
@@ -319,10 +333,13 @@ def _are_columns(left: _Side, right: _Side) -> bool:
 
 
 def _runs_on(side: _Side, other: _Side) -> bool:
-    """Returns True if sentences of a side run on in rows in which the other side has words, too.
+    """Returns True if a side is prose that runs on in rows in which the other side has words, too.
 
-    In a table, a cell that runs on has empty cells beside its next line.
+    In a table, a cell that runs on has empty cells beside its next line. Words beside a definition
+    are terms, and belong to it.
     """
+    if not side.is_prose or sum(map(len, other.filled)) < _MIN_LIST_WORDS * len(other.filled):
+        return False
     runs = count = 0
     before: Sequence[Word] = ()
     for part, other_part in zip(side.parts, other.parts, strict=True):

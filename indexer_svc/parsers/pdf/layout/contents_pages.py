@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 
 _LEADER_ENTRY = re.compile(
     r"(?P<title>.*?[^\s.\u2026\u00b7_])\s*(?:[.\u2026\u00b7_]\s?){3,}\s*(?P<page>\d{1,5}|[ivxlcIVXLC]{1,7})\s*"
@@ -39,7 +39,7 @@ class ContentsEntry(NamedTuple):
     left: float
 
 
-class Contents(NamedTuple):
+class ContentsTable(NamedTuple):
     """The rows `start` to `end` of a region that are a table of contents."""
 
     start: int
@@ -52,7 +52,9 @@ def is_contents_title(text: str) -> bool:
     return bool(_TITLE.fullmatch(" ".join(text.split()).strip(" .:")))
 
 
-def contents_of(rows: Sequence[Row], page_count: int, *, continues: bool = False) -> list[Contents]:
+def contents_of(
+    rows: Sequence[TextRow], page_count: int, *, continues: bool = False
+) -> list[ContentsTable]:
     """Returns the tables of contents among the rows of a region.
 
     `continues` is True if the page before ends with a table of contents.
@@ -80,7 +82,7 @@ def contents_of(rows: Sequence[Row], page_count: int, *, continues: bool = False
     return found
 
 
-def _entry(row: Row) -> tuple[str, int | None, bool] | None:
+def _entry(row: TextRow) -> tuple[str, int | None, bool] | None:
     """Returns title, page number and whether dots lead to it; None if the row is no entry.
 
     The page number is None if it is Roman.
@@ -107,12 +109,12 @@ def _page(numeral: str) -> int | None:
 
 
 def _checked(
-    rows: Sequence[Row],
+    rows: Sequence[TextRow],
     group: Sequence[int],
     entries: dict[int, tuple[str, int | None, bool]],
     page_count: int,
     continues: bool,
-) -> Contents | None:
+) -> ContentsTable | None:
     """Returns the table of contents with these entries, or None if it is another table."""
     chosen = [entries[index] for index in group]
     leaders = sum(entry[2] for entry in chosen)
@@ -137,8 +139,8 @@ def _checked(
         return None
     found = [ContentsEntry(entries[index][0], rows[index].words[0].left) for index in group]
     start = first if title_at is None else title_at
-    return Contents(start, group[-1] + 1, found)
+    return ContentsTable(start, group[-1] + 1, found)
 
 
-def _is_title_row(row: Row) -> bool:
+def _is_title_row(row: TextRow) -> bool:
     return is_contents_title(line_text(row.words))

@@ -6,7 +6,7 @@ from small to large:
 
 1. Characters become words, and words become rows (`words`, `lines`).
 2. Rows that are repeated at the edges of pages are running heads, and are left out
-   (`running_heads`). This needs the rows of neighbouring pages. So pages are read in windows of
+   (`page_heads`). This needs the rows of neighbouring pages. So pages are read in windows of
    WINDOW_PAGES pages, and only one window of words is in memory at a time.
 3. Lines that are drawn on the page enclose the cells of ruled tables (`ruled_tables`).
 4. White space divides the rest into columns, which are read one after the other (`columns`).
@@ -21,6 +21,7 @@ This package is pure: it gets characters and returns blocks, and knows nothing a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,8 +34,10 @@ from indexer_svc.parsers.pdf.layout.headings import (
     body_style,
     mark_bookmarks,
     mark_typographic,
+    normalised,
 )
-from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.layout.lines import TextLine, mark_heading
+from indexer_svc.parsers.pdf.layout.page_heads import EdgeRow, running_heads
 from indexer_svc.parsers.pdf.layout.page_layout import (
     PageLayout,
     PageRows,
@@ -42,9 +45,8 @@ from indexer_svc.parsers.pdf.layout.page_layout import (
     page_layout,
     page_rows,
 )
-from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary
-from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, running_heads
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
 
 WINDOW_PAGES = 64
@@ -61,7 +63,7 @@ class PageBlocks:
     """The blocks of a page, and what was left out of its text."""
 
     index: int
-    blocks: list[Block | Table] = field(default_factory=list)
+    blocks: list[Block | PdfTable] = field(default_factory=list)
     left_out: list[tuple[LeftOutKind, str]] = field(default_factory=list)
     is_unread: bool = False
 
@@ -69,9 +71,11 @@ class PageBlocks:
 class DocumentLayout:
     """Lays out the pages of a document, which are added one after the other."""
 
-    def __init__(self, page_count: int) -> None:
-        """Begins a document of `page_count` pages."""
+    def __init__(self, page_count: int, bookmarks: Sequence[Bookmark] = ()) -> None:
+        """Begins a document of `page_count` pages with these bookmarks."""
         self._page_count = page_count
+        self._bookmarks = bookmarks
+        self._titles = {(mark.page, normalised(mark.title)) for mark in bookmarks}
         self._window: list[PageRows] = []
         self._edges: list[EdgeRow] = []
         self._layouts: list[PageLayout] = []
@@ -86,10 +90,11 @@ class DocumentLayout:
         if len(self._window) == WINDOW_PAGES:
             self._close_window()
 
-    def pages(self, bookmarks: Sequence[Bookmark] = ()) -> Iterator[PageBlocks]:
+    def pages(self) -> Iterator[PageBlocks]:
         """Yields the blocks of each page, when all pages have been added."""
         self._close_window()
         body = body_style(line for layout in self._layouts for line in layout.lines)
+        bookmarks = self._bookmarks
         missing = self._mark_headings(bookmarks)
         has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)
         words = Vocabulary(line for layout in self._layouts for line in layout.lines)
@@ -102,6 +107,7 @@ class DocumentLayout:
             deepest = max((bookmark.depth for bookmark in bookmarks), default=0)
             mark_typographic(texts, body, titles, deepest)
         _continue_tables(pages)
+        _continue_paragraphs(pages, words)
         _add_missing_headings(pages, missing)
         for layout, blocks in zip(self._layouts, pages, strict=True):
             yield PageBlocks(layout.index, blocks, layout.left_out, layout.is_unread)
@@ -113,7 +119,9 @@ class DocumentLayout:
         first = self._window[0].index
         near = [row for row in self._edges if row.page >= first - WINDOW_PAGES]
         self._edges = near + [row for page in self._window for row in page.edge_rows()]
-        heads = running_heads(self._edges, self._page_count)
+        heads = self._without_titles(running_heads(self._edges, self._page_count))
+        if _are_all_text(heads, self._window):
+            heads = set()
         if self._fixed_is_code is None:
             self._fixed_is_code = not _is_typewritten(self._window)
         for page in self._window:
@@ -128,6 +136,18 @@ class DocumentLayout:
             self._mark_tags(page, layout)
             self._layouts.append(layout)
         self._window = []
+
+    def _without_titles(self, heads: set[EdgeRow]) -> set[EdgeRow]:
+        """Returns the running heads without the titles of bookmarks that no other page repeats.
+
+        The headings `Part 1` and `Part 2` of two pages look like page numbers.
+        """
+        counts = Counter(head.text for head in heads)
+        return {
+            head
+            for head in heads
+            if counts[head.text] > 1 or (head.page, normalised(head.text)) not in self._titles
+        }
 
     def _mark_tags(self, page: PageRows, layout: PageLayout) -> None:
         """Marks the lines that belong to headings of the structure tree."""
@@ -158,10 +178,10 @@ class DocumentLayout:
 
     def _blocks(
         self, layout: PageLayout, body: BodyStyle, words: Vocabulary
-    ) -> list[Block | Table]:
+    ) -> list[Block | PdfTable]:
         """Returns the blocks of a page, its footnotes last."""
-        items: list[Block | Table] = []
-        notes: list[Block | Table] = []
+        items: list[Block | PdfTable] = []
+        notes: list[Block | PdfTable] = []
         for region in layout.regions:
             upper, lower = _divided_at_footnotes(region, layout.height, body)
             items += _region_blocks(upper, words, self._fixed_is_code)
@@ -172,6 +192,17 @@ class DocumentLayout:
         for text in layout.side_texts:
             notes.append(_text_block(text))
         return items + notes
+
+
+def _are_all_text(heads: set[EdgeRow], pages: Sequence[PageRows]) -> bool:
+    """Returns True if most pages have no other text than their running heads.
+
+    Labels and cards have a few words on each page, which are the same on many pages.
+    """
+    counts = Counter(head.page for head in heads)
+    filled = [page for page in pages if page.rows]
+    alone = sum(counts[page.index] >= len(page.rows) for page in filled)
+    return alone > 0.5 * len(filled)
 
 
 def _is_typewritten(pages: Iterable[PageRows]) -> bool:
@@ -189,13 +220,13 @@ def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tup
     """Returns the items of a region above its footnotes, and the footnotes."""
     for index, item in enumerate(region):
         if (
-            isinstance(item, Line)
+            isinstance(item, TextLine)
             and item.size <= _FOOTNOTE_SIZE * body.size
             and item.baseline > 0.4 * height
             and not item.heading_depth
             and _FOOTNOTE_START.match(item.text)
             and all(
-                isinstance(rest, Line) and rest.size <= _FOOTNOTE_SIZE * body.size
+                isinstance(rest, TextLine) and rest.size <= _FOOTNOTE_SIZE * body.size
                 for rest in region[index:]
             )
         ):
@@ -205,11 +236,11 @@ def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tup
 
 def _region_blocks(
     region: Region, words: Vocabulary, fixed_is_code: bool | None
-) -> Iterator[Block | Table]:
+) -> Iterator[Block | PdfTable]:
     """Yields the blocks and tables of a region, in order."""
-    lines: list[Line] = []
+    lines: list[TextLine] = []
     for item in region:
-        if isinstance(item, Line):
+        if isinstance(item, TextLine):
             lines.append(item)
             continue
         yield from blocks_of(lines, words, fixed_is_code=bool(fixed_is_code))
@@ -225,7 +256,7 @@ def _text_block(text: str) -> Block:
 
 
 def _add_missing_headings(
-    pages: Sequence[list[Block | Table]], missing: Sequence[MissingHeading]
+    pages: Sequence[list[Block | PdfTable]], missing: Sequence[MissingHeading]
 ) -> None:
     """Adds the headings that bookmarks name, but that no line shows.
 
@@ -246,7 +277,7 @@ def _add_missing_headings(
         pages[page].insert(place, block)
 
 
-def _place_after(blocks: Sequence[Block | Table], heading_number: int) -> int:
+def _place_after(blocks: Sequence[Block | PdfTable], heading_number: int) -> int:
     """Returns the index after the heading with a number, or 0."""
     for at, item in enumerate(blocks):
         if isinstance(item, Block) and item.lines and item.first.heading_number == heading_number:
@@ -254,7 +285,7 @@ def _place_after(blocks: Sequence[Block | Table], heading_number: int) -> int:
     return 0
 
 
-def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
+def _continue_tables(pages: Sequence[list[Block | PdfTable]]) -> None:
     """Gives a table that continues one of the page before the header of that table.
 
     A table continues if it is the first block of its page, the other table is the last block of the
@@ -263,7 +294,7 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
     for before, after in pairwise(pages):
         upper = next((item for item in reversed(before) if not _is_note(item)), None)
         lower = after[0] if after else None
-        if not isinstance(upper, Table) or not isinstance(lower, Table):
+        if not isinstance(upper, PdfTable) or not isinstance(lower, PdfTable):
             continue
         if not _same_columns(upper, lower):
             continue
@@ -275,11 +306,61 @@ def _continue_tables(pages: Sequence[list[Block | Table]]) -> None:
             lower.header_rows = upper.header_rows
 
 
-def _is_note(item: Block | Table) -> bool:
+def _continue_paragraphs(pages: Sequence[list[Block | PdfTable]], words: Vocabulary) -> None:
+    """Joins the parts of paragraphs that a new column or a new page divides.
+
+    On the same page, the whole part in the next column is added to the paragraph. A new page gets
+    only the rest of a word, so that the sentences of a page stay on it.
+    """
+    last: Block | None = None
+    for blocks in pages:
+        is_new_page = True
+        kept: list[Block | PdfTable] = []
+        for item in blocks:
+            if _is_note(item):
+                kept.append(item)
+                continue
+            if not isinstance(item, Block) or not _is_text(item):
+                kept.append(item)
+                last, is_new_page = None, False
+                continue
+            if last is not None and _runs_on(last, item, is_new_page=is_new_page):
+                if not is_new_page:
+                    last.text = joined(last.text, item.text, words)
+                    last.lines += item.lines
+                    continue
+                first, _, item.text = item.text.partition(" ")
+                last.text = joined(last.text, first, words)
+                if not item.text:
+                    continue
+            kept.append(item)
+            last, is_new_page = item, False
+        blocks[:] = kept
+
+
+def _is_text(block: Block) -> bool:
+    return bool(block.lines) and not block.is_code and not block.heading_depth
+
+
+def _runs_on(block: Block, after: Block, *, is_new_page: bool) -> bool:
+    """Returns True if `after` continues the sentence, or on a new page the word, of `block`."""
+    end, start = block.lines[-1], after.first
+    is_open = block.text[-1] == "-" or (block.text[-1].isalnum() or block.text[-1] == ",")
+    return (
+        (block.text[-1] == "-" if is_new_page else is_open)
+        and (after.text[0].islower() or (is_new_page and after.text[0].isdigit()))
+        and not after.marker
+        and abs(end.size - start.size) < 0.5
+        and end.is_bold == start.is_bold
+        and (is_new_page or start.baseline < end.baseline - end.size)
+    )
+
+
+def _is_note(item: Block | PdfTable) -> bool:
     return isinstance(item, Block) and item.is_footnote
 
 
-def _same_columns(upper: Table, lower: Table) -> bool:
+def _same_columns(upper: PdfTable, lower: PdfTable) -> bool:
     return len(upper.rows[0]) == len(lower.rows[0]) and all(
         abs(one - other) <= _SAME_EDGE
         for one, other in zip(upper.columns[:1], lower.columns[:1], strict=False)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.blocks import Block
-from indexer_svc.parsers.pdf.layout.lines import Line, mark_heading
+from indexer_svc.parsers.pdf.layout.lines import TextLine, mark_heading
 from indexer_svc.parsers.pdf.page_content import Bookmark
 
 MAX_DEPTH = 9
@@ -26,6 +26,11 @@ _MAX_TITLE_LINES = 5
 # The title of a bookmark is searched for in so many lines of its page. A dense page has 200.
 _MAX_PAGE_LINES = 600
 _LARGER = 1.07
+_MUCH_LARGER = 1.25
+_SMALLER = 0.93
+# A heading in the size and weight of the text is at most so long.
+_MAX_PLAIN_CHARS = 95
+_MIN_LETTERS = 0.45
 _NUMBERED = re.compile(
     r"(?:(?:chapter|section|part|article|appendix|annex|kapitel|teil|abschnitt|anhang|chapitre|partie)"
     r"\s+)?(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z](?:\.\d{1,3}){1,5}|[A-Z](?=[.:)]\s)|[IVXLC]{1,6}(?=[.:)\s]))"
@@ -45,7 +50,6 @@ _BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
 _CJK_NUMBERED = re.compile(
     "\u7b2c[\u4e00-\u9fff\\d]{1,4}[\u7ae0\u8282\u7bc0\u7de8\u7f16]|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
 )
-_LETTERS = re.compile(r"[^\W\d_]")
 
 
 class BodyStyle(NamedTuple):
@@ -57,13 +61,13 @@ class BodyStyle(NamedTuple):
     is_italic: bool
 
 
-def body_style(lines: Iterable[Line]) -> BodyStyle:
+def body_style(lines: Iterable[TextLine]) -> BodyStyle:
     """Returns the style of most characters of lines."""
     counts: Counter[BodyStyle] = Counter()
     for line in lines:
         style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed, line.is_italic)
         counts[style] += len(line.text)
-    return counts.most_common(1)[0][0] if counts else BodyStyle(10.0, False, False, False)
+    return max(counts, key=counts.__getitem__) if counts else BodyStyle(10.0, False, False, False)
 
 
 def normalised(text: str) -> str:
@@ -83,7 +87,7 @@ class MissingHeading(NamedTuple):
 
 
 def mark_bookmarks(
-    pages: Sequence[Sequence[Line]], bookmarks: Sequence[Bookmark]
+    pages: Sequence[Sequence[TextLine]], bookmarks: Sequence[Bookmark]
 ) -> list[MissingHeading]:
     """Marks the lines of the heading that each bookmark names; returns bookmarks without lines.
 
@@ -121,7 +125,7 @@ def mark_bookmarks(
 
 
 def _find_title(
-    title: str, lines: Sequence[Line], texts: Sequence[str], start: int
+    title: str, lines: Sequence[TextLine], texts: Sequence[str], start: int
 ) -> tuple[int, int] | None:
     """Returns the first line of a title and the line after its last; None if it is not there."""
     if not title:
@@ -129,7 +133,7 @@ def _find_title(
     for first in range(start, len(lines)):
         head = texts[first]
         # A first line of a numbered title has the number before the first words of the title.
-        if not head or not (head in title or title in head or title[:4] in head):
+        if not head or not (head in title or title in head or title[:2] in head):
             continue
         if lines[first].heading_number:
             continue
@@ -161,7 +165,7 @@ def _is_number(prefix: str) -> bool:
     )
 
 
-class _Style(NamedTuple):
+class _HeadingStyle(NamedTuple):
     size: float
     is_bold: bool
     is_capital: bool
@@ -192,35 +196,59 @@ def mark_typographic(
 def _is_candidate(
     block: Block, before: Block | None, after: Block | None, body: BodyStyle, titles: set[str]
 ) -> bool:
-    text = block.text
-    if len(block.lines) > _MAX_HEADING_LINES or len(text) > _MAX_HEADING_CHARS:
-        return False
-    if block.marker or _CAPTION.match(text) or not _LETTERS.search(text):
-        return False
-    first = block.first
+    """Returns True if a block may be a heading. `titles` are those of the tables of contents."""
+    text, first = block.text, block.first
     is_larger = first.size >= _LARGER * body.size
-    if block.is_code and not is_larger:
+    if not _may_be_heading(block) or (block.is_code and not is_larger):
         return False
     if titles and normalised(text) in titles:
         return True
-    if _BAD_END.search(text) and not (is_larger and first.size >= 1.25 * body.size):
+    if first.size < _SMALLER * body.size:
         return False
+    if _BAD_END.search(text) and first.size < _MUCH_LARGER * body.size:
+        return False
+    return _has_heading_style(block, body, is_larger=is_larger) or (
+        _is_apart(block, before, after)
+        and len(block.lines) <= 2
+        and len(text) < _MAX_PLAIN_CHARS
+        and _has_weak_style(block, body)
+    )
+
+
+def _may_be_heading(block: Block) -> bool:
+    """Returns True if a block is short, has letters, and is no item and no caption."""
+    text = block.text
+    letters = sum(map(str.isalpha, text))
+    return (
+        len(block.lines) <= _MAX_HEADING_LINES
+        and len(text) <= _MAX_HEADING_CHARS
+        and not block.marker
+        and not _CAPTION.match(text)
+        and letters >= max(2, _MIN_LETTERS * len(text.replace(" ", "")))
+    )
+
+
+def _has_heading_style(block: Block, body: BodyStyle, *, is_larger: bool) -> bool:
+    """Returns True if a block is larger than the text, or bold in a text that is not bold."""
+    text = block.text
+    is_bold = block.first.is_bold and not body.is_bold
+    begins_title = text[0].isupper() or not text[0].isalpha() or bool(_CJK_NUMBERED.match(text))
+    return is_larger or (is_bold and begins_title)
+
+
+def _has_weak_style(block: Block, body: BodyStyle) -> bool:
+    """Returns True if a block has a number, capitals or italics, as a heading in the text's size.
+
+    A number without a dot inside may be that of an item of a list.
+    """
+    text = block.text
+    number = _NUMBERED.match(text)
+    if _CJK_NUMBERED.match(text) or (number and "." in number.group().strip()[:-1]):
+        return True
     letters = [character for character in text if character.isalpha()]
-    if len(letters) < max(2, 0.45 * len(text.replace(" ", ""))):
-        return False
-    is_bold = first.is_bold and not body.is_bold
-    number = _NUMBERED.match(text) or _CJK_NUMBERED.match(text)
-    if first.size < 0.93 * body.size:
-        return False
-    if is_larger or is_bold:
-        return text[0].isupper() or not text[0].isalpha() or bool(number) or is_larger
-    is_apart = _is_apart(block, before, after)
-    if number and is_apart and len(text) < 100 and len(block.lines) <= 2:
-        # A number without a dot inside may be that of an item of a list.
-        return "." in number.group().strip()[:-1] or bool(_CJK_NUMBERED.match(text))
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    is_italic = first.is_italic and not body.is_italic and (text[0].isupper() or bool(number))
-    return (is_capital or is_italic) and is_apart and len(text) < 90 and len(block.lines) <= 2
+    is_italic = block.first.is_italic and not body.is_italic
+    return is_capital or (is_italic and (text[0].isupper() or number is not None))
 
 
 def _is_apart(block: Block, before: Block | None, after: Block | None) -> bool:
@@ -280,29 +308,20 @@ def _without_lists(pages: Sequence[Sequence[Block]], candidates: list[Block]) ->
     return [block for block in candidates if id(block) not in dropped]
 
 
-def _style(block: Block) -> _Style:
+def _style(block: Block) -> _HeadingStyle:
     letters = [character for character in block.text if character.isalpha()]
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    return _Style(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
+    return _HeadingStyle(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
 
 
 def _depths(headings: Sequence[Block]) -> dict[Block, int]:
     """Returns the depth of each heading, from 1, by the rank of its style and its number."""
-    keys = {}
+    keys: dict[Block, tuple[tuple[float, bool, bool], int]] = {}
     for block in headings:
         style = _style(block)
-        keys[block] = (
-            (-style.size, not style.is_bold, not style.is_capital),
-            _number_depth(block.text),
-        )
-    ranks: dict[tuple[tuple[float, bool, bool], int], int] = {}
-    depth = 0
-    last_size = None
-    for style_key, numbers in sorted(set(keys.values())):
-        if last_size is None or (style_key, numbers) not in ranks:
-            depth += 1
-        last_size = style_key
-        ranks[style_key, numbers] = depth
+        order = -style.size, not style.is_bold, not style.is_capital
+        keys[block] = order, _number_depth(block.text)
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())), start=1)}
     return {block: min(MAX_DEPTH, ranks[key]) for block, key in keys.items()}
 
 

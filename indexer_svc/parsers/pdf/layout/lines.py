@@ -43,7 +43,7 @@ _CJK_ENDS = re.compile(rf"{_CJK}$")
 _CJK_STARTS = re.compile(_CJK)
 
 
-class Row:
+class TextRow:
     """Words with nearly the same baseline, from left to right."""
 
     __slots__ = ("baseline", "bottom", "size", "top", "words")
@@ -56,10 +56,8 @@ class Row:
         for word in words:
             if word.size > main.size:
                 main = word
-            if word.top < top:
-                top = word.top
-            if word.bottom > bottom:
-                bottom = word.bottom
+            top = min(top, word.top)
+            bottom = max(bottom, word.bottom)
         self.size = main.size
         self.baseline = main.baseline
         self.top = top
@@ -76,7 +74,7 @@ class Row:
         return max(word.right for word in self.words)
 
 
-class Line:
+class TextLine:
     """A line of text in one column, with the style of most of its characters.
 
     `first_width` is the width of the first word. `is_italic` and `is_fixed` are True if all words
@@ -136,24 +134,24 @@ class Line:
         return f"Line({self.text!r}, {self.left:.1f}, {self.baseline:.1f}, {self.size})"
 
 
-def rows_of(words: Sequence[Word]) -> list[Row]:
+def rows_of(words: Sequence[Word]) -> list[TextRow]:
     """Returns the rows of words, from the top down. Each word is in exactly one row."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     current: list[Word] = []
     for word in sorted(words, key=_baseline):
         if current:
             first = current[0]
             reach = _ROW_TOLERANCE * (first.size if first.size > word.size else word.size)
             if word.baseline - first.baseline > reach:
-                rows.append(Row(current))
+                rows.append(TextRow(current))
                 current = []
         current.append(word)
     if current:
-        rows.append(Row(current))
+        rows.append(TextRow(current))
     return _with_scripts(rows)
 
 
-def _with_scripts(rows: list[Row]) -> list[Row]:
+def _with_scripts(rows: list[TextRow]) -> list[TextRow]:
     """Returns the rows with superscripts and subscripts moved into the row of their word."""
     baselines = [row.baseline for row in rows]
     moves: dict[int, list[Word]] = {}
@@ -187,11 +185,11 @@ def _with_scripts(rows: list[Row]) -> list[Row]:
     for index, row in enumerate(rows):
         kept = [word for word in row.words if id(word) not in moved] + moves.get(index, [])
         if kept:
-            result.append(Row(kept))
+            result.append(TextRow(kept))
     return result
 
 
-def _may_carry(host: Row, words: Sequence[Word], size: float) -> bool:
+def _may_carry(host: TextRow, words: Sequence[Word], size: float) -> bool:
     if size <= _MAX_SCRIPT_SIZE * host.size:
         return True
     return len(host.words) > _MAX_SAME_SIZE_WORDS and (
@@ -203,7 +201,7 @@ def _is_of_letters(words: Sequence[Word]) -> bool:
     return len(words) < _MAX_LETTERS and all(len(word.text) == 1 for word in words)
 
 
-def _carries(row: Row, word: Word) -> bool:
+def _carries(row: TextRow, word: Word) -> bool:
     """Returns True if `word` is a superscript or subscript of a word of `row`.
 
     A single character of the same size that is only a little higher or lower belongs to a logo.
@@ -228,7 +226,7 @@ def _carries(row: Row, word: Word) -> bool:
     return False
 
 
-def mark_heading(lines: Sequence[Line], depth: int, number: int) -> None:
+def mark_heading(lines: Sequence[TextLine], depth: int, number: int) -> None:
     """Makes lines the lines of one heading."""
     for line in lines:
         line.heading_depth = depth
@@ -276,19 +274,20 @@ def _script(host: Word, word: Word) -> str:
 
 def _script_text(script: str, base: str, text: str, gap: float, size: float) -> str:
     """Returns a script with the sign that keeps it apart from the word before it."""
+    sign = " "
     if gap > WORD_GAP * 1.5 * size:
-        return f" {text}"
-    if base.startswith((" ^", "^")) or "^" in base or base.endswith("]"):
-        return text if base[-1:].isdigit() == text[:1].isdigit() else f" {text}"
-    if script == "_":
-        return f"_{text}" if base[-1:].isdigit() and text[:1].isdigit() else text
-    if _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
-        return text
-    if _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
-        return f"^{text}"
-    if _NOTE_MARK.fullmatch(text):
+        pass
+    elif "^" in base or base.endswith("]"):  # The script has several words.
+        sign = "" if base[-1:].isdigit() == text[:1].isdigit() else " "
+    elif script == "_":
+        sign = "_" if base[-1:].isdigit() and text[:1].isdigit() else ""
+    elif _ORDINAL.fullmatch(text) or (len(text) == 1 and text.isupper()):
+        sign = ""
+    elif _POWER_BASE.search(base) and _SIGNED.fullmatch(text):
+        sign = "^"
+    elif _NOTE_MARK.fullmatch(text):
         return f" [{text}]"
-    return f" {text}"
+    return sign + text
 
 
 def _left(word: Word) -> float:

@@ -13,10 +13,10 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
 from indexer_svc.parsers.pdf.layout.columns import regions_of
 from indexer_svc.parsers.pdf.layout.contents_pages import ContentsEntry, contents_of
-from indexer_svc.parsers.pdf.layout.lines import Line, Row, line_text, rows_of
+from indexer_svc.parsers.pdf.layout.lines import TextLine, TextRow, line_text, rows_of
+from indexer_svc.parsers.pdf.layout.page_heads import EdgeRow, edge_rows
 from indexer_svc.parsers.pdf.layout.ruled_tables import ruled_tables
-from indexer_svc.parsers.pdf.layout.running_heads import EdgeRow, edge_rows
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.layout.words import Word, noise_share, words_of, words_of_values
 from indexer_svc.parsers.pdf.page_content import Font, PageContent
 
@@ -32,7 +32,7 @@ _VALUE_FONT = Font("")
 _VALUE_SIZE = 10.0
 _TABLE_FONT = Font("table")
 
-Region = list[Line | Table]
+Region = list[TextLine | PdfTable]
 
 
 @dataclass(slots=True)
@@ -44,8 +44,8 @@ class PageRows:
 
     index: int
     content: PageContent
-    rows: list[Row] = field(default_factory=list)
-    side_lines: list[Line] = field(default_factory=list)
+    rows: list[TextRow] = field(default_factory=list)
+    side_lines: list[TextLine] = field(default_factory=list)
     is_unread: bool = False
 
     def edge_rows(self) -> list[EdgeRow]:
@@ -66,9 +66,9 @@ class PageLayout:
     is_unread: bool = False
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[TextLine]:
         """The lines of all regions."""
-        return [item for region in self.regions for item in region if isinstance(item, Line)]
+        return [item for region in self.regions for item in region if isinstance(item, TextLine)]
 
 
 def shows_unread_text(content: PageContent) -> bool:
@@ -94,7 +94,7 @@ def page_rows(index: int, content: PageContent) -> PageRows:
     page.rows = rows_of(words)
     for angle in (90, 180, 270):
         side = words_of([run for run in content.runs if run.angle == angle])
-        page.side_lines += [Line(row.words) for row in rows_of(side)] if side else []
+        page.side_lines += [TextLine(row.words) for row in rows_of(side)] if side else []
     page.is_unread = not page.rows and not page.side_lines and content.has_pictures
     return page
 
@@ -115,7 +115,7 @@ def page_layout(
     rows = _without_heads(page, heads, layout)
     rows = _without_line_numbers(rows, layout)
     if sum(len(row.words) for row in rows) > MAX_PAGE_WORDS:
-        layout.regions.append([Line(row.words) for row in rows])
+        layout.regions.append([TextLine(row.words) for row in rows])
         return layout
     tables, words = _ruled(page, rows)
     placeholders = {id(word): table for word, table in tables}
@@ -131,7 +131,7 @@ def page_layout(
     return layout
 
 
-def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> list[Row]:
+def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> list[TextRow]:
     """Returns the rows that are not running heads, and notes those that are."""
     removed = set()
     for edge in page.edge_rows():
@@ -145,7 +145,7 @@ def _without_heads(page: PageRows, heads: set[EdgeRow], layout: PageLayout) -> l
     return [row for at, row in enumerate(page.rows) if at not in removed]
 
 
-def _without_line_numbers(rows: list[Row], layout: PageLayout) -> list[Row]:
+def _without_line_numbers(rows: list[TextRow], layout: PageLayout) -> list[TextRow]:
     """Returns the rows without the numbers of lines in the margin, and notes those.
 
     The first or the last words of many rows are numbers of lines if they are at the same x, apart
@@ -169,13 +169,15 @@ def _without_line_numbers(rows: list[Row], layout: PageLayout) -> list[Row]:
             continue
         layout.left_out.append((LeftOutKind.RUNNING_HEAD, " ".join(word.text for word in edge)))
         kept = ([word for word in row.words if id(word) not in numbers] for row in rows)
-        rows = [Row(words) for words in kept if words]
+        rows = [TextRow(words) for words in kept if words]
     return rows
 
 
-def _ruled(page: PageRows, rows: Sequence[Row]) -> tuple[list[tuple[Word, Table]], list[Word]]:
+def _ruled(
+    page: PageRows, rows: Sequence[TextRow]
+) -> tuple[list[tuple[Word, PdfTable]], list[Word]]:
     """Returns the ruled tables, each with a word that takes its place, and the other words."""
-    tables: list[tuple[Word, Table]] = []
+    tables: list[tuple[Word, PdfTable]] = []
     words = [word for row in rows for word in row.words]
     for table, inside in ruled_tables(page.content.rules, words):
         taken = set(map(id, inside))
@@ -189,8 +191,8 @@ def _ruled(page: PageRows, rows: Sequence[Row]) -> tuple[list[tuple[Word, Table]
 
 
 def _items(
-    rows: Sequence[Row],
-    placeholders: dict[int, Table],
+    rows: Sequence[TextRow],
+    placeholders: dict[int, PdfTable],
     page: PageRows,
     layout: PageLayout,
     page_count: int,
@@ -199,7 +201,7 @@ def _items(
 ) -> Region:
     """Returns the lines and tables of a region, from the top down."""
     items: Region = []
-    waiting: list[Row] = []
+    waiting: list[TextRow] = []
 
     def flush() -> None:
         items.extend(
@@ -213,7 +215,7 @@ def _items(
             continue
         others = [word for word in row.words if id(word) not in placeholders]
         if others:
-            waiting.append(Row(others))
+            waiting.append(TextRow(others))
         flush()
         items += [placeholders[id(word)] for word in row.words if id(word) in placeholders]
     flush()
@@ -221,7 +223,7 @@ def _items(
 
 
 def _free_items(
-    rows: list[Row],
+    rows: list[TextRow],
     page: PageRows,
     layout: PageLayout,
     page_count: int,
@@ -241,12 +243,12 @@ def _free_items(
     return items
 
 
-def _lines_and_tables(rows: Sequence[Row], page: PageRows, fixed_is_code: bool) -> Region:
+def _lines_and_tables(rows: Sequence[TextRow], page: PageRows, fixed_is_code: bool) -> Region:
     items: Region = []
     position = 0
     for start, end, table in aligned_tables(rows, page.content.rules, fixed_is_code=fixed_is_code):
-        items += [Line(row.words) for row in rows[position:start]]
+        items += [TextLine(row.words) for row in rows[position:start]]
         items.append(table)
         position = end
-    items += [Line(row.words) for row in rows[position:]]
+    items += [TextLine(row.words) for row in rows[position:]]
     return items

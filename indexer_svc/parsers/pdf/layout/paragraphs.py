@@ -10,13 +10,13 @@ lines are hyphenated at all. At last, some words make compounds in English.
 import re
 from collections.abc import Iterable, Sequence
 
-from indexer_svc.parsers.pdf.layout.lines import Line
+from indexer_svc.parsers.pdf.layout.lines import TextLine
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-# Of the lines of a hyphenated text, one in ten to twenty ends with a hyphen. Of other texts, one in
-# a hundred does. Lines that all end at the same x are nearly always hyphenated, others seldom. Only
-# lines of at least _MIN_FULL_LINE characters count.
+# One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
+# hundred lines does. Lines that all end at the same x are nearly always hyphenated, others seldom.
+# Only lines of at least _MIN_FULL_LINE characters count.
 _MIN_FULL_LINE = 30
 _MIN_LINES, _FEW_LINES = 60, 15
 _MIN_BROKEN_LINES = 0.02
@@ -50,7 +50,7 @@ class Vocabulary:
     `is_hyphenated` is True if the typesetter of the document broke words at line ends.
     """
 
-    def __init__(self, lines: Iterable[Line] = ()) -> None:
+    def __init__(self, lines: Iterable[TextLine] = ()) -> None:
         """Collects the words of lines. Too few lines are taken to be hyphenated."""
         self._words: set[str] = set()
         long_lines = broken = justified = 0
@@ -80,7 +80,7 @@ class Vocabulary:
 NO_WORDS = Vocabulary()
 
 
-def joined_lines(lines: Sequence[Line], words: Vocabulary = NO_WORDS) -> str:
+def joined_lines(lines: Sequence[TextLine], words: Vocabulary = NO_WORDS) -> str:
     """Returns the text of the lines of one paragraph or cell, as one line."""
     if not lines:
         return ""
@@ -109,26 +109,23 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     `after` is the text of the next line.
     """
     next_word = _FIRST_WORD.match(after)
-    if next_word is None or not after[0].islower():
-        return True
     match = _LAST_WORD.search(text[:-1])
-    if match is None:
+    if next_word is None or match is None or not after[0].islower() or _is_code(match.group()):
         return True
-    first, second = match.group(), next_word.group()
-    if "-" in first or any(character.isdigit() for character in first) or _has_inner_capital(first):
-        return True
-    both, hyphened = (first + second).lower(), f"{first}-{second}".lower()
-    if both in words:
+    first, second = match.group().lower(), next_word.group().lower()
+    if first + second in words:
         return False
-    if hyphened in words or not words.is_hyphenated or _INNER_WORD.match(after):
+    if f"{first}-{second}" in words or not words.is_hyphenated or _INNER_WORD.match(after):
         return True
-    if len(first) > 3 and len(second) > 2 and first.lower() in words and second.lower() in words:
-        return True
-    return (
-        len(second) > 2
-        and first.lower() in _IS_COMPOUND_START
-        and second.lower() not in _IS_CLOSED_ENDING
+    are_words = len(first) > 3 and len(second) > 2 and first in words and second in words
+    return are_words or (
+        len(second) > 2 and first in _IS_COMPOUND_START and second not in _IS_CLOSED_ENDING
     )
+
+
+def _is_code(word: str) -> bool:
+    """Returns True if a word has another hyphen, a digit, or a capital letter inside."""
+    return "-" in word or _has_inner_capital(word) or any(map(str.isdigit, word))
 
 
 def _has_inner_capital(word: str) -> bool:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from indexer_svc.parsers.pdf.layout.aligned_tables import NUMBER
 from indexer_svc.parsers.pdf.layout.lines import line_text, rows_of
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
-from indexer_svc.parsers.pdf.layout.tables import Table, cell_text
+from indexer_svc.parsers.pdf.layout.tables import PdfTable, cell_text
 from indexer_svc.parsers.pdf.layout.words import Word
-from indexer_svc.parsers.pdf.page_content import Rule
+from indexer_svc.parsers.pdf.page_content import RuledLine
 
 # Lines that are at most this far apart, in points, are one line. Cells that have borders of their
 # own stand up to 2 pixels apart.
@@ -38,7 +38,7 @@ _MIN_CELLS = 0.3
 _MIN_LINES = 4
 
 
-class _Span(NamedTuple):
+class _GridLine(NamedTuple):
     """A line at the coordinate `at`, from `start` to `end` in the other direction."""
 
     at: float
@@ -46,17 +46,19 @@ class _Span(NamedTuple):
     end: float
 
 
-def ruled_tables(rules: Sequence[Rule], words: Sequence[Word]) -> list[tuple[Table, list[Word]]]:
+def ruled_tables(
+    rules: Sequence[RuledLine], words: Sequence[Word]
+) -> list[tuple[PdfTable, list[Word]]]:
     """Returns the tables that ruled lines enclose, each with the words that it contains."""
     if len(rules) < 4:
         return []
     horizontal = _merged(
-        _Span(rule.top, rule.left, rule.right)
+        _GridLine(rule.top, rule.left, rule.right)
         for rule in rules
         if rule.right - rule.left > rule.bottom - rule.top
     )
     vertical = _merged(
-        _Span(rule.left, rule.top, rule.bottom)
+        _GridLine(rule.left, rule.top, rule.bottom)
         for rule in rules
         if rule.right - rule.left <= rule.bottom - rule.top
     )
@@ -73,10 +75,10 @@ def ruled_tables(rules: Sequence[Rule], words: Sequence[Word]) -> list[tuple[Tab
     return tables
 
 
-def _merged(spans: Iterable[_Span]) -> list[_Span]:
+def _merged(spans: Iterable[_GridLine]) -> list[_GridLine]:
     """Returns the spans, with those on the same line that touch each other joined."""
-    merged: list[_Span] = []
-    levels: list[list[_Span]] = []
+    merged: list[_GridLine] = []
+    levels: list[list[_GridLine]] = []
     for span in sorted(spans):
         if levels and span.at - levels[-1][0].at <= _TOLERANCE / 2:
             levels[-1].append(span)
@@ -87,7 +89,7 @@ def _merged(spans: Iterable[_Span]) -> list[_Span]:
         current = level[0]
         for span in level[1:]:
             if span.start - current.end <= _TOLERANCE:
-                current = _Span(current.at, current.start, max(current.end, span.end))
+                current = _GridLine(current.at, current.start, max(current.end, span.end))
             else:
                 merged.append(current)
                 current = span
@@ -96,11 +98,11 @@ def _merged(spans: Iterable[_Span]) -> list[_Span]:
 
 
 class _Grid(NamedTuple):
-    horizontal: list[_Span]
-    vertical: list[_Span]
+    horizontal: list[_GridLine]
+    vertical: list[_GridLine]
 
 
-def _grids(horizontal: Sequence[_Span], vertical: Sequence[_Span]) -> list[_Grid]:
+def _grids(horizontal: Sequence[_GridLine], vertical: Sequence[_GridLine]) -> list[_Grid]:
     """Returns the groups of lines that touch each other, the largest first."""
     parents = list(range(len(horizontal) + len(vertical)))
 
@@ -125,7 +127,7 @@ def _grids(horizontal: Sequence[_Span], vertical: Sequence[_Span]) -> list[_Grid
     return sorted(groups.values(), key=lambda grid: -len(grid.horizontal) - len(grid.vertical))
 
 
-def _table(grid: _Grid, words: Sequence[Word]) -> tuple[Table, list[Word]] | None:
+def _table(grid: _Grid, words: Sequence[Word]) -> tuple[PdfTable, list[Word]] | None:
     """Returns the table of a grid and its words, or None if the grid is no table."""
     if len(grid.horizontal) < 2 or not grid.vertical:
         return None
@@ -175,7 +177,7 @@ def _table(grid: _Grid, words: Sequence[Word]) -> tuple[Table, list[Word]] | Non
                 for column, place in enumerate(places)
             ]
         )
-    return Table(rows, header_rows, xs[0], ys[0], xs[-1], ys[-1], xs), contained
+    return PdfTable(rows, header_rows, xs[0], ys[0], xs[-1], ys[-1], xs), contained
 
 
 def _row_lines(cells: Sequence[Sequence[Word]]) -> list[list[str]]:
@@ -239,7 +241,7 @@ def _merged_cells(
 
 
 def _covered(
-    spans: Sequence[_Span], levels: Sequence[float], steps: Sequence[float]
+    spans: Sequence[_GridLine], levels: Sequence[float], steps: Sequence[float]
 ) -> set[tuple[int, int]]:
     """Returns the sides of cells along which a line runs: the index of the line and of the cell."""
     covered: dict[tuple[int, int], float] = {}

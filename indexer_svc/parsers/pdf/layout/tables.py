@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from indexer_svc.parsers.pdf.layout.lines import Line, rows_of
+from indexer_svc.parsers.pdf.layout.lines import TextLine, rows_of
 from indexer_svc.parsers.pdf.layout.paragraphs import joined_lines
 from indexer_svc.parsers.pdf.layout.words import Word
 
 
 @dataclass(slots=True)
-class Table:
+class PdfTable:
     """A table. All rows have the same number of cells.
 
     `header_rows` is the number of rows at the top that name the columns, or None if it is not
@@ -31,4 +31,4 @@ def cell_text(words: Sequence[Word]) -> str:
         return ""
     if len(words) == 1:
         return words[0].text
-    return joined_lines([Line(row.words) for row in rows_of(words)])
+    return joined_lines([TextLine(row.words) for row in rows_of(words)])

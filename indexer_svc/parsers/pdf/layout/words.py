@@ -16,7 +16,7 @@ from indexer_svc.parsers.pdf.page_content import Font, FormValue, GlyphRun
 # space is a quarter of the font size wide, and in tightly set lines at least a sixth. Kerning and
 # the spacing of single letters stay below.
 WORD_GAP = 0.17
-# The width of a character of a form value, relative to its size. Only the box of the field is known.
+# The width of a character of a form value, relative to its size. Only the field's box is known.
 _VALUE_ADVANCE = 0.5
 # These characters stand for glyphs whose character is unknown.
 _NOISE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ue000-\uf8ff\ufffd\uffff]")

@@ -5,6 +5,7 @@ from contextlib import closing
 import pypdfium2 as pdfium
 import pytest
 
+from indexer_svc.parsers.pdf import characters
 from indexer_svc.parsers.pdf.characters import page_content
 from tests.support.documents.pdfs import pdf_of_streams, shown_at
 
@@ -66,7 +67,7 @@ def test_lines_and_rectangles_are_rules():
     stream = b"50 700 m 250 700 l S 50 600 100 50 re S 300 650 0.5 80 re f"
     rules = {tuple(map(round, rule)) for rule in content_of(stream).rules}
     assert {
-        (50, 142, 250, 142),
+        (49, 142, 251, 142),
         (50, 192, 150, 192),
         (50, 242, 150, 242),
         (50, 192, 50, 242),
@@ -87,6 +88,12 @@ def test_a_page_of_many_shapes_has_pictures():
 def test_characters_without_a_meaning_are_marked():
     [run] = content_of(b"BT /F4 12 Tf 50 700 Td <00410042> Tj ET").runs
     assert run.text == "\ufffd\ufffd"
+
+
+def test_of_a_page_with_very_many_characters_only_the_text_is_read(monkeypatch):
+    monkeypatch.setattr(characters, "MAX_PAGE_CHARS", 5)
+    content = content_of(shown_at(50, 700, "one line") + shown_at(90, 500, "another"))
+    assert [(run.text, run.starts[0]) for run in content.runs] == [("one line", 0), ("another", 0)]
 
 
 def test_an_empty_page():

@@ -32,7 +32,7 @@ def headings(content: bytes) -> list[tuple[str, int, str]]:
 
 def test_the_text_of_each_page_is_read():
     content = pdfs.pdf_of(["First page\nsecond line", "", "Café (3) \\ x"])
-    assert read_pages(content) == ["First page\nsecond line", "", "Café (3) \\ x"]
+    assert read_pages(content) == ["First page second line", "", "Café (3) \\ x"]
 
 
 def test_words_broken_at_a_line_end_are_joined():

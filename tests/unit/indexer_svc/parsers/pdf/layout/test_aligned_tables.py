@@ -5,7 +5,7 @@ import random
 import pytest
 
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
-from indexer_svc.parsers.pdf.page_content import Rule
+from indexer_svc.parsers.pdf.page_content import RuledLine
 from tests.support.documents.page_contents import BOLD, FIXED, paragraph, rows, run, table
 
 XS = (50, 200, 300, 400)
@@ -112,7 +112,7 @@ def test_a_label_over_two_lines_belongs_to_the_numbers_of_its_last_line():
 
 def test_a_line_below_the_names_ends_the_header():
     cells = [["Code", "Name"], ["ab", "first thing"], ["cd", "second thing"], ["ef", "third thing"]]
-    [item] = found(table(cells, (50, 200), 100), [Rule(50, 104, 300, 104)])
+    [item] = found(table(cells, (50, 200), 100), [RuledLine(50, 104, 300, 104)])
     assert item.header_rows == 1
 
 

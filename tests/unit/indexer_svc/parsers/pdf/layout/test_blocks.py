@@ -34,17 +34,13 @@ def test_an_indented_line_begins_a_paragraph():
 
 
 def test_a_sentence_that_ends_early_ends_its_paragraph():
-    assert texts(paragraph([FULL, "It ends.", "Another " + FULL], 50, 100)) == [
-        f"{FULL} It ends.",
-        f"Another {FULL}",
-    ]
+    after = "Another " + FULL[8:]
+    assert texts(paragraph([FULL, "It ends.", after], 50, 100)) == [f"{FULL} It ends.", after]
 
 
 def test_short_lines_stay_lines():
     runs = paragraph([FULL, "Ada Sample", "12 Long Street", "Old Town"], 50, 100)
-    assert texts(runs) == [
-        f"{FULL} Ada Sample\n12 Long Street\nOld Town".replace(" Ada", "\nAda", 1)
-    ] or ("12 Long Street\nOld Town" in texts(runs)[0])
+    assert texts(runs) == [f"{FULL} Ada Sample\n12 Long Street\nOld Town"]
 
 
 def test_bullets_begin_items():

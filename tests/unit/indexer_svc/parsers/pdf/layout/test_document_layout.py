@@ -7,7 +7,7 @@ import pytest
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block
 from indexer_svc.parsers.pdf.layout.document_layout import WINDOW_PAGES, DocumentLayout
-from indexer_svc.parsers.pdf.layout.tables import Table
+from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
 from tests.support.documents.page_contents import (
     HEIGHT,
@@ -23,14 +23,14 @@ FULL = "words that fill the whole line from its left to its right end"
 
 
 def laid_out(pages, bookmarks=()):
-    layout = DocumentLayout(len(pages))
+    layout = DocumentLayout(len(pages), bookmarks)
     for content in pages:
         layout.add(content)
-    return list(layout.pages(bookmarks))
+    return list(layout.pages())
 
 
 def texts(page_blocks):
-    return [item.rows if isinstance(item, Table) else item.text for item in page_blocks.blocks]
+    return [item.rows if isinstance(item, PdfTable) else item.text for item in page_blocks.blocks]
 
 
 def test_a_page_of_paragraphs():
@@ -56,8 +56,23 @@ def test_running_heads_are_left_out_and_noted():
 
 def test_running_heads_are_found_across_windows():
     count = WINDOW_PAGES + 1
-    pages = [page([*paragraph([FULL], 50, 100), run("Report", 50, 30)]) for _ in range(count)]
-    assert all(texts(blocks) == [FULL] for blocks in laid_out(pages))
+    pages = [
+        page([run(f"Page {7 * index} text", 50, 100), run("Report", 50, 30)])
+        for index in range(count)
+    ]
+    read = laid_out(pages)
+    assert [texts(blocks) for blocks in read] == [[f"Page {7 * at} text"] for at in range(count)]
+
+
+def test_pages_that_have_only_the_same_words_keep_them():
+    read = laid_out([page([run("Label", 50, 40)]) for _ in range(9)])
+    assert [texts(blocks) for blocks in read] == [["Label"]] * 9
+
+
+def test_headings_that_look_like_page_numbers_are_headings():
+    pages = [page([run(f"Part {at + 1}", 50, 30), run("abc"[at], 50, 100)]) for at in range(3)]
+    read = laid_out(pages, [Bookmark(f"Part {at + 1}", 1, at) for at in range(3)])
+    assert [texts(blocks) for blocks in read] == [["Part 1", "a"], ["Part 2", "b"], ["Part 3", "c"]]
 
 
 def test_contents_pages_are_left_out_and_noted():
@@ -69,7 +84,7 @@ def test_contents_pages_are_left_out_and_noted():
             run(str(index), 400, 100 + 14 * index),
         )
     ]
-    read = laid_out([page(entries), *(page(paragraph([FULL], 50, 100)) for _ in range(6))])
+    read = laid_out([page(entries), *(page([run("abcdef"[at], 50, 100)]) for at in range(6))])
     assert texts(read[0]) == []
     assert [kind for kind, _ in read[0].left_out] == [LeftOutKind.CONTENTS_PAGE]
 
@@ -119,18 +134,23 @@ def test_a_table_on_the_next_page_gets_the_names_of_its_columns():
 
 
 def test_footnotes_of_the_first_column_come_after_the_second():
-    rng = random.Random(1)
-    prose = [
-        [
-            " ".join(rng.choice(FULL.split()) for _ in range(9)).ljust(50, "x")[:50]
-            for _ in range(10)
-        ]
-        for _ in range(2)
-    ]
-    runs = paragraph(prose[0], 30, 500) + paragraph(prose[1], 310, 500)
+    line = "some words of a column that fill all of its line"
+    runs = paragraph([line] * 10, 30, 500) + paragraph([line] * 10, 310, 500)
     runs += [run("1", 30, 636, size=5), run("Ask the owner first.", 34, 640, size=7)]
     [blocks] = laid_out([page(runs)])
     assert texts(blocks)[-1] == "[1] Ask the owner first."
+
+
+def test_a_paragraph_goes_on_in_the_next_column():
+    left = ["some words of a column that fill all of its line"] * 5
+    right = ["and more words of the column that fill its line."] * 5
+    [blocks] = laid_out([page(paragraph(left, 30, 100) + paragraph(right, 310, 100))])
+    assert texts(blocks) == [" ".join(left + right)]
+
+
+def test_a_word_that_a_new_page_breaks_is_on_the_first_page():
+    pages = [page([run("the trans-", 50, 700)]), page([run("portation of goods", 50, 60)])]
+    assert [texts(blocks) for blocks in laid_out(pages)] == [["the transportation"], ["of goods"]]
 
 
 def test_values_of_a_form_stand_beside_their_labels():

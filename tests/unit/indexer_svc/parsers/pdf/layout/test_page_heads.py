@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer_svc.parsers.pdf.layout.running_heads import edge_rows, running_heads
+from indexer_svc.parsers.pdf.layout.page_heads import edge_rows, running_heads
 from tests.support.documents.page_contents import HEIGHT, paragraph, rows, run, table
 
 
@@ -93,3 +93,8 @@ def test_a_single_page_has_no_running_head():
 def test_two_lines_of_head():
     pages = [[*body(index), run("Report", 50, 30), run("Draft", 50, 42)] for index in range(5)]
     assert heads(pages) == [["Draft", "Report"]] * 5
+
+
+def test_letters_that_begin_with_the_same_paragraph_keep_it():
+    pages = [paragraph(["Dear reader,", "we write to all", "of you"] * 6, 50, 60)] * 6
+    assert heads(pages) == [[]] * 6

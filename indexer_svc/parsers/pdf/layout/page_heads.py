@@ -14,9 +14,10 @@ closely.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from indexer_svc.parsers.pdf.layout.lines import Row, line_text
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 
 # So many rows at each edge of a page are examined.
 _EDGE_ROWS = 3
@@ -27,6 +28,7 @@ _MIN_PAGES = 3
 _NEIGHBOUR_PAGES = 2
 # Rows of one table are at most this many font sizes apart.
 _TABLE_PITCH = 2.2
+_TEXT_PITCH = 1.6
 _CELL_GAP = 1.0
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
@@ -39,7 +41,11 @@ _ONLY_NUMBER = re.compile(
 
 
 class EdgeRow(NamedTuple):
-    """A row near an edge of a page. `distance` is the number of rows between it and the edge."""
+    """A row near an edge of a page. `distance` is the number of rows between it and the edge.
+
+    `inner_text` is the text of the next row towards the middle of the page if it is as close as the
+    next line of a paragraph, or empty.
+    """
 
     page: int
     is_top: bool
@@ -48,6 +54,7 @@ class EdgeRow(NamedTuple):
     baseline: float
     size: float
     is_table_like: bool
+    inner_text: str
 
     @property
     def is_only_number(self) -> bool:
@@ -55,7 +62,7 @@ class EdgeRow(NamedTuple):
         return bool(_ONLY_NUMBER.fullmatch(self.text)) or bool(_OF_TOTAL.fullmatch(self.text))
 
 
-def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
+def edge_rows(page: int, rows: Sequence[TextRow], height: float) -> list[EdgeRow]:
     """Returns the rows of a page that may be running heads, running feet or page numbers."""
     result = []
     limit = height * _EDGE_SHARE
@@ -72,15 +79,20 @@ def edge_rows(page: int, rows: Sequence[Row], height: float) -> list[EdgeRow]:
     return result
 
 
-def _edge_row(page: int, is_top: bool, distance: int, row: Row, inner: Row | None) -> EdgeRow:
+def _edge_row(
+    page: int, is_top: bool, distance: int, row: TextRow, inner: TextRow | None
+) -> EdgeRow:
     text = line_text(row.words)
     cells = 1 + sum(
-        after.left - word.right > _CELL_GAP * row.size
-        for word, after in zip(row.words, row.words[1:], strict=False)
+        after.left - word.right > _CELL_GAP * row.size for word, after in pairwise(row.words)
     )
     is_close = inner is not None and abs(inner.baseline - row.baseline) < _TABLE_PITCH * row.size
+    is_table_like = is_top and cells >= 3 and is_close
+    inner_text = ""
+    if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
+        inner_text = line_text(inner.words)
     return EdgeRow(
-        page, is_top, distance, text, row.baseline, row.size, is_top and cells >= 3 and is_close
+        *(page, is_top, distance, text, row.baseline, row.size, is_table_like, inner_text)
     )
 
 
@@ -129,6 +141,15 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         if len(near) >= least:
             found.update(near)
     return found
+
+
+def _in_paragraphs(rows: set[EdgeRow]) -> set[EdgeRow]:
+    """Returns the rows that other pages repeat together with the next line of a paragraph.
+
+    Pages that begin with the same paragraph, as letters do, repeat all its lines.
+    """
+    counts = Counter((row.is_top, row.text, row.inner_text) for row in rows if row.inner_text)
+    return {row for row in rows if counts[row.is_top, row.text, row.inner_text] > 1}
 
 
 def _has_neighbour(page: int, pages: set[int]) -> bool:
@@ -194,17 +215,21 @@ def _by_size(place: Sequence[EdgeRow]) -> Iterable[list[EdgeRow]]:
 
 
 def _outermost(confirmed: set[EdgeRow]) -> set[EdgeRow]:
-    """Returns the rows for which all rows between them and the edge are confirmed, too."""
-    counts = Counter((row.page, row.is_top) for row in confirmed)
+    """Returns the rows for which all rows between them and the edge are confirmed, too.
+
+    The innermost of them is no line of a paragraph.
+    """
+    in_paragraphs = _in_paragraphs(confirmed)
     by_edge: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
     for row in confirmed:
         by_edge[row.page, row.is_top].append(row)
     result = set()
-    for edge in counts:
-        for expected, row in enumerate(sorted(by_edge[edge], key=_distance)):
-            if row.distance != expected:
-                break
-            result.add(row)
+    for rows in by_edge.values():
+        rows.sort(key=_distance)
+        outer = [row for expected, row in enumerate(rows) if row.distance == expected]
+        while outer and outer[-1] in in_paragraphs:
+            outer.pop()
+        result.update(outer)
     return result
 
 
