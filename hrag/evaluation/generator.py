@@ -35,13 +35,14 @@ from hrag.values.limits import MAX_PAGE_SIZE
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4
 _MIN_CHUNK_TOKENS = 40
-_MIN_QUESTION_CHARS = 8  # Shorter questions are rejected; a Chinese question may be this short.
+# Questions with fewer characters are rejected. A complete question in Chinese may have only 8.
+_MIN_QUESTION_CHARS = 8
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """The result of a generation.
+    """The result of generating questions.
 
     `questions` is the number of questions in the file, and `added` the number of questions that
     were added to the file. `rejected` counts the rejected replies by reason. `usage` counts calls
@@ -153,7 +154,7 @@ class QuestionGenerator:
         return _DrawnChunks(list(counts), ends, level, [int(number) for number in order])
 
     def _chunk_counts(self, level: int) -> Iterator[tuple[str, int]]:
-        """Yields, for each document, its id and how many chunks it has at the level."""
+        """Yields the id of each document of the collection, and its count of chunks of `level`."""
         where, token = self._where, ""
         while True:
             page = self._client.list_documents(

@@ -2,8 +2,9 @@
 
 The gold of a question is the text or the documents that are expected. A piece of gold is one
 expected text. An expected quote may occur at several places of documents. Every place at which any
-system found the quote is accepted. If a text contains parts of several accepted places, only the
-place of which it contains most counts. If no system found a quote, all systems have missed it.
+system found the quote is accepted. If a returned text contains parts of several accepted places,
+only the place with the most contained characters counts. If no system found a quote, all systems
+have missed it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 
-# A passage finds a piece of gold if it contains half of it, or if half of the passage is gold.
+# A passage finds a piece of gold if the passage contains this share of the piece, or if this share
+# of the passage lies in the piece.
 FOUND_SHARE = 0.5
 
 
@@ -104,9 +106,10 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters of `text` the spans contain, at the place where it is the most.
+    """Returns how many characters of the expected `text` the spans contain.
 
-    `merged` are the spans by document id, without overlaps.
+    The text may be expected at several places. Only the place with the most contained characters
+    counts. `merged` are the spans by document id, without overlaps.
     """
     return max((_covered_chars(place, merged) for place in text.places), default=0)
 
@@ -157,7 +160,7 @@ def finds(span: TextSpan, gold: TextSpan) -> bool:
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Returns True if the spans find any piece of the gold."""
+    """Returns True if at least one of the spans finds a piece of the gold, as `finds` defines."""
     return any(found_gains(gold, spans))
 
 

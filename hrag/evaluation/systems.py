@@ -61,7 +61,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
 
 
 def parse_system(text: str) -> System:
-    """Returns the system that `mode[:retrieval][:option=value]...` describes.
+    """Returns the system that `text`, written `mode[:retrieval][:option=value]...`, describes.
 
     Raises InvalidArgument if the mode or an option is invalid.
     """
@@ -72,7 +72,8 @@ def parse_system(text: str) -> System:
         if not sign:
             name, value = "retrieval", part
         if name in options:
-            raise InvalidArgument(f"compare has {name} twice in {quoted(text)}", field="compare")
+            problem = f"compare has the option {name} twice in {quoted(text)}"
+            raise InvalidArgument(problem, field="compare")
         options[name] = _parse_option(name, value)
     return System(text, _choice("mode", SearchMode, mode), options)
 

@@ -35,12 +35,12 @@ class RequestLine:
 async def lines_of(
     parts: AsyncIterator[bytes], max_bytes: int, idle_s: float, share: Share
 ) -> AsyncIterator[RequestLine]:
-    """Yields the lines that are not blank.
+    """Yields the lines of a request's body, except blank lines; `parts` are the parts of the body.
 
-    Bytes that have arrived but were not yielded yet count in `share`. A line of more than
-    `max_bytes` is dropped while it arrives, and yielded without its bytes. Raises
-    DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if `share` is used
-    up, and the errors of `parts`.
+    Bytes that have arrived but were not yielded yet count in `share`, the request's share of the
+    byte budget. A line of more than `max_bytes` is dropped while it arrives, and yielded without
+    its bytes. Raises DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if
+    `share` is used up, and the errors of `parts`.
     """
     # `line_start` contains the bytes of the current line that arrived in earlier parts.
     number, line_start, is_long = 1, bytearray(), False

@@ -65,7 +65,7 @@ class HttpConnection(H11Protocol):
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Marks the connection as waiting for the body of a request while the context is active."""
+        """Marks the connection as waiting for the body of a request while the `with` block runs."""
         self._is_receiving = True
         self._update_replaceable()
         try:
@@ -125,14 +125,21 @@ class HttpConnection(H11Protocol):
         self._read_until_s = self.loop.time() + self._arrival_s
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancels the request that runs; called by the event loop."""
+        """Cancels the running request, if any.
+
+        The event loop calls this method when the connection is closed.
+        """
         super().connection_lost(exc)
         self._replaceable.pop(self, None)
         if self._task is not None:
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Starts or stops the time limit for headers; called by the event loop."""
+        """Reads bytes from the client, and updates the time limit for the headers of a request.
+
+        The limit starts with the first bytes of a request, and stops when the headers are complete.
+        The event loop calls this method.
+        """
         super().data_received(data)
         if self._is_answering:
             self._read_until_s = math.inf

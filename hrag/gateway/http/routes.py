@@ -90,7 +90,8 @@ class Application:
             return error_reply(error_of(to_hrag_error(request.url.path, error)))
 
     async def _serve_route(self, request: Request) -> Response:
-        # The path is not decoded, so that a proxy that allows only some paths sees the same path.
+        # Escapes such as %2F in the path are not decoded. A proxy in front of the gateway may allow
+        # only some paths, and must compare the same path as the gateway.
         path = request.scope["raw_path"].decode("latin-1")
         route = self._routes.get(path)
         if route is None:
