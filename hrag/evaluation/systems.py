@@ -51,7 +51,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
     systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
     repeated = first_repeated(system.name for system in systems)
     if repeated is not None:
-        raise InvalidArgument(f"compare has {repeated!r} twice", field="compare")
+        raise InvalidArgument(f"compare has the system {repeated!r} twice", field="compare")
     if not systems:
         raise InvalidArgument(
             f"compare is {quoted(text)}; it must name one system or more, as in {DEFAULT_SYSTEMS}",
