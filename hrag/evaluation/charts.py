@@ -10,7 +10,7 @@ from html import escape
 
 from hrag.evaluation.bootstrap import Estimate
 
-COLOURS = 8  # The style sheet has the classes c0 to c7.
+COLOURS = 8  # The style sheet defines a colour for each of the classes c0 to c7.
 
 _WIDTH = 760
 _ROW = 26

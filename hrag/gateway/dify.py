@@ -180,7 +180,7 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
             f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
     if operator in _LIST_OPERATORS and isinstance(value, str):
-        # Dify's own knowledge bases also split this text at its commas.
+        # The text is a list that is separated by commas. Dify's knowledge bases split it likewise.
         value = [item.strip() for item in value.split(",") if item.strip()]
     if operator in _EQUAL:
         return _match(field, value, where)

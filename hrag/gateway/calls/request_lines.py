@@ -73,10 +73,11 @@ async def lines_of(
 async def _next_part(
     parts: AsyncIterator[bytes], left_s: float, idle_s: float
 ) -> tuple[bytes, float]:
-    """Returns the next part that is not empty, and the seconds until it arrived.
+    """Returns the next part of the body that is not empty, and the seconds until it arrived.
 
-    Returns an empty part if the stream has ended. `left_s` is the time that is left for the current
-    line, `idle_s` the whole time for a line. Raises DeadlineExceeded if no time is left.
+    Returns an empty part if the body has ended. `left_s` is the time that is left for the current
+    line, in seconds. Raises DeadlineExceeded if the part does not arrive in this time. `idle_s`,
+    the whole time for a line, is named in the error.
     """
     loop = asyncio.get_running_loop()
     started_s = loop.time()

@@ -156,7 +156,8 @@ class HttpConnection(H11Protocol):
         time limit for headers applies to this rest. It also applies to the next request if a part
         of that request has arrived.
         """
-        super().on_response_complete()  # This answers the next request if it has arrived.
+        # If the next request has already arrived, this call begins to answer it.
+        super().on_response_complete()
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
         is_awaited = has_begun and not self._is_answering
         self._read_until_s = self.loop.time() + self._arrival_s if is_awaited else math.inf

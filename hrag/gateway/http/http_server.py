@@ -157,7 +157,9 @@ class HttpServer:
                 ssl_handshake_timeout=arrival_s if self._tls else None,
             )
         except (OSError, asyncio.CancelledError):
-            accepted.close()  # The client disconnected, does not use TLS, or was too slow.
+            # The TLS handshake failed: the client disconnected, does not use TLS, or was too slow.
+            # Or the server closed the connection to accept a new one.
+            accepted.close()
 
     def _connection(self) -> HttpConnection:
         settings = self._settings
