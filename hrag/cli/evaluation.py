@@ -493,7 +493,7 @@ def _check_target(path: Path) -> None:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Turns an OSError that names its file into a Failure."""
+    """Raises Failure if the `with` block raises an OSError that names a file."""
     try:
         yield
     except OSError as error:

@@ -219,7 +219,8 @@ class ServiceProcesses:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # Popen closes all other files in the child, including the other children's sockets.
+            # Popen closes all other files in the child process. So no child has a copy of the
+            # sockets of this process or of other children.
             process = subprocess.Popen(
                 command,
                 env=self._env,

@@ -108,9 +108,10 @@ class QuestionGenerator:
     def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
         """Adds questions to the file until the file has `count` questions.
 
-        Stops earlier if no chunks or no attempts are left. Raises the client's errors, the chat
-        model's error if the first calls all fail, and OSError, which names the file, if the file
-        cannot be written.
+        Stops earlier if every chunk was used, or after `_ATTEMPTS_PER_QUESTION` calls of the chat
+        model for each question that the file lacks. Raises the client's errors, the chat model's
+        error if the first calls all fail, and OSError, which names the file, if the file cannot be
+        written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         known_questions = {row.text("query").casefold() for row in existing}

@@ -143,24 +143,24 @@ def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
 
 
 def ideal_gains(gold: ResolvedGold) -> list[int]:
-    """Returns the gains of the best possible ranking."""
+    """Returns the gains of a ranking that finds all of the gold at the first ranks, best first."""
     if gold.documents is not None:
         return sorted(gold.documents.values(), reverse=True)
     return [1] * len(gold.texts)
 
 
 def finds(span: TextSpan, gold: TextSpan) -> bool:
-    """Returns True if the text in `span` finds the piece of gold in `gold`.
+    """Returns True if the text in `span` finds the expected text in `gold`.
 
-    It finds the gold if both spans overlap by at least half of the shorter span, so that the
-    overlap coefficient is at least 0.5.
+    It does if the characters that both spans contain are at least half of the shorter span, so that
+    the overlap coefficient is at least 0.5.
     """
     shorter = min(span.char_end - span.char_start, gold.char_end - gold.char_start)
     return shorter > 0 and overlap(span, gold) >= FOUND_SHARE * shorter
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Returns True if at least one of the spans finds a piece of the gold, as `finds` defines."""
+    """Returns True if the spans find at least one of the expected texts or documents."""
     return any(found_gains(gold, spans))
 
 

@@ -101,7 +101,8 @@ async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 # Bytes after the end of the gzip stream are refused, because the decompressor would
                 # store all of them in memory, in `unused_data`.
                 if unzip.unused_data:
-                    raise InvalidArgument("the body has data after the end of its gzip", field=BODY)
+                    problem = "the body has data after the end of its gzip stream"
+                    raise InvalidArgument(problem, field=BODY)
                 yield unpacked
                 # Without this pause, other requests would wait until the whole body is
                 # decompressed.
@@ -111,4 +112,4 @@ async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             "the body is not gzip, although the header content-encoding says so", field=BODY
         ) from None
     if not unzip.eof:
-        raise InvalidArgument("the body's gzip is incomplete", field=BODY)
+        raise InvalidArgument("the body's gzip stream is incomplete", field=BODY)

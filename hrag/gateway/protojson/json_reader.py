@@ -24,7 +24,7 @@ from hrag.values.ids import quoted
 from hrag.wire.common import struct_message
 
 BODY = "request"
-"""The name that stands for the field in errors about the whole document."""
+"""In an error about the whole document, this name stands in place of a field's name."""
 # The maximum depth of messages inside messages. A filter may be nested 16 deep, and each level of
 # the filter needs two messages, so every valid request is less deep.
 MAX_DEPTH = 64
