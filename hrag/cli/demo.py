@@ -43,13 +43,15 @@ from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 TENANT = "demo"
 QUESTION_COUNT = 6
 
-# Both services must serve after this time. Each loads the embedder, perhaps on a slow machine.
+# Both services must serve within this time. It is long, because each service loads the embedder,
+# perhaps on a slow machine.
 _START_S = 90.0
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
@@ -334,10 +336,10 @@ Samples = dict[SearchMode, list[LatencySample]]
 def compare_modes(
     client: "Client", tenant_id: str, queries: Sequence[str], searches: int
 ) -> Samples:
-    """Returns `searches` samples of each mode.
+    """Returns the latencies of searches: `searches` samples for each mode.
 
-    Before them, each query is searched once in each mode. These searches fill the cache of vectors
-    and are not measured.
+    Before the measured searches, each query is searched once in each mode. These searches fill the
+    cache of query vectors and are not measured.
     """
     samples: Samples = {mode: [] for mode in _TIMED_MODES}
     for query in queries:
@@ -417,7 +419,11 @@ def _show_passage(console: Console, question: DemoQuestion, passage: Passage) ->
 def _show_sources(
     console: Console, question: DemoQuestion, results: Sequence[SearchResult]
 ) -> None:
-    """Prints the leaves that each source finds for a question, and the text for a budget."""
+    """Prints the results of four searches for a question: one line for each passage.
+
+    Three searches return leaves, found by words, by vectors and by both. The last search fills a
+    token budget.
+    """
     console.print(Text(question.text, style="bold"))
     for result in results:
         is_budget = result.mode is SearchMode.CONTEXT
@@ -431,7 +437,10 @@ def _show_sources(
 
 
 def _source_scores(passage: Passage) -> str:
-    """Returns both sources' scores of a passage; an empty text unless both have scored it."""
+    """Returns the two scores of a passage, by words and by vectors, as text.
+
+    Returns an empty text if the passage lacks one of these scores.
+    """
     if passage.lexical_score is None or passage.dense_score is None:
         return ""
     return f"  (words {passage.lexical_score:.2f}, vectors {passage.dense_score:.2f})"
@@ -458,7 +467,11 @@ def _context_size(result: SearchResult) -> str:
 
 
 def _show_latency(console: Console, samples: Samples) -> float:
-    """Prints both modes' latencies; returns the p99 added in the service, in microseconds."""
+    """Prints the latencies of the modes STANDARD and SMALL_TO_BIG.
+
+    Returns how much larger the 99th percentile of SMALL_TO_BIG is inside the service, in
+    microseconds.
+    """
     console.print(
         "The questions' vectors are cached by now, so the times do not include embedding."
     )

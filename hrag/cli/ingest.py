@@ -46,16 +46,18 @@ from hrag.values.errors import CollectionExists, CollectionNotFound, DocumentNot
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 
 def _check_encoding(name: str) -> str:
-    """Returns the name of an encoding unchanged. Raises BadParameter if Python does not know it."""
+    """Returns `name` unchanged. Raises BadParameter if Python has no text encoding of this name."""
     try:
         b"a".decode(name or "utf-8", "replace")
     except (LookupError, UnicodeError):
-        # Python raises UnicodeError for encodings that are for host names only.
+        # Python raises LookupError for an unknown name, and UnicodeError for encodings such as
+        # `idna`, which are only for host names.
         raise typer.BadParameter(
             f"{name!r} is not a text encoding; cp1252 is an example of one"
         ) from None
@@ -70,7 +72,8 @@ def ingest(
         typer.Argument(
             metavar="PATH...",
             help="Files and folders; - means standard input.",
-            # A file without read permission must not end the command; only that file fails.
+            # Without this argument, Typer would end the command if one of the files has no read
+            # permission. Now only this file fails.
             readable=False,
             show_default=False,
         ),
@@ -207,11 +210,12 @@ def ingest(
     settings = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
     _check_create(create, settings)
     if root and not prune:
-        raise typer.BadParameter("it is allowed only with --prune", param_hint="--root")
-    # With --prune, the next run without --id would delete the document, because no file has its id.
+        raise typer.BadParameter("--root is allowed only with --prune", param_hint="--root")
+    # The combination of --id and --prune is refused: no file has the id of such a document, so the
+    # next run with --prune but without --id would delete the document.
     if document_id and prune:
         raise typer.BadParameter(
-            "it is not allowed with --prune, which identifies documents by their files",
+            "--id is not allowed with --prune, which identifies documents by their files",
             param_hint="--id",
         )
     user_fields = GivenFields(parse_metadata(meta), title, document_id, encoding)
@@ -263,7 +267,7 @@ def _find_inputs(
     if count > 1 and (user_fields.title or user_fields.document_id):
         option = "--title" if user_fields.title else "--id"
         raise typer.BadParameter(
-            f"it is allowed only for a single document, but there are {count:,}",
+            f"{option} is allowed only for a single document, but there are {count:,}",
             param_hint=option,
         )
     return inputs
@@ -291,9 +295,9 @@ class _Ingest:
         return progress
 
     def prune(self) -> list[str]:
-        """Deletes the documents whose files no longer exist, and returns their ids.
+        """Deletes the documents whose files no longer exist, and returns their document ids.
 
-        Documents that another client deletes meanwhile are left out.
+        The ids of documents that another client has deleted meanwhile are not returned.
         """
         deleted = []
         for document_id in self._gone():
@@ -307,7 +311,8 @@ class _Ingest:
     def _gone(self) -> list[str]:
         """Returns the ids of stored documents whose files no longer exist.
 
-        Raises CollectionNotFound.
+        Returns no ids if a folder could not be listed. Raises CollectionNotFound if the collection
+        does not exist.
         """
         present = self.inputs.present
         if not present:
@@ -324,7 +329,10 @@ class _Ingest:
         return gone
 
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
-        """Prints what was done."""
+        """Prints the outcomes of the documents, the deleted documents and the skipped files.
+
+        With --json, the outcomes were printed when they arrived, and only their counts follow.
+        """
         skipped = self.inputs.skipped
         if self.as_json:
             print_skipped(skipped)
@@ -339,7 +347,7 @@ class _Ingest:
             print_line(summary)
 
     def show_plan(self) -> None:
-        """Prints what would be done."""
+        """Prints which documents an ingest without --dry-run would store and delete."""
         for document in self.inputs.documents:
             self._plan("store", input=document.label, size_bytes=document.size_bytes)
         try:
@@ -365,7 +373,8 @@ def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
     for setting, value in settings.items():
         if value is not None and not create:
             raise typer.BadParameter(
-                "it applies to new collections only: add --create", param_hint=f"--{setting}"
+                f"--{setting} applies only to new collections: add --create",
+                param_hint=f"--{setting}",
             )
 
 

@@ -40,7 +40,7 @@ EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
 ROOT_KEY = "ingest_root"
 """The metadata key that names the folder of a document which was ingested with --prune."""
 
-# The reasons for which files are skipped, as shown after a count: "2 of unknown format".
+# The reasons why files are skipped. They are shown after a count, as in "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
 EMPTY = "empty"
 DUPLICATE = "found under another name"
@@ -80,10 +80,11 @@ class SkippedFile:
 
 @dataclass(slots=True)
 class FoundDocuments:
-    """The documents that paths lead to, and the files that are skipped.
+    """The documents in the files and folders of an ingest, and the files that are skipped.
 
-    `present` contains, by the root of each folder, the document ids of all files in the folder.
-    If `is_complete` is False, some folders could not be listed, so ids may be missing.
+    The root of a folder is its absolute path, or the name given by `--root`. `present` contains for
+    each root the document ids of all files in the folder. If `is_complete` is False, some folders
+    could not be listed, so ids may be missing.
     """
 
     documents: list[InputDocument] = field(default_factory=list)
@@ -143,12 +144,19 @@ def find(
 
 
 def _root_of(folder: Path) -> str:
-    """Returns the default root of a folder: its absolute path, with links unresolved."""
+    """Returns the default root of a folder: its absolute path.
+
+    Symbolic links in the path are not replaced by their targets.
+    """
     return readable_path(Path(os.path.abspath(folder)))  # noqa: PTH100  # Links stay as they are.
 
 
 def _skip_reason(globs: Sequence[str], relative: str) -> str:
-    """Returns why a file is skipped, an empty text if it is not."""
+    """Returns the reason why the file at a path is skipped; an empty text if it is not skipped.
+
+    `relative` is the path inside the folder. With `globs`, only files that match one of these
+    patterns are used. Otherwise only files with a known extension are used.
+    """
     if globs:
         return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
     return "" if relative.lower().endswith(EXTENSIONS) else UNKNOWN_FORMAT
@@ -163,8 +171,9 @@ def _matches(relative: str, pattern: str) -> bool:
     pattern = unicodedata.normalize("NFC", pattern)
     if "/" not in pattern:
         return fnmatchcase(relative.rpartition("/")[2], pattern)
-    # Each part of the path is enclosed in two slashes. So if ** stands for no folders, no slash
-    # remains that the pattern would have to match.
+    # Each part of the path gets a slash before and after it, and so does each part of the pattern.
+    # `**` becomes `*` without slashes. So if `**` stands for no folders, the pattern contains no
+    # slash that the path lacks.
     parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
     return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
 
@@ -176,9 +185,9 @@ def is_folder(path: Path) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Returns the file's status; None if it cannot be read.
+    """Returns the status of a file or folder; None if the status cannot be read.
 
-    The reason is reported later, when the file is read.
+    The caller need not report why, because reading the file will fail for the same reason.
     """
     try:
         return path.stat()
@@ -187,7 +196,11 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
-    """Returns the file at a path that the user named; an empty list if it was found before."""
+    """Returns a list with the file at a path that the user named.
+
+    The list is empty if the file is in `known_files`, because it was found before. Otherwise the
+    file is added to `known_files`.
+    """
     status = _status(path)
     if status is not None and not _is_new(status, known_files):
         return []
@@ -283,14 +296,21 @@ def _list_folder(
 
 
 def _relative_path(path: Path, folder: Path) -> str:
-    """Returns the path inside the folder, with "/" and in NFC, so that all systems agree on it."""
+    """Returns the path inside the folder, with "/" between its parts and in Unicode form NFC.
+
+    So the same file has the same path on all operating systems.
+    """
     return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
 
 
 def _files_below(
     start: Path, links: list[Path], visited: set[_Identity], listing: _FolderListing
 ) -> Iterator[Path]:
-    """Yields the files at and below `start`; links below it are added to `links` instead."""
+    """Yields `start` if it is a file, otherwise the files in the folder `start` and its subfolders.
+
+    Symbolic links inside the folder are not followed, but added to `links`. `visited` contains the
+    folders that were listed before, which are skipped.
+    """
     pending = [start]
     while pending:
         current = pending.pop()
@@ -351,7 +371,7 @@ def _add_file(
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:
-    """Returns True if this file or folder is not in `known` yet, and adds it."""
+    """Returns True if `known` does not contain this file or folder; then adds it to `known`."""
     identity = (status.st_dev, status.st_ino)
     if identity in known:
         return False

@@ -29,12 +29,13 @@ from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
-# A larger document is sent in a separate stream. By default a service accepts documents of up to
-# this size. If a request has more than four times this size, gRPC ends the whole stream, and then
-# no other document may be in the stream.
+# A document of more bytes is sent in a separate stream. By default a service accepts documents of
+# up to this size. If a request has more than four times this size, gRPC ends the whole stream, and
+# other documents in the stream would be lost.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 _LABEL_CHARS = 40
@@ -95,7 +96,8 @@ class IngestProgress:
         self.error: HragError | None = None
         self._sent: deque[_SentDocument] = deque()
         self.on_outcome = on_outcome
-        # The stream's thread reads files, and adds an outcome if one cannot be read.
+        # The lock is needed because the thread of the stream reads files. If a file cannot be read,
+        # that thread adds the outcome.
         self._lock = Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
@@ -117,7 +119,10 @@ class IngestProgress:
 
     @property
     def next_label(self) -> str:
-        """The label of the document whose outcome comes next; empty if none is expected."""
+        """The label of the document whose outcome is expected next.
+
+        It is an empty text if every document that was sent has an outcome.
+        """
         try:
             return self._sent[0].label
         except IndexError:
@@ -128,9 +133,10 @@ class IngestProgress:
         return amount / max(self.seconds, 1e-9)
 
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
-        """Records that a document was read and is sent next.
+        """Records that a document was read and will be sent next.
 
-        Outcomes arrive in the order in which the documents are sent.
+        The label and the encoding are stored until the outcome of the document arrives. Outcomes
+        arrive in the order in which the documents are sent.
         """
         self._sent.append(_SentDocument(label, encoding, size_bytes))
 
@@ -181,8 +187,9 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # After a stream has ended with an error, its thread may still ask for the next
-            # document. A list keeps that thread from advancing `groupby`.
+            # After a stream has ended with an error, its thread may still read the next document.
+            # From a list it reads only the documents of its stream. From the iterator it would
+            # also advance `groupby`.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -200,21 +207,21 @@ def ingest_all(
 
 def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        # Without the collection no document can be stored, so this error ends the ingest.
+        # The collection does not exist, so no document can be stored, and the ingest ends.
         if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
 
 
 def _label_if_alone(document: InputDocument) -> str:
-    """Returns the label of a document that needs a separate stream, an empty text for others."""
+    """Returns the document's label if it needs a separate stream, otherwise an empty text."""
     return document.label if document.size_bytes > _ALONE_BYTES else ""
 
 
 def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:
     """Yields the documents that can be read, and counts the others as failed.
 
-    Runs in the stream's thread.
+    The thread of the gRPC stream runs this generator.
     """
     for document in documents:
         try:
@@ -265,9 +272,10 @@ def shown_progress(
 
 
 class _ProgressTextColumn(ProgressColumn):
-    """A column that describes the progress.
+    """A column of the progress bar with a text that describes the progress.
 
-    It is drawn at each refresh, so it stays current while a single document takes long.
+    The text is computed at each refresh of the display. So the time in it advances even while the
+    indexer works on one document for long.
     """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:
@@ -282,9 +290,9 @@ class _ProgressTextColumn(ProgressColumn):
 
 
 def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
-    """Returns the completed amount and the total amount.
+    """Returns how much of the ingest is completed, and how much it is in total.
 
-    Both are in bytes. If the sizes of the documents are not known, both are in documents.
+    Both numbers are bytes or, if the sizes of the documents are not known, counts of documents.
     """
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
@@ -341,7 +349,7 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
-    """Returns the most common extensions of files of unknown format, as a text."""
+    """Returns the most common extensions among the skipped files of unknown format, as a text."""
     unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
     suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
     counts = Counter(suffix or "no extension" for suffix in suffixes)

@@ -39,16 +39,16 @@ _FILE_MAGIC = (b"%PDF-", b"PK\x03\x04")
 _UTF_8 = "utf-8"
 _ENCODING_HINT = "--encoding says which encoding it has"
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-# Almost any short sequence of bytes is valid in these encodings. So they are not considered for
-# a text without a NUL byte.
+# Almost any short sequence of bytes is valid in these encodings. So they are considered only for a
+# text that contains a NUL byte.
 _NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
-# The encoding of a shorter text is not guessed, because half of the guesses would be wrong. This
-# was measured with sentences in 21 encodings.
+# The encoding of a text with fewer bytes is not guessed, because half of the guesses would be
+# wrong. This was measured with sentences in 21 encodings.
 _MIN_GUESSED_BYTES = 32
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
-# The first 4 bytes of a file show its encoding: the character "{" contains NUL bytes in UTF-16
-# and in UTF-32, whose code units have 4 bytes.
+# The first 4 bytes of a file of JSON Lines show whether it is in UTF-16 or UTF-32. In these
+# encodings the first character, "{", contains NUL bytes. A character in UTF-32 has 4 bytes.
 _CODE_UNIT_BYTES = 4
 
 
@@ -58,7 +58,10 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A document that was read; `encoding` is its file's encoding if that was not UTF-8."""
+    """A document that was read from a file, from standard input or from a line.
+
+    `encoding` is the name of the original encoding; it is empty if this was UTF-8.
+    """
 
     document: Document
     encoding: str = ""
@@ -78,7 +81,7 @@ class InputDocument:
 
 @dataclass(frozen=True, slots=True)
 class GivenFields:
-    """Fields of documents that the user gave; they replace what the files say."""
+    """Fields of documents that the user gave as options; they replace the fields in the files."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
@@ -88,7 +91,7 @@ class GivenFields:
 
 def sendable(document: Document) -> Document:
     """Returns the document unchanged. Raises Unreadable if the client would refuse to send it."""
-    # This module loads gRPC, which is slow to import.
+    # The module loads gRPC, which is slow, so it is imported only when a document is sent.
     from hrag.wire.common import document_message  # noqa: PLC0415
 
     try:
@@ -120,7 +123,10 @@ def read_document(path: Path, source: str, user_fields: GivenFields) -> ReadDocu
 
 
 def standard_input(user_fields: GivenFields) -> InputDocument:
-    """Returns the document on standard input; the ending of its id determines its type."""
+    """Returns the document that is read from standard input.
+
+    The extension at the end of its document id, for example `.md`, determines its type.
+    """
     return InputDocument("standard input", partial(_read_standard_input, user_fields))
 
 
@@ -152,7 +158,7 @@ def _as_document(
     if not mime_type and not body.startswith(_FILE_MAGIC):
         mime_type = PLAIN_TEXT
     known = formats.format_of(mime_type)
-    # An HTML file declares its encoding itself.
+    # An HTML file declares its encoding, so the indexer decodes it.
     if known is not None and known.is_text and mime_type != formats.HTML:
         body, encoding = decoded(body, user_fields.encoding)
     document = Document(
@@ -167,11 +173,11 @@ def _as_document(
 
 
 def decoded(body: bytes, encoding: str = "") -> tuple[bytes, str]:
-    """Returns the text of `body` in UTF-8, and its original encoding, empty if it was UTF-8.
+    """Converts `body` to UTF-8; returns the converted bytes and the name of the original encoding.
 
-    A given `encoding` is used instead of detection. Raises Unreadable if `body` is not text, if
-    it is UTF-8 that is cut off or has a few wrong bytes, and if it is too short to detect its
-    encoding.
+    The name is empty if `body` was UTF-8. If `encoding` is empty, the encoding is detected. Raises
+    Unreadable if `body` is not text, if it is UTF-8 that is cut off or has a few wrong bytes, and
+    if it is too short to detect its encoding.
     """
     if encoding:
         return _decode_as(body, encoding)
@@ -203,8 +209,8 @@ def _encoding_problem(encoding: str, error: UnicodeDecodeError) -> str:
 def _is_mostly_utf_8(body: bytes) -> bool:
     """Returns True if at least half of the characters beyond ASCII are valid UTF-8.
 
-    In sentences in 21 other encodings, at most 28 % of these characters happen to be valid; the
-    maximum is for EUC-JP.
+    Texts in other encodings do not reach this share. In sentences in 21 other encodings, at most
+    28 % of these characters happened to be valid UTF-8; the encoding with 28 % was EUC-JP.
     """
     text = body.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
@@ -214,7 +220,7 @@ def _is_mostly_utf_8(body: bytes) -> bool:
 
 
 def _decode_detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
-    # The package is slow to import.
+    # The package is slow to import, so it is imported only when an encoding must be detected.
     from charset_normalizer import from_bytes, is_binary  # noqa: PLC0415
 
     best = from_bytes(body, cp_exclusion=excluded).best()
@@ -245,8 +251,8 @@ class Line(NamedTuple):
 def lines_of(file: BinaryIO, limit: int) -> Iterator[Line]:
     """Yields the lines of `file` from its current position.
 
-    `start` counts from that position. The content of a line has at most `limit` + 1 bytes.
-    Raises OSError.
+    The field `start` of a line is an offset from this position. The content of a line is cut off
+    after `limit` + 1 bytes. Raises OSError.
     """
     start = 0
     for number in count(1):
@@ -303,7 +309,12 @@ def _check_line_ends(file: BinaryIO, encoding: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _JsonLines:
-    """The lines of one file as documents."""
+    """Reads documents from a file of JSON Lines. Each line is a document.
+
+    `name` is the beginning of the id of a document whose line has no id. `source` is the source of
+    a document whose line has none. `user_fields` replace the fields of a line. `text_field` names
+    the field with the text; if it is empty, the usual names apply.
+    """
 
     path: Path
     name: str
@@ -312,7 +323,10 @@ class _JsonLines:
     text_field: str
 
     def read(self, number: int, start: int, size: int) -> ReadDocument:
-        """Returns the document of a line. Raises Unreadable."""
+        """Returns the document of line `number`, which has `size` bytes from the offset `start`.
+
+        Raises Unreadable.
+        """
         from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
         fields, encoding = self._fields(start, size)
@@ -354,9 +368,9 @@ class _JsonLines:
 
 
 def _pop_first(fields: dict[str, Any], *names: str) -> str:
-    """Removes and returns the first of the named fields that is a text or a whole number.
+    """Removes the first of the named fields that is a text or a whole number; returns it as text.
 
-    Returns an empty text if there is none.
+    Returns an empty text if none of the named fields is a text or a whole number.
     """
     for name in names:
         if isinstance(fields.get(name), str) or type(fields.get(name)) is int:

@@ -54,7 +54,8 @@ from hrag.values.ids import check_document_id, quoted
 # The maximum size of the text in a result. 16 KiB are about 4,000 tokens of English, so a chunk of
 # 2,048 tokens, the largest by default, is not too large.
 MAX_PART_BYTES = 16 * 1024
-# The highest start of a part. The end of the part must fit in 32 bits.
+# The highest byte at which a part of a text may start. A request stores the end of the part in 32
+# bits.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES
 
 _INSTRUCTIONS = (
@@ -266,7 +267,8 @@ def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> M
     async def expand_chunk(chunk_id: ChunkId) -> Annotated[CallToolResult, ExpandedChunk]:
         return await _outcome(documents.expand_chunk(chunk_id))
 
-    # Messages below warnings only repeat what the server returns to the model.
+    # Only warnings and errors are logged. Less severe messages would only repeat what the server
+    # returns to the model.
     server = MCPServer(
         "hrag",
         title="Knowledge base",
@@ -307,13 +309,13 @@ async def _serve_stdio(server: MCPServer) -> None:
     try:
         await server.run_stdio_async()
     except* BrokenPipeError:
-        # The agent's host ended during a call.
+        # The program that started this server has ended during a call, so nobody reads the reply.
         pass
 
 
 async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    # The server is stateless, so any process can answer any request, also after a restart.
+    # The server stores no sessions. So any process can answer any request, also after a restart.
     app = server.streamable_http_app(
         streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
     )

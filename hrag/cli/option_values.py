@@ -152,7 +152,7 @@ def _parse_bound(text: str, start: int) -> Bound:
 
 
 def parse_metadata(pairs: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
-    """Returns the metadata of several `KEY=VALUE` texts, by key.
+    """Parses texts of the form `KEY=VALUE`; returns a dictionary of the values by key.
 
     Raises typer.BadParameter if a text cannot be parsed or a key occurs twice.
     """

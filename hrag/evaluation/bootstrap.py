@@ -23,12 +23,16 @@ DEFAULT_RESAMPLES = 2000
 CONFIDENCE = 0.95
 MIN_QUESTIONS = 20
 
-_DRAWS_AT_A_TIME = 4_000_000  # The indices of this many drawn questions need 32 MB of memory.
+# The indices of at most this many drawn questions are in memory at the same time. They need 32 MB.
+_DRAWS_AT_A_TIME = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean of a figure over `questions` questions, with its interval from `low` to `high`."""
+    """The mean of a figure over `questions` questions.
+
+    `low` and `high` are the ends of the mean's 95 % bootstrap interval.
+    """
 
     mean: float
     low: float
@@ -51,11 +55,13 @@ def estimates(
     resamples: int = DEFAULT_RESAMPLES,
     draws_at_a_time: int = _DRAWS_AT_A_TIME,
 ) -> list[Estimate]:
-    """Returns the mean of each row of `values`, which is `float64[rows, questions]`.
+    """Returns the mean of each row of `values`, with its interval.
 
-    All rows are resampled with the same draws, so the interval of a row of differences is paired.
-    `draws_at_a_time` limits how many drawn indices are in memory at once; it does not affect the
-    result. Without questions, all numbers of the estimates are 0.
+    `values` is `float64[rows, questions]`: a row contains one figure for each question. The same
+    questions are drawn for all rows. So if a row contains differences of two systems, both systems
+    are compared on the same drawn questions. `draws_at_a_time` limits how many drawn indices are in
+    memory at once; it does not affect the result. Without questions, all numbers of the estimates
+    are 0.
     """
     rows, questions = values.shape
     if questions == 0:
@@ -90,7 +96,11 @@ def few_questions(count: int, noun: str) -> str | None:
 def _draws(
     questions: int, resamples: int, seed: int, draws_at_a_time: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yields arrays of question indices, `int64[rows, questions]`, in total `resamples` rows."""
+    """Yields the resamples as arrays of question indices, `int64[rows, questions]`.
+
+    Each row is one resample. The arrays together have `resamples` rows. An array has at most
+    `draws_at_a_time` indices, but at least one row.
+    """
     random = np.random.default_rng(seed)
     rows = max(1, draws_at_a_time // questions)
     for start in range(0, resamples, rows):

@@ -10,7 +10,7 @@ from html import escape
 
 from hrag.evaluation.bootstrap import Estimate
 
-COLOURS = 8  # The style sheet has the classes c0 to c7.
+COLOURS = 8  # The style sheet defines a colour for each of the classes c0 to c7.
 
 _WIDTH = 760
 _ROW = 26
@@ -48,9 +48,10 @@ class Bar:
 
 
 def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -> str:
-    """Returns a chart of shares from 0 to 1 at named positions, as SVG.
+    """Returns a chart with one line for each series, as SVG.
 
-    Each series is a line. Each point of a line has an interval.
+    `positions` are the names below the horizontal axis. The vertical axis shows shares from 0 to 1.
+    At each point of a line, a vertical bar shows the interval of the estimate.
     """
     plot = _WIDTH - 48 - _LABEL_WIDTH
     height = max(_TOP + _PLOT_HEIGHT + _BOTTOM, _TOP + 20 * len(series) + _BOTTOM)
@@ -109,7 +110,8 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
         parts.append(_text(right + 10, middle + 4, text, "start"))
     parts.append(_text(x(0), bottom + 18, "0", "middle"))
     for end in (lowest, highest):
-        # If this end were closer to zero, its label would cover the label of zero.
+        # The end of the axis has a label only if it is far from zero. Otherwise the label would
+        # cover the label of zero.
         if abs(end) > _SHORTEST_REACH:
             parts.append(_text(x(end), bottom + 18, f"{100 * end:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)

@@ -1,7 +1,7 @@
 """Cuts passages to a token budget, so that systems are compared at equal cost.
 
-The passages fill the budget in their order, and the last passage that fits is cut. Only the
-contents of passages count, in tokens of hrag's tokenizer.
+The passages fill the budget in their order. If a passage does not fit as a whole, it is cut, and
+no further passage is used. Only the contents of passages count, in tokens of hrag's tokenizer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,9 +50,9 @@ def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[
 
 
 def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...]:
-    """Returns the passages that fit the budget.
+    """Returns the first passages, as many as the budget has tokens for.
 
-    If the last of them does not fit as a whole, its content is cut.
+    The content of the last returned passage is cut if it does not fit as a whole.
     """
     fitting: list[Passage] = []
     used = 0

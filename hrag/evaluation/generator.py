@@ -35,13 +35,14 @@ from hrag.values.limits import MAX_PAGE_SIZE
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4
 _MIN_CHUNK_TOKENS = 40
-_MIN_QUESTION_CHARS = 8  # Shorter questions are rejected; a Chinese question may be this short.
+# Questions with fewer characters are rejected. A complete question in Chinese may have only 8.
+_MIN_QUESTION_CHARS = 8
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """The result of a generation.
+    """The result of generating questions.
 
     `questions` is the number of questions in the file, and `added` the number of questions that
     were added to the file. `rejected` counts the rejected replies by reason. `usage` counts calls
@@ -107,9 +108,10 @@ class QuestionGenerator:
     def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
         """Adds questions to the file until the file has `count` questions.
 
-        Stops earlier if no chunks or no attempts are left. Raises the client's errors, the chat
-        model's error if the first calls all fail, and OSError, which names the file, if the file
-        cannot be written.
+        Stops earlier if every chunk was used, or after `_ATTEMPTS_PER_QUESTION` calls of the chat
+        model for each question that the file lacks. Raises the client's errors, the chat model's
+        error if the first calls all fail, and OSError, which names the file, if the file cannot be
+        written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         known_questions = {row.text("query").casefold() for row in existing}
@@ -153,7 +155,7 @@ class QuestionGenerator:
         return _DrawnChunks(list(counts), ends, level, [int(number) for number in order])
 
     def _chunk_counts(self, level: int) -> Iterator[tuple[str, int]]:
-        """Yields, for each document, its id and how many chunks it has at the level."""
+        """Yields the id of each document of the collection, and its count of chunks of `level`."""
         where, token = self._where, ""
         while True:
             page = self._client.list_documents(

@@ -2,8 +2,9 @@
 
 The gold of a question is the text or the documents that are expected. A piece of gold is one
 expected text. An expected quote may occur at several places of documents. Every place at which any
-system found the quote is accepted. If a text contains parts of several accepted places, only the
-place of which it contains most counts. If no system found a quote, all systems have missed it.
+system found the quote is accepted. If a returned text contains parts of several accepted places,
+only the place with the most contained characters counts. If no system found a quote, all systems
+have missed it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 
-# A passage finds a piece of gold if it contains half of it, or if half of the passage is gold.
+# A passage finds a piece of gold if the passage contains this share of the piece, or if this share
+# of the passage lies in the piece.
 FOUND_SHARE = 0.5
 
 
@@ -104,9 +106,10 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters of `text` the spans contain, at the place where it is the most.
+    """Returns how many characters of the expected `text` the spans contain.
 
-    `merged` are the spans by document id, without overlaps.
+    The text may be expected at several places. Only the place with the most contained characters
+    counts. `merged` are the spans by document id, without overlaps.
     """
     return max((_covered_chars(place, merged) for place in text.places), default=0)
 
@@ -140,24 +143,24 @@ def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
 
 
 def ideal_gains(gold: ResolvedGold) -> list[int]:
-    """Returns the gains of the best possible ranking."""
+    """Returns the gains of a ranking that finds all of the gold at the first ranks, best first."""
     if gold.documents is not None:
         return sorted(gold.documents.values(), reverse=True)
     return [1] * len(gold.texts)
 
 
 def finds(span: TextSpan, gold: TextSpan) -> bool:
-    """Returns True if the text in `span` finds the piece of gold in `gold`.
+    """Returns True if the text in `span` finds the expected text in `gold`.
 
-    It finds the gold if both spans overlap by at least half of the shorter span, so that the
-    overlap coefficient is at least 0.5.
+    It does if the characters that both spans contain are at least half of the shorter span, so that
+    the overlap coefficient is at least 0.5.
     """
     shorter = min(span.char_end - span.char_start, gold.char_end - gold.char_start)
     return shorter > 0 and overlap(span, gold) >= FOUND_SHARE * shorter
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Returns True if the spans find any piece of the gold."""
+    """Returns True if the spans find at least one of the expected texts or documents."""
     return any(found_gains(gold, spans))
 
 

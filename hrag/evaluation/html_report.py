@@ -18,7 +18,9 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
-_SMALL = 0.1  # An estimate is shown with one more digit if its interval is below this share.
+# If the upper end of an estimate's interval is below this share, the estimate is shown with two
+# digits after the point instead of one.
+_SMALL = 0.1
 _METRICS = (
     (RECALL, "Recall", "Share of the gold that the returned text contains, in %."),
     (PRECISION, "Precision", "Share of the returned text that is gold, in %."),

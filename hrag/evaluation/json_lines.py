@@ -42,7 +42,7 @@ class Row:
             self.refuse(names[0], "missing", "a text that is not blank")
         value = self.fields[name]
         if isinstance(value, int) and not isinstance(value, bool):
-            # Many files have numbers as ids.
+            # In many files, ids are written as whole numbers, so these are accepted as texts.
             value = str(value)
         if not isinstance(value, str) or (not value.strip() and default is None):
             self.refuse(name, value, "a text that is not blank")

@@ -37,7 +37,8 @@ CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."
 
 _MAX_ANSWER_TOKENS = 400
-# This is enough for models that write their reasoning before the verdict.
+# The token limit of a reply with a verdict. It leaves enough space for models that write their
+# reasoning before the verdict.
 _MAX_VERDICT_TOKENS = 512
 _ORDERS = 2
 _OBJECT = re.compile(r"\{[^{}]*\}")
@@ -79,12 +80,14 @@ class Balance:
 class PairFigures:
     """One system's answers compared with the baseline's answers, by criterion.
 
-    `identical` is the number of pairs of equal answers. These pairs are ties without a call of the
-    model; all other pairs were judged. `consistent` is the share of the judged pairs in which both
-    orders agree on which answer is better as a whole; None if no pair was judged. `first_preferred`
-    is the share of replies that prefer the answer shown first, among the replies that are not ties.
-    It is 0.5 if the model is not biased, and if all replies are ties. A question with a failed call
-    is in `failures` and in no other figure.
+    For each question there is a pair of answers. The model judges a pair twice: once with the
+    system's answer shown first, and once with the baseline's answer shown first. `identical` is the
+    number of pairs of equal answers, which are ties and are not shown to the model. `consistent` is
+    the share of the judged pairs for which both replies name the same answer as better as a whole,
+    or both say that it is a tie; None if no pair was judged. `first_preferred` is the share of
+    replies that prefer the answer shown first, among the replies that are not ties. It is 0.5 if
+    the model is not biased, and if all replies are ties. A question with a failed call is in
+    `failures` and in no other figure.
     """
 
     system: str
@@ -114,10 +117,10 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdicts on the answers of a system and of the baseline, one for each order.
+    """The two verdicts on a pair of answers: the answer of a system and that of the baseline.
 
     For the verdict `first`, the system's answer was shown first; for the verdict `second`, the
-    baseline's answer was shown first.
+    baseline's answer was shown first. `identical` is True if both answers are equal.
     """
 
     first: Verdict
@@ -285,8 +288,9 @@ def parse_verdict(reply: str) -> Verdict:
 
 
 def consistent(compared: Sequence[Comparison]) -> float | None:
-    """Returns the share of judged comparisons in which both orders agree on the better answer.
+    """Returns the share of judged comparisons whose two verdicts agree on the better answer.
 
+    The answers of a comparison are judged twice, in both orders. Equal answers are not judged.
     Returns None if no comparison was judged.
     """
     return _share(
@@ -295,9 +299,9 @@ def consistent(compared: Sequence[Comparison]) -> float | None:
 
 
 def first_preferred(compared: Sequence[Comparison]) -> float:
-    """Returns the share of replies that prefer the answer shown first, without ties.
+    """Returns the share of replies that prefer the answer shown first.
 
-    Returns 0.5 if all replies are ties.
+    Replies that say that it is a tie are not counted. Returns 0.5 if all replies are ties.
     """
     replies = [verdict["better"] for pair in compared for verdict in (pair.first, pair.second)]
     share = _share(reply > 0 for reply in replies if reply)

@@ -86,7 +86,7 @@ def _json_lines(path: Path) -> Iterator[Question]:
 def _question(
     row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
 ) -> Question:
-    """Returns a question with the gold from `row` and earlier rows.
+    """Returns a question whose gold is from `row`, or from `row` and earlier rows of the question.
 
     Raises InvalidArgument, which names the row, if the gold contains both documents and texts.
     """

@@ -20,16 +20,17 @@ class TextSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoldSpan:
-    """Gold that means: the answer is this span of a document."""
+    """An expected span: the answer to the question is this part of a document."""
 
     span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class GoldQuote:
-    """Gold that means: the answer is this text, with any white space between its words.
+    """An expected quote: the answer to the question is this text.
 
-    If `document_id` is empty, the text may be in any document.
+    In a document, the words of the text may be separated by any white space. If `document_id` is
+    empty, the text may be in any document.
     """
 
     text: str
@@ -38,7 +39,10 @@ class GoldQuote:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """Gold that means: the answer is in this document. `relevance` is a grade of 1 or more."""
+    """An expected document: the answer to the question is somewhere in this document.
+
+    `relevance` is a grade of 1 or more; a higher grade means a better document.
+    """
 
     document_id: str
     relevance: int = 1

@@ -27,7 +27,7 @@ from hrag.evaluation.gold import (
 )
 from hrag.evaluation.retrieved import RetrievalResult
 
-RANKS = 10  # nDCG is computed from this many ranks.
+RANKS = 10  # nDCG is computed from the first 10 ranks.
 
 RECALL, PRECISION, IOU, HIT = "recall", "precision", "iou", "hit"
 MRR, NDCG = "mrr", f"ndcg@{RANKS}"

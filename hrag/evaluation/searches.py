@@ -54,8 +54,8 @@ _FATAL = (
 )
 
 Outcome = RetrievalResult | HragError
-# A function that shows progress. Its arguments are the numbers of finished, of all and of failed
-# calls.
+# A function that shows progress. Its arguments are three counts of calls: finished calls, all
+# calls, and failed calls.
 Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
@@ -123,8 +123,8 @@ def _outcome(
         result = search_one(client, question, system, where)
     except HragError as error:
         return error
-    # A result with a fallback is not stored, because in the next run the same search may use all
-    # sources.
+    # A search with a fallback did not use one of its sources or the reranker, because that failed.
+    # Its result is not stored, because the same search may succeed completely in the next run.
     if not result.fallback:
         journal.put(key, result)
     return result
@@ -148,7 +148,8 @@ def search_one(
     """Returns the result of one system for one question. Raises the errors of `Client.search`.
 
     If the system's mode fills a token budget itself, searches once for each budget. With other
-    modes, searches once and cuts the passages to each of the budgets.
+    modes, searches once and cuts the passages to each of the budgets. If the passages do not fill
+    the largest budget, searches again with the highest limit.
     """
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)

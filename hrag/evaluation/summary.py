@@ -131,7 +131,7 @@ def summarise(
 def _rows(
     systems: Sequence[System], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> list[tuple[Outcome, ...]]:
-    """Returns the outcomes of each question, in the order of the systems."""
+    """Returns for each question a row with one outcome for each system, in the systems' order."""
     return list(zip(*(outcomes[system.name] for system in systems), strict=True))
 
 
@@ -177,7 +177,7 @@ def _figures(
 
 
 def _matrix(scored: Sequence[Scores], names: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the scores as `float64[metrics, questions]`."""
+    """Returns the scores as `float64[metrics, questions]`; `names` are the names of the metrics."""
     rows = [[by_metric[name] for by_metric in scored] for name in names]
     return np.array(rows, np.float64).reshape(len(names), len(scored))
 

@@ -51,7 +51,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
     systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
     repeated = first_repeated(system.name for system in systems)
     if repeated is not None:
-        raise InvalidArgument(f"compare has {repeated!r} twice", field="compare")
+        raise InvalidArgument(f"compare has the system {repeated!r} twice", field="compare")
     if not systems:
         raise InvalidArgument(
             f"compare is {quoted(text)}; it must name one system or more, as in {DEFAULT_SYSTEMS}",
@@ -61,7 +61,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
 
 
 def parse_system(text: str) -> System:
-    """Returns the system that `mode[:retrieval][:option=value]...` describes.
+    """Returns the system that `text`, written `mode[:retrieval][:option=value]...`, describes.
 
     Raises InvalidArgument if the mode or an option is invalid.
     """
@@ -72,7 +72,8 @@ def parse_system(text: str) -> System:
         if not sign:
             name, value = "retrieval", part
         if name in options:
-            raise InvalidArgument(f"compare has {name} twice in {quoted(text)}", field="compare")
+            problem = f"compare has the option {name} twice in {quoted(text)}"
+            raise InvalidArgument(problem, field="compare")
         options[name] = _parse_option(name, value)
     return System(text, _choice("mode", SearchMode, mode), options)
 

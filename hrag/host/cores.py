@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# The file with the CPU quota of the container, in version 2 of Linux's control groups.
+# The file in which Linux's control groups, version 2, show the CPU quota of the container.
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -18,7 +18,8 @@ def usable_cores(quota_file: Path = _QUOTA_FILE) -> int:
     period, both in microseconds.
     """
     cores = len(os.sched_getaffinity(0))
-    # Without a quota, the file contains `max` instead of a number.
+    # Without a quota, the file contains the word `max` instead of a number. Then `int` raises
+    # ValueError, and the quota is ignored.
     with suppress(OSError, ValueError):
         quota, period = map(int, quota_file.read_text("ascii").split())
         cores = min(cores, max(1, math.ceil(quota / period)))

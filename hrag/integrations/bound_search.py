@@ -20,9 +20,9 @@ from hrag.values.search import Passage, SearchQuery
 class BoundSearch:
     """Searches one tenant's collection with fixed options.
 
-    `options` are arguments of `Client.search`, with at least collection, limit and filter.
-    For a value that no search accepts, raises InvalidArgument, which names the field. For an
-    option that `Client.search` does not have, raises TypeError.
+    `options` are arguments of `Client.search`; they must contain collection, limit and filter. The
+    constructor raises InvalidArgument, which names the field, if no search accepts a value. It
+    raises TypeError if `Client.search` does not have an option.
     """
 
     tenant_id: str
@@ -40,8 +40,8 @@ class BoundSearch:
     ) -> tuple[Passage, ...]:
         """Returns the passages that best answer `query`, best first; blocks the calling thread.
 
-        `limit` replaces the fixed limit. `filter` is applied in addition to the fixed filter.
-        Raises the errors of `Client.search`.
+        If `limit` is given, it replaces the fixed limit. If `filter` is given, a document must pass
+        it and the fixed filter. Raises the errors of `Client.search`.
         """
         options = self._narrow_options(limit, filter)
         return client.search(self.tenant_id, query_text(query), **options).passages
@@ -49,7 +49,10 @@ class BoundSearch:
     async def awaited_passages(
         self, client: Client, query: str, limit: int | None = None, filter: Filter | None = None
     ) -> tuple[Passage, ...]:
-        """Returns the result of `passages` without blocking a thread, in any event loop."""
+        """Returns the same passages as `passages`, but does not block a thread while it waits.
+
+        It runs in any event loop.
+        """
         options = self._narrow_options(limit, filter)
         search_query = SearchQuery(self.tenant_id, query_text(query), **options)
         return (await any_loop.search(client, search_query)).passages

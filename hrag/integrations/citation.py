@@ -1,4 +1,7 @@
-"""The metadata of a framework's document, by which an application can cite the passage."""
+"""The metadata that a passage gets as a document of LangChain, LlamaIndex or Haystack.
+
+With the metadata, an application can cite the passage.
+"""
 
 from typing import Any
 

@@ -101,7 +101,8 @@ class HragRetriever:
     def _warm_client(self) -> Client:
         if self._client is None:
             token = self.token.resolve_value() if self.token else None
-            # The indexer is never called, but gRPC requires a valid address for it too.
+            # A client has an address for the indexer and one for the retriever. The indexer is
+            # never called, but gRPC requires a valid address for it too.
             addresses = (self.address, self.address)
             self._client = Client(*addresses, token=token or "", ca_file=self.ca_file)
         return self._client
@@ -173,9 +174,10 @@ class HragRetriever:
 
 
 def _to_plain(value: object) -> object:
-    """Returns a member of a text enumeration as plain text, and any other value unchanged.
+    """Returns a text as plain `str`, even if it is a member of an enumeration.
 
-    A saved pipeline cannot contain members of an enumeration.
+    This is needed because a saved pipeline cannot contain members of an enumeration. Any other
+    value is returned unchanged.
     """
     return str(value) if isinstance(value, str) else value
 
@@ -246,9 +248,11 @@ def _conditions(filters: dict[str, Any], path: str) -> list[Any]:
 
 
 def _field(key: object, path: str) -> str:
-    """Returns the field of hrag for the field of a Haystack filter.
+    """Returns the name of the field in hrag's filters for `key`, a field in a Haystack filter.
 
-    As in Haystack, a name that is not a field of Haystack's Document is a key of `meta`.
+    As in Haystack, a name that is not a field of Haystack's Document is a key of `meta`. `path` is
+    the path of the key in error messages. Raises InvalidArgument for a field that hrag cannot
+    filter by.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
         raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")

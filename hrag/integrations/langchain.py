@@ -59,7 +59,11 @@ class HragRetriever(BaseRetriever):
     search_options: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Raises an error if a search does not accept the values of the fields."""
+        """Raises InvalidArgument if no search accepts the value of a field.
+
+        Raises TypeError if `Client.search` does not have one of the `search_options`. Pydantic
+        calls this method after it has set the fields.
+        """
         super().model_post_init(context)
         self._search()
 

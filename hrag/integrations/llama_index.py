@@ -42,7 +42,8 @@ from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, SearchMode
 
-# The only key of the metadata that LlamaIndex shows to a model.
+# LlamaIndex shows only the value of this key of the metadata to a model, so that it can cite the
+# passage.
 _CITED_BY = "heading"
 
 _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
@@ -51,8 +52,8 @@ _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
     FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that none of the filters matches.
     None: AllOf,
 }
-# If a metadata value is a list, hrag's "==" compares each element. So "==" has the meaning of
-# CONTAINS.
+# hrag's operators that mean the same as LlamaIndex's. If a metadata value is a list, hrag's "=="
+# compares each element, so it means the same as CONTAINS.
 _OPERATORS = {
     FilterOperator.NIN: "not in",
     FilterOperator.ANY: "in",

@@ -29,7 +29,8 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 
 _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
-# The keys of the dictionary that `citation` returns which describe a passage, not a document.
+# The dictionary that `citation` returns has these keys, which describe a passage, not a document.
+# Filters apply to documents, so a filter by one of these keys is refused.
 _PASSAGE_KEYS = (
     *("heading", "chunk_id", "section_path", "first_page", "last_page"),
     *("char_start", "char_end", "score"),
@@ -37,8 +38,9 @@ _PASSAGE_KEYS = (
 
 
 def field_of(key: str, path: str) -> str:
-    """Returns the field of hrag for a key of the metadata that `citation` returns.
+    """Returns the name of the field in hrag's filters for a key in a framework's filter.
 
+    The key is one of the dictionary that `citation` returns, or a key of a document's metadata.
     Raises InvalidArgument for a key that describes a passage, because filters apply to documents.
     """
     if key in _PASSAGE_KEYS:

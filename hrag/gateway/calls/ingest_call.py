@@ -84,7 +84,8 @@ class _Stream:
         self._exchange = exchange
         self._method = method
         self._call = call
-        # The lines without an outcome. None follows the last line; a HragError ends the stream.
+        # The queue contains the lines whose outcome has not been yielded yet. After the last line
+        # it contains None, or the error that ends the stream.
         self._sent: asyncio.Queue[_SentLine | HragError | None] = asyncio.Queue(_MAX_AHEAD)
         # The outcomes that have arrived from the indexer but were not yielded yet.
         self._received: deque[dict[str, Any]] = deque()
@@ -95,7 +96,8 @@ class _Stream:
         """Yields one line of JSON for each line of the request that is not blank.
 
         An error that ends the stream is yielded as the last line. If the error occurs before the
-        first outcome, it is raised instead. Buffered bytes count in `budget_share`.
+        first outcome, it is raised instead. `parts` are the parts of the request's body. Bytes that
+        are in memory count in `budget_share`, the request's share of the byte budget.
         """
         sending = asyncio.ensure_future(self._send(parts, budget_share))
         is_first = True
@@ -103,7 +105,8 @@ class _Stream:
             while (sent := await self._sent.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
-            await self._call.read()  # This raises if the indexer ended the stream with an error.
+            # If the indexer ended the stream with an error, this call raises the error.
+            await self._call.read()
         except (HragError, grpc.aio.AioRpcError) as error:
             stream_error = _restore_status(error)
             if is_first:
@@ -118,10 +121,10 @@ class _Stream:
     async def _send(
         self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
     ) -> None:
-        """Sends the lines to the indexer.
+        """Sends the lines to the indexer, and adds each sent line to the queue `_sent`.
 
-        At the end, adds None to the queue, or the error because of which the rest of the lines
-        cannot be read.
+        After the last line, adds None to the queue. If the lines cannot be read to the end, adds
+        the error instead.
         """
         end = None
         try:

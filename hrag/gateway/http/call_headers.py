@@ -74,7 +74,7 @@ def time_left_s(request: Request) -> Callable[[], float | None]:
     """Returns a function that returns the seconds until the caller's deadline.
 
     The function returns None if the request has no deadline. It raises DeadlineExceeded if the
-    deadline has passed, for example because the body needed all the time.
+    deadline has passed, for example while the body of the request was arriving.
 
     `time_left_s` itself raises InvalidArgument if the header connect-timeout-ms is malformed, and
     DeadlineExceeded if the header is 0.
