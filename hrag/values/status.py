@@ -22,7 +22,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedIndexStatus:
-    """The part of a collection that the embedded engine's index covers.
+    """How much of a collection the segments and the tail of the embedded engine contain.
 
     `sealed_sequence` is the sequence number of the tenant's last change that segments cover. Later
     changes have added `tail_leaf_count` leaves, which each search scans exactly.
@@ -56,7 +56,10 @@ class IndexStatus:
     embedded: EmbeddedIndexStatus | None = None
 
     def without_store_wide(self) -> "IndexStatus":
-        """Returns the status with segment ids of 0, because ids are assigned over all tenants."""
+        """Returns the status with all segment ids set to 0.
+
+        Segment ids count the segments of all tenants, and a tenant may not learn of other tenants.
+        """
         if self.embedded is None:
             return self
         segments = tuple(replace(segment, segment_id=0) for segment in self.embedded.segments)
@@ -97,7 +100,7 @@ class StoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedReaderStatus:
-    """The progress of an embedded reader that loads the changes of the store, and its memory.
+    """The progress and the memory of a reader that loads the changes of the embedded store.
 
     `sequence` is the sequence number of the store's last commit, over all tenants.
     `applied_sequence` is the sequence number of the last commit that every loaded collection
