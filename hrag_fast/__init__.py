@@ -17,10 +17,10 @@
   the same rules, so that other code can compare texts in the same way.
 
 The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
-services. The `.pyi` files are the documentation. In the repository, `tests/twins` has a twin of most
-of these functions in plain Python, which defines the right results. If the extension is not
-compiled, the import fails. There is no fallback in Python, because nobody would notice a fallback
-that is only slow.
+services. The `.pyi` files are the documentation. In the repository, `tests/twins` has twins of most
+functions: the same functions in plain Python, which define the right results. If the extension is
+not compiled, the import fails. There is no fallback in Python, because nobody would notice a
+fallback that is only slow.
 """
 
 try:

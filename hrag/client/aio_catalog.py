@@ -1,4 +1,4 @@
-"""The asyncio client's methods for collections and documents. Module `aio` sends their calls.
+"""The asyncio client's methods for collections and documents. Module `aio` sends the calls.
 
 `sync_catalog.py` is generated from this module, as `sync.py` is generated from `aio.py`.
 """

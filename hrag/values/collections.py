@@ -166,7 +166,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A page of a listing. `next_page_token` is empty on the last page."""
+    """One page of a list, for example of documents. The last page has no `next_page_token`."""
 
     items: tuple[Item, ...]
     next_page_token: str

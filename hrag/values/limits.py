@@ -6,7 +6,7 @@ MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply l
 # A tree has at most this many levels. If the chunks of level 0 have 256 tokens, and each level's
 # chunks are twice as large as those of the level below, the eighth level has MAX_CHUNK_TOKENS.
 MAX_LEVELS = 8
-# A level's chunk size must have at least this many tokens, so that each chunk begins at least one
+# A level's chunk size must be at least this many tokens, so that each chunk begins at least one
 # code point after the chunk before it. With smaller chunks, two chunks might begin at the same code
 # point: a chunk may share half of its tokens with the next chunk, and the end of a chunk may move
 # to the boundary of a code point, which has at most 4 tokens.

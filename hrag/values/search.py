@@ -110,8 +110,8 @@ class SearchQuery:
 class MatchedChild:
     """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
-    `lexical_score` is the score of the words, and `dense_score` is the score of the vector. Each of
-    them is None if the search did not use words or vectors.
+    `lexical_score` is the score by words; it is None if the search was only by vectors.
+    `dense_score` is the score by vectors; it is None if the search was only by words.
     """
 
     chunk_id: str
@@ -149,9 +149,10 @@ class Passage:
 
     If several chunks were joined, `merged_chunk_ids` lists them in order of the text. Then `chunk`
     is the best of them, except that its content, span, pages and tokens are those of all together.
-    `lexical_score` and `dense_score` are the scores of the passage's best leaf, by words and by
-    vectors. Each of them is None if the search did not use words or vectors. `term_spans` are the
-    places where terms of the query occur; these spans are in order and do not overlap.
+    `lexical_score` is the score of the passage's best leaf by words; it is None if the search was
+    only by vectors. `dense_score` is the score of this leaf by vectors; it is None if the search
+    was only by words. `term_spans` are the places where terms of the query occur; these spans are
+    in order and do not overlap.
     `rerank_score` is the reranker's score, which has another scale than `score`; it is None if the
     reranker returned no score for the passage.
     """

@@ -39,7 +39,8 @@ class IndexStatus:
 
     `committed_sequence` is the sequence number of the collection's last change. `summary_tokens`
     is the number of tokens that the chat model has read and written for summaries. `tenant` is the
-    usage of all collections of the tenant. `embedded` is None for other engines.
+    usage of all collections of the tenant. `embedded` is None if the store is not of the embedded
+    engine.
     """
 
     committed_sequence: int
@@ -86,7 +87,10 @@ class EmbeddedStoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class StoreTotals:
-    """Sums over all collections of all tenants. `embedded` is None for other engines."""
+    """Sums over all collections of all tenants.
+
+    `embedded` is None if the store is not of the embedded engine.
+    """
 
     collections: int
     documents: int
@@ -123,7 +127,8 @@ class ReaderStatus:
 
     `lag_s` is the time in seconds for which changes have been waiting to be applied in the
     background; 0 if no change is waiting. A search does not wait for the background, because it
-    applies the changes of its collection itself. `embedded` is None for other engines.
+    applies the changes of its collection itself. `embedded` is None if the store is not of the
+    embedded engine.
     """
 
     lag_s: float
@@ -154,8 +159,8 @@ class Limits:
 class ServerInfo:
     """Version, settings, models, limits and status of a retriever.
 
-    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` covers all
-    tenants; it is None if the caller may not see it.
+    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` is about
+    the data of all tenants; it is None if the caller may not see it.
     """
 
     version: str

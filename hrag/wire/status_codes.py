@@ -21,7 +21,7 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """The status code and the reason of an error class.
+    """The gRPC status code of an error class, and its reason, a name that never changes.
 
     `retry_s` is the delay before a retry in seconds; None means that a retry will not help.
     """
