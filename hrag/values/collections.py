@@ -166,7 +166,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """One page of a list, for example of documents. The last page has no `next_page_token`."""
+    """One page of a list of items. `next_page_token` is empty on the last page."""
 
     items: tuple[Item, ...]
     next_page_token: str

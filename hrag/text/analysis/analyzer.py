@@ -1,6 +1,6 @@
 """An analyzer turns text into terms, in one language and one version of the rules.
 
-Text is folded, so that different spellings of a word become equal. Then it is cut into words, whole
+Text is folded, so that spellings that mean the same become equal. Then it is cut into words, whole
 joined runs (`3.11.7`, `c++`, `well-known`) and, in scripts without spaces, single characters and
 bigrams. Words are stemmed by Snowball. A term is identified by its id, a hash of 56 bits.
 `hrag_fast.TermExtractor` does this work; this module has the names of analyzers and the rules for
