@@ -22,7 +22,7 @@ def by_page(passage: Passage) -> str:
 
 
 def by_section(passage: Passage) -> str:
-    """Returns `[title - section > subsection]`; leaves out what the passage lacks.
+    """Returns `[title - section > subsection]`; leaves out what the passage does not have.
 
     If the document has no title, the heading begins with the name of its file. If it has no file
     either, the heading begins with the document id.
@@ -31,7 +31,7 @@ def by_section(passage: Passage) -> str:
 
 
 def by_section_and_page(passage: Passage) -> str:
-    """Returns `[title - section > subsection, page 3]`; leaves out what the passage lacks."""
+    """Returns `[title - section > subsection, page 3]`, without what the passage does not have."""
     return of_chunk(passage.chunk)
 
 

@@ -1,7 +1,7 @@
 """The stream of `ingest_many`: sends documents and yields their outcomes.
 
-The stream is written twice, once for threads and once for asyncio, because gRPC's two libraries
-send requests differently. All other methods of `sync.py` are generated from `aio.py`.
+The code of the stream is written twice, once for threads and once for asyncio, because `grpc` and
+`grpc.aio` send requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
 If the iterable of documents raised an error inside gRPC, gRPC would drop the error, or the call
 would never end. So the iterators of this module catch the error and end the requests. When the call
@@ -37,8 +37,8 @@ RequestOf: TypeAlias = Callable[[Document], Any]
 class _Requests:
     """Builds the requests of documents, and yields all outcomes in the order of the documents.
 
-    The outcome of a document that cannot be encoded as a request is its error. `failure` is the
-    error that the iterable of documents raised; None if it raised no error.
+    If a document cannot be encoded as a request, its outcome is the error of the encoding.
+    `failure` is the error that the iterable of documents raised; None if it raised no error.
     """
 
     def __init__(self, request_of: RequestOf) -> None:
@@ -50,7 +50,10 @@ class _Requests:
         self._errors: dict[int, HragError] = {}
 
     def build(self, document: Document) -> Any:
-        """Returns the request of the next document; None if it cannot be encoded as a request."""
+        """Returns the request of the next document.
+
+        If the document cannot be encoded as a request, stores the error and returns None.
+        """
         index = self._read_count
         self._read_count += 1
         try:
@@ -60,9 +63,9 @@ class _Requests:
             return None
 
     def in_order(self, outcomes: Iterable[Any]) -> Iterator[Outcome]:
-        """Yields the outcomes of sent documents, and between them the errors of unsent documents.
+        """Yields the outcomes of the documents that were sent, in the order of the documents.
 
-        Each outcome or error is at the position of its document.
+        Between them, yields the errors of the documents that could not be encoded as requests.
         """
         for outcome in outcomes:
             yield from self.next_errors()
@@ -106,10 +109,10 @@ def outcomes(
 
 
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
-    """Yields the requests of `built` that are not None.
+    """Yields the requests of `built`, without None for documents that cannot be encoded.
 
-    An error of `built` ends the iteration and becomes `requests.failure`. To end this iterator,
-    gRPC raises an exception at the `yield`; this exception is not caught.
+    An error that `built` raises ends the iteration and becomes `requests.failure`. To end this
+    iterator, gRPC raises an exception at the `yield`; this exception is not caught.
     """
     while True:
         try:
@@ -170,7 +173,7 @@ async def _aio_requests_to_send(
             return
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise  # The task was cancelled because the call has ended.
+                raise  # gRPC cancelled the task because the call has ended.
             requests.failure = error
             return
         if request is not None:
@@ -182,9 +185,9 @@ async def _aio_requests_to_send(
 class _SendPermits:
     """Permits to send requests; each request needs one permit.
 
-    The first permit is added when the server has admitted the call, and the next ones when outcomes
-    arrive. So only one request is sent at a time. This is necessary because grpc.aio loses the
-    status if the server ends a stream while a request is being sent.
+    The first permit is added when the server has admitted the call, and one permit is added for
+    each outcome that arrives. So only one request is sent at a time. This is necessary because
+    grpc.aio loses the status if the server ends a stream while a request is being sent.
     """
 
     def __init__(self) -> None:
@@ -199,7 +202,7 @@ class _SendPermits:
         self._free.release()
 
     async def acquire(self) -> bool:
-        """Waits for a permit and returns True; returns False after `end`."""
+        """Waits for a permit, then returns True. Returns False once `end` was called."""
         await self._free.acquire()
         return not self._ended
 

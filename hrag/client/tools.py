@@ -126,8 +126,8 @@ def knowledge_base(
     example mode (default: CONTEXT), filter or token_budget. The function never raises errors of
     hrag; it returns their messages. It is as thread-safe as `client`.
 
-    Raises InvalidArgument for a malformed name or description, and TypeError for an option that
-    `Client.search` does not have.
+    Raises InvalidArgument for a malformed tenant id, collection name or description. Raises
+    TypeError for an option that `Client.search` does not have.
     """
     options = _checked(client, tenant_id, {**search_options, "collection": collection})
 
@@ -171,10 +171,10 @@ def async_knowledge_base(
 def _checked(
     client: Client | AsyncClient, tenant_id: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Checks that a search accepts the options; returns them, with `mode` set to a default.
+    """Checks that a search accepts the options; returns them, with `mode` CONTEXT by default.
 
-    Because of this check, a wrong option is an error when the tool is created, not during an
-    agent's run.
+    Because of this check, a wrong option raises an error when the tool is created, not later while
+    an agent runs.
     """
     check_tenant_id(tenant_id)
     check_collection_name(options["collection"])
@@ -215,7 +215,7 @@ def _error_findings(error: HragError) -> Findings:
 def failure_text(failure: str, error: HragError) -> str:
     """Returns the text for a model: what failed, why, and whether trying again may help."""
     message = error.message
-    if error.field == "text":  # The service calls the query "text".
+    if error.field == "text":  # In the service's messages, the query is called "text".
         message = message.replace("text", "query", 1)
     again = "" if situation_of(error).retry_s is None else " Trying again later may help."
     return f"{failure}: {message}.{again}"

@@ -12,7 +12,10 @@ NO_EMBEDDER = "none"
 
 
 class SummaryUnit(StrEnum):
-    """The parts of a document that get a summary, in addition to the whole document."""
+    """The parts of a document that get a summary, in addition to the whole document.
+
+    With NONE, the whole document gets no summary either.
+    """
 
     NONE = "none"
     CHUNK = "chunk"
@@ -48,7 +51,7 @@ class TreeSettings:
 
     @property
     def top_level(self) -> int:
-        """The highest level; 0 is the lowest."""
+        """The number of the highest level. The lowest level is 0."""
         return len(self.level_sizes) - 1
 
     @property
@@ -163,7 +166,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A page of a listing. `next_page_token` is empty on the last page."""
+    """One page of a list of items. `next_page_token` is empty on the last page."""
 
     items: tuple[Item, ...]
     next_page_token: str

@@ -22,7 +22,7 @@ class Call:
     deadline: Deadline = NEVER
 
     def log_fields(self) -> Mapping[str, str]:
-        """Returns the fields of each log line of the call, by name.
+        """Returns the names and values of the fields that each log line of the call has.
 
         This method is called each time a line is written.
         """

@@ -33,8 +33,8 @@ class Deadline:
     """The time until which a caller waits, and whether the caller is still connected. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` returns False
-    once the caller has left. It is called often and from any thread. `yield_to_others` is called at
-    each check and may sleep, so that the work of other callers runs first.
+    once the caller has left; this function is called often and from any thread. `yield_to_others`
+    is called at each check and may sleep, so that the work of other callers runs first.
     """
 
     at_s: float = math.inf
@@ -85,10 +85,10 @@ class Deadline:
         self.yield_to_others()
 
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
-        """Waits for the work of another thread and returns its result.
+        """Waits for the work of another thread and returns the result of the work.
 
-        Raises the error of the work, or the errors of `check`. The work continues after an error of
-        `check`, because other callers may wait for it.
+        Raises the error that the work raised, or the errors of `check`. If `check` raises an error,
+        the work continues, because other callers may wait for it.
         """
         while not work.done():
             self.check(stage)

@@ -55,8 +55,8 @@ class Document:
 class DocumentInfo:
     """A stored document, without its text.
 
-    `sequence` is the sequence number of the change that stored this version of the document. It
-    counts the changes of the tenant.
+    `sequence` is the sequence number of the change that stored this version of the document.
+    Sequence numbers count the changes of the tenant.
     """
 
     document_id: str
@@ -76,10 +76,10 @@ class DocumentInfo:
 class MetadataChange:
     """A change of a document's metadata and source. Its content does not change.
 
-    `metadata` replaces the values of its top-level keys and keeps the others. With `replace`, it
-    replaces all metadata instead. `remove_keys` are removed. If `source` is None, the source does
-    not change. If `expected_sequence` is not 0, the change applies only to the version of the
-    document with this sequence number.
+    The values in `metadata` replace the stored values of the same top-level keys; other keys keep
+    their values. With `replace`, `metadata` replaces all stored metadata. The keys in `remove_keys`
+    are removed. If `source` is None, the source does not change. If `expected_sequence` is not 0,
+    the change applies only to the version of the document with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -111,7 +111,8 @@ class MetadataUpdate:
 class DocumentCount:
     """The number of documents that pass a filter, and the number of all documents.
 
-    Both include exactly the tenant's changes up to the sequence number `sequence`.
+    Both numbers include all changes of the tenant up to the sequence number `sequence`, and no
+    later change.
     """
 
     documents: int
@@ -123,7 +124,7 @@ class DocumentCount:
 class DocumentDeletion:
     """The number of deleted documents, and the sequence number of the last deletion.
 
-    If nothing was deleted, `sequence` is the sequence number of the tenant's last earlier change.
+    If nothing was deleted, `sequence` is the sequence number of the tenant's last change.
     """
 
     documents: int
@@ -132,7 +133,7 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of a text, as offsets in its UTF-8. An `end` of 0 means the end of the text."""
+    """A range of a text, in bytes of UTF-8. An `end` of 0 means the end of the text."""
 
     start: int = 0
     end: int = 0

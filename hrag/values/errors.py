@@ -61,8 +61,8 @@ class DocumentNotFound(HragError):
 class DocumentChanged(HragError):
     """The document is no longer the version that the change expects.
 
-    Also raised if the document was replaced several times while it was read. Read the document
-    again, then retry.
+    Also raised if the document was replaced several times while its text was read. Read the
+    document again, then retry.
     """
 
 
@@ -217,7 +217,7 @@ class ServiceUnavailable(HragError):
 
 
 class InternalError(HragError):
-    """A fault of hrag. The message contains an id; search the service's log for it."""
+    """A fault of hrag. The message contains a request id, which is also in the service's log."""
 
 
 def outcome_of(

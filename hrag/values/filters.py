@@ -89,7 +89,7 @@ class Match:
 class Range:
     """True if the field has a number or a timestamp within these bounds.
 
-    All bounds are of one type.
+    The bounds are either all numbers or all timestamps.
     """
 
     field: str
@@ -112,7 +112,8 @@ class Exists:
 def _check_sequence(value: object, name: str) -> None:
     """Raises InvalidArgument if `value` is not a tuple, a list or another sequence of elements.
 
-    A text is a sequence too, of characters. It is refused, because it is meant as one element.
+    A text is a sequence too, of characters. But a text is refused, because a caller who passes a
+    text means one element.
     """
     if isinstance(value, _TEXTS) or not isinstance(value, Sequence):
         raise InvalidArgument(
@@ -196,7 +197,8 @@ def _encoding(filter: Filter) -> Iterator[bytes]:
 def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
     """Yields three byte strings: the types, the lengths and the contents of all values.
 
-    So the digest of a filter with ten thousand values needs only a few updates.
+    Because the values are joined, the digest of a filter with ten thousand values needs only a few
+    updates instead of one for each value.
     """
     kinds = "".join(map(_kind, values))
     texts = [value if isinstance(value, str) else _distinct_text(value) for value in values]

@@ -26,10 +26,11 @@ FORMATS_EXTRA = "pip install 'hrag[formats]'"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its MIME type, the extensions of its files, and other names of the type.
+    """A format: its MIME type, the extensions of its files, and other MIME types that it may have.
 
     `is_text` is True if the format may also be sent as text, not only as bytes. `needs_extra` is
-    True if the indexer reads the format with libraries of the extra `formats`.
+    True if the indexer reads the format with libraries that only `pip install 'hrag[formats]'`
+    installs.
     """
 
     mime_type: str

@@ -87,7 +87,7 @@ def check_document_id(value: str) -> str:
 
 
 def parse_chunk_id(value: str) -> ChunkId:
-    """Returns the parts of a chunk id. Raises InvalidArgument if it is malformed."""
+    """Returns the parts of a chunk id. Raises InvalidArgument if the id is malformed."""
     match = _CHUNK_ID.fullmatch(value)
     if match is None:
         raise InvalidArgument(

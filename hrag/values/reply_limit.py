@@ -50,10 +50,10 @@ class ReplyLimit:
         """
         if size_bytes <= self.left_bytes:
             return
-        already_used = f", of which {self.taken_bytes:,} are used" if self.taken_bytes else ""
+        already = f" in addition to {self.taken_bytes:,} earlier bytes" if self.taken_bytes else ""
         raise ReplyTooLarge(
-            f"the reply would take at least {size_bytes:,} bytes; at most {self.max_bytes:,} are "
-            f"sent ({SETTING}){already_used}; {advice}"
+            f"the reply would take at least {size_bytes:,} bytes{already}; at most "
+            f"{self.max_bytes:,} are allowed in all ({SETTING}); {advice}"
         )
 
 
@@ -69,7 +69,7 @@ def field_bytes(size_bytes: int) -> int:
 
 
 def text_bytes(*texts: str) -> int:
-    """Returns the encoded size of texts, each in a separate field. Empty texts take no bytes."""
+    """Returns the encoded size of all texts, each in a separate field. An empty text needs none."""
     return sum(field_bytes(len(text.encode())) for text in texts if text)
 
 
@@ -95,5 +95,5 @@ def _value_bytes(value: Any) -> int:
 
 
 def _all_fields(sizes: Iterable[int]) -> int:
-    """Returns the encoded size of fields whose contents have `sizes`, in bytes."""
+    """Returns the total encoded size, in bytes, of fields whose contents have these `sizes`."""
     return sum(map(field_bytes, sizes))

@@ -37,10 +37,10 @@ _COUNT = struct.Struct("<I")
 
 
 class ChunkRecord(NamedTuple):
-    """A chunk of a tree, with the fields of CHUNK.
+    """A chunk of a tree as Python integers, with the same fields as the numpy dtype CHUNK.
 
-    `parent` is an index into the level above, `first_child` an index into the level below, and
-    `section` an index into the document's sections.
+    `parent` is an index into the level above, or NONE at the top level. `first_child` is an index
+    into the level below. `section` is an index into the document's sections, or NONE.
     """
 
     byte_start: int
@@ -93,7 +93,8 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 class Section:
     """A section of a document. It begins at its heading.
 
-    It ends before the next section of the same or a smaller depth. The outermost `depth` is 1.
+    It ends before the next section of the same or a smaller depth. Outermost sections have a
+    `depth` of 1.
     """
 
     title: str
@@ -149,7 +150,10 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns `section_path`, without a first title that equals `title`, the document's title."""
+    """Returns the titles that `section_path` returns.
+
+    If the first title equals `title`, the document's title, the first title is left out.
+    """
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
 
@@ -183,7 +187,7 @@ class Tree:
 
     @classmethod
     def from_levels(cls, levels: Sequence[NDArray[Any]]) -> "Tree":
-        """Returns a tree of these levels, arrays of CHUNK, level 0 first."""
+        """Returns the tree with these levels. Each level is an array of CHUNK; level 0 is first."""
         counts = [len(level) for level in levels]
         header = struct.pack(f"<{1 + len(counts)}I", len(counts), *counts)
         return cls(b"".join([header, *(level.tobytes() for level in levels)]))
@@ -215,8 +219,8 @@ class Tree:
     def descendants(self, position: tuple[int, int], level: int) -> range:
         """Returns the indexes of the chunks at `level` that are below a chunk.
 
-        `position` is the chunk's level and index. If the chunk is itself at `level`, the range
-        contains only its index.
+        `position` is the level and the index of this chunk. If the chunk is itself at `level`, the
+        range contains only the index of the chunk.
         """
         start_level, index = position
         first, last = index, index
@@ -245,7 +249,7 @@ class Tree:
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:
-        """Returns the violated invariants as messages; empty if the tree is valid.
+        """Returns a message for each violated invariant; the list is empty if the tree is valid.
 
         `sizes` is the maximum number of tokens of a chunk at each level. These are the invariants:
         the chunks of each level are in order and have at most that size; all levels cover the same
@@ -266,7 +270,7 @@ class Tree:
         return problems
 
     def _level_problems(self, level: int, size: int) -> list[str]:
-        """Returns the violated invariants of the chunks of one level."""
+        """Returns a message for each invariant that the chunks of one level violate."""
         chunks = self.level(level)
         if not len(chunks):
             return ["no chunks"]
@@ -286,7 +290,7 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
-        """Returns the violated invariants between the chunks of a level and their parents."""
+        """Returns a message for each violated invariant of the links of `level` to its parents."""
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -310,9 +314,10 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """Returns messages about possible defects of one level's spans.
+    """Checks the spans of one level for defects.
 
-    The value of a message is True if the level has the defect. `unit` names the unit of the spans.
+    Each key of the result is a message about a defect. Its value is True if the level has this
+    defect. `unit` is the unit of `starts` and `ends`, for the messages.
     """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),

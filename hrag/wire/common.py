@@ -75,7 +75,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Returns JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
+    """Returns `values` as a Struct; raises InvalidArgument for values that are not JSON."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set_value(struct.fields[_key(key)], value, 1)
@@ -142,7 +142,7 @@ def _number(value: float) -> float:
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns a Struct as JSON-like values; whole numbers up to 2**53 become int.
+    """Returns the dict that a Struct represents; whole numbers up to 2**53 become int.
 
     Raises InvalidArgument for NaN, infinity and nesting that is too deep.
     """
@@ -186,7 +186,7 @@ def checked_text(value: str, field: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(
-                f"{field} contains a lone surrogate at {error.start}; text must be valid Unicode",
+                f"{field} has a lone surrogate at offset {error.start}; text must be valid Unicode",
                 field=field,
             ) from None
     return value
@@ -301,16 +301,16 @@ def document_from(message: pb.Document) -> Document:
 
 
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns metadata as JSON-like values.
+    """Returns the dict that a Struct of metadata represents.
 
-    Raises TooLarge, before decoding, if the message is so large that the metadata certainly exceeds
-    its limit as JSON. Raises InvalidArgument if `struct_from` does.
+    Raises TooLarge before the Struct is decoded, if it is so large that the same metadata as JSON
+    certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument for the reasons of `struct_from`.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(
-            f"metadata has {size} bytes as a message; at most {MAX_METADATA_BYTES} are allowed "
-            "as JSON",
+            f"metadata has {size} bytes in protobuf; "
+            f"at most {MAX_METADATA_BYTES} bytes are allowed as JSON",
             field="metadata",
         )
     return struct_from(metadata)

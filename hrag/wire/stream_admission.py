@@ -1,4 +1,4 @@
-"""How a client learns that the server has admitted its stream, before it sends a request.
+"""How a client learns that the server has admitted its stream, before the client sends a request.
 
 A server that admits a stream sends the request id as initial metadata at once. A server that
 refuses a stream sends only a status. grpc.aio loses this status if a request is sent while the

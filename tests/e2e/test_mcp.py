@@ -347,7 +347,7 @@ def test_address_in_use_is_reported(refusal: Refusal) -> None:
         (("--tenant", ""), "tenant_id is ''"),
         (("--collection", "x" * 65), "collection is 'xxx"),
         (("--description", "x" * 2001), "description has 2001 characters"),
-        (("--description", "a\udcff"), "description contains a lone surrogate at 1"),
+        (("--description", "a\udcff"), "description has a lone surrogate at offset 1"),
         (("--limit", "0"), "--limit"),
         (("--limit", "101"), "--limit"),
         (("--token-budget", "-1"), "--token-budget"),
