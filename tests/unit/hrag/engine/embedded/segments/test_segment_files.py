@@ -168,7 +168,7 @@ def test_a_truncated_file_is_named(tmp_path, record, name):
     os.truncate(path, size - 1)
     with pytest.raises(
         segment_files.DamagedSegment,
-        match=rf"{name} has {size - 1} bytes; the manifest says {size}",
+        match=rf"{name} has {size - 1} bytes, but the manifest says {size}",
     ):
         segment_files.load(tmp_path, record)
 
@@ -180,7 +180,7 @@ def test_a_flipped_bit_is_named(tmp_path, record, name, place):
     content = bytearray(path.read_bytes())
     content[int(len(content) * place)] ^= 1
     path.write_bytes(content)
-    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not match the manifest"):
+    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not have the checksum"):
         segment_files.load(tmp_path, record)
 
 
@@ -203,7 +203,7 @@ def test_postings_of_other_leaves_are_refused(tmp_path, record):
     path = path_of(tmp_path, record, "postings.bin")
     path.write_bytes(path_of(tmp_path, other, "postings.bin").read_bytes())
     files = {**record.files, "postings.bin": other.files["postings.bin"]}
-    with pytest.raises(segment_files.DamagedSegment, match="has 20 leaves; the manifest says"):
+    with pytest.raises(segment_files.DamagedSegment, match="has 20 leaves, but the manifest says"):
         segment_files.load(tmp_path, replace(record, files=files))
 
 
