@@ -70,8 +70,8 @@ def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
 def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
     """Writes a tombstone for a deleted document that a segment contains.
 
-    Also adds the document's leaves to the segment's count of deleted leaves. If the count is damaged
-    or missing, raises DataLoss before anything is written.
+    Also adds the document's leaves to the segment's count of deleted leaves. If the count is
+    damaged or missing, raises DataLoss before anything is written.
     """
     segment, deleted = read_deleted_leaves(txn, collection, ordinal)
     txn.tombstones.put((collection, ordinal), leaf_count)
