@@ -211,7 +211,7 @@ class MaintenanceWorker:
         self._state.postpone(task, self._clock() + pause_s)
 
     def _reclaim(self) -> None:
-        """Erases all deleted collections, one part after the other."""
+        """Erases all deleted collections, a few documents in each transaction."""
         while self._tasks.reclaim(self._store):
             self._check_closing()
 
@@ -331,7 +331,7 @@ class MaintenanceWorker:
 
 
 def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:
-    """Counts and logs a failure. Logs no traceback if it is an HragError or an OSError.
+    """Counts and logs a failure. Logs no traceback if `error` is an HragError or an OSError.
 
     `retry_s` is the time after which the work is retried, in seconds.
     """

@@ -152,7 +152,7 @@ class CitationCache:
     ) -> None:
         """Creates an empty cache.
 
-        `clock` returns seconds. It decides when stored values are verified again.
+        `clock` returns seconds. It measures the time after which stored values are verified again.
         """
         self.clock = clock
         self._half_bytes = max_bytes // 2

@@ -61,7 +61,7 @@ class EligibleRows:
     def between(self, start: int, end: int) -> RowNumbers:
         """Returns the eligible rows from `start` up to, but not including, `end`, ascending.
 
-        All are row numbers of the view. The type of the result is `uint32[n]`.
+        The bounds and the result are row numbers of the view. The result is `uint32[n]`.
         """
         if self.rows is not None:
             return self.rows[slice(*_bounds(self.rows, start, end))]

@@ -207,9 +207,9 @@ class EmbeddedReader:
         """Loads all collections that have segments, so that searches do not wait for loading.
 
         Stops when the memory budget is nearly used up, because loading more collections would evict
-        others.
-        If a collection cannot be loaded, logs the error and continues with the next collection. A
-        search in this collection will raise the error again. Implements `Reader.preload`.
+        others. If a collection cannot be loaded, logs the error and continues with the next
+        collection. A search in this collection will raise the error again. Implements
+        `Reader.preload`.
         """
         with self._store.read() as txn:
             # Only the keys are read. So a damaged value does not prevent that other collections are
@@ -363,7 +363,7 @@ def _due(retries_s: dict[int, float], now_s: float) -> set[int]:
 
 
 def _log_failure(error: Exception, **fields: int) -> None:
-    """Logs the error, with a traceback unless it is an HragError or an OSError."""
+    """Logs the error. Logs no traceback if it is an HragError or an OSError."""
     if isinstance(error, (HragError, OSError)):
         _log.error("reader_refresh_failed", problem=str(error), **fields)
     else:

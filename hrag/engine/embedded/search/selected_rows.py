@@ -44,8 +44,8 @@ class FilterResultCache:
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
         """Creates an empty cache.
 
-        The ordinals of the documents with a filter term are cached if they take at least
-        `min_term_bytes` bytes.
+        A filter term is a metadata field with a value. The ordinals of the documents with a filter
+        term are cached if they take at least `min_term_bytes` bytes.
         """
         self.min_term_bytes = min_term_bytes
         self._entries: LRUCache[tuple[int, Key], _CacheEntry] = LRUCache(

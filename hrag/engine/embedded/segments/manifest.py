@@ -202,8 +202,8 @@ def _remove_obsolete_tombstones(
 ) -> int:
     """Removes the tombstones of documents that the new segment does not contain.
 
-    A tombstone of a document that the new segment contains is kept. Returns the count of leaves of
-    the documents with these tombstones.
+    Keeps the tombstones of documents that the new segment contains. Returns how many leaves the
+    documents with the kept tombstones have together.
     """
     tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)

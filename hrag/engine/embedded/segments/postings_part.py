@@ -35,7 +35,7 @@ class PostingsPart:
         # row. Leaves are counted from 0 in the order in which they were added.
         self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
         self._lengths = [np.empty(0, np.uint32)]
-        # The terms of blocks that are not in a run, an inverted index, yet.
+        # The terms of blocks of leaves that are not in a run yet. A run is an inverted index.
         self._waiting: list[LeafTerms] = []
         self._waiting_leaves = 0
         self._leaves = 0

@@ -146,13 +146,13 @@ class LoadedSegment:
         return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of each of `rows` with the query, `float32[n]`."""
+        """Returns the cosine of each row in `rows` with the query, `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
     def best(
         self, query: Vector, rows: NDArray[np.uint32], count: int
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the `count` rows of `rows` that are nearest to the query, and their cosines.
+        """Returns the `count` rows in `rows` that are nearest to the query, and their cosines.
 
         `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. If rows
         have the same cosine, the rows with lower row numbers are preferred.
@@ -250,7 +250,7 @@ def load(
     with_graph: bool = True,
     huge_from_bytes: int = _HUGE_FROM_BYTES,
 ) -> LoadedSegment:
-    """Reads a segment into memory. Raises DamagedSegment, whose message names the damaged file.
+    """Reads a segment into memory. Raises DamagedSegment, whose message says what is damaged.
 
     If `with_graph` is False, the graph is not read, which saves most of the memory. Then the
     vectors cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if

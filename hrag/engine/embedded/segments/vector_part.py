@@ -58,7 +58,10 @@ class VectorPart:
     """Indexes the vectors of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self, index: hnswlib.Index, insert: Insert = insert) -> None:
-        """Adds vectors to `index`, which must have capacity for all vectors that will be added."""
+        """Creates a part that inserts vectors into `index`.
+
+        `index` must have capacity for all vectors that will be inserted.
+        """
         self._index = index
         self._insert = insert
         self._item_of: dict[bytes, int] = {}

@@ -271,9 +271,9 @@ class DocumentVersions:
     def check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
         """Reads what a `put` changes besides the document: ids, counters and usage, for example.
 
-        Raises DataLoss if this state is damaged, so that `put` fails before it writes anything. The
-        new version will be stored under `slot`, or under a slot that `put` allocates if `slot` is
-        None.
+        Raises DataLoss if any of these is damaged, so that `put` fails before it writes anything.
+        The new version will be stored under `slot`, the first part of its keys. If `slot` is None,
+        `put` will allocate a slot.
         """
         self._shared.usage_of(handle.tenant_id)
         self._shared.last_number(schema.LAST_ORDINAL)
@@ -285,9 +285,9 @@ class DocumentVersions:
             self._check_tombstone(summary_handle(handle, number), document_id)
 
     def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads the state that a tombstone for a document of the collection changes.
+        """Reads the counts that change if a document of the collection gets a tombstone.
 
-        Raises DataLoss if this state is damaged.
+        Raises DataLoss if a count is damaged.
         """
         txn, number = self._txn, handle.collection_id
         self._shared.collection(handle)

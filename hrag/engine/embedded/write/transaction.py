@@ -223,7 +223,7 @@ class WriteTransaction:
     def delete_unchanged(
         self, handle: CollectionHandle, ordinals: Sequence[int], last_sequence: int
     ) -> DocumentDeletion:
-        """Deletes those documents with these ordinals that were not changed since a certain change.
+        """Deletes the documents with these ordinals that have not changed after a certain change.
 
         `last_sequence` is the sequence number of that change. A document is skipped if its last
         change is newer, or if it no longer exists. Damaged documents are deleted. Raises

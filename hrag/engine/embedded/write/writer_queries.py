@@ -56,8 +56,8 @@ class WriterQueries(WriterPart):
             try:
                 _, stored = find_document(txn, number, document_id)
             except DataLoss:
-                # The stored document is damaged. If it is ingested again, `put` checks the quota and
-                # replaces the damaged version.
+                # The stored document is damaged. If it is ingested again, `put` checks the quota
+                # and replaces the damaged version.
                 return IngestDecision(handle, None)
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):

@@ -94,7 +94,7 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
 
 
 def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns, for each term, the count of living rows in segments that contain it: `int64[q]`.
+    """Returns for each term how many living rows in segments contain the term: `int64[q]`.
 
     If a segment has deleted rows, its posting list of each term must be read to count the living
     rows. So the counts are cached in the view. The cache is effective because the terms with the
