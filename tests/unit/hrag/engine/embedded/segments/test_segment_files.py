@@ -185,13 +185,15 @@ def test_a_flipped_bit_is_named(tmp_path, record, name, place):
 
 
 def test_vectors_of_another_dimension_are_refused(tmp_path, record):
-    with pytest.raises(segment_files.DamagedSegment, match="vectors of dimension 16, not 8"):
+    with pytest.raises(
+        segment_files.DamagedSegment, match="vectors of dimension 16, but the manifest says 8"
+    ):
         segment_files.load(tmp_path, replace(record, dimension=8))
 
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
-    [({"rows": 199}, "holds 200 leaves"), ({"items": 201}, "holds 200 vectors")],
+    [({"rows": 199}, "has 200 leaves"), ({"items": 201}, "has 200 vectors")],
 )
 def test_another_count_than_the_manifests_is_refused(tmp_path, record, wrong, problem):
     with pytest.raises(segment_files.DamagedSegment, match=problem):
