@@ -215,7 +215,7 @@ def test_a_file_of_nonsense_that_the_manifest_lists_is_refused(tmp_path, record,
     path = path_of(tmp_path, record, name)
     path.write_bytes(content)
     files = {**record.files, name: segment_files.sync_file(path)}
-    with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|holds vectors of"):
+    with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|has vectors of"):
         segment_files.load(tmp_path, replace(record, files=files))
 
 
