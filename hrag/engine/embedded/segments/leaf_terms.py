@@ -17,7 +17,7 @@ def without_terms(leaf_count: int) -> LeafTerms:
 
 
 def joined(blocks: Sequence[LeafTerms]) -> LeafTerms:
-    """Returns one LeafTerms with the leaves of all blocks, in order."""
+    """Returns one LeafTerms with the terms of the leaves of all blocks, in the same order."""
     if len(blocks) == 1:
         return blocks[0]
     counts = [np.diff(block.starts) for block in blocks]

@@ -63,8 +63,8 @@ class CollectionWriter(WriterPart):
     def _add_collection(self, txn: Txn, number: int, record: CollectionRecord, used: Usage) -> None:
         """Stores a new collection, and its summary collection if its settings request summaries.
 
-        `number` is the id of the new collection, and `used` is the tenant's usage, which includes
-        the collection already.
+        `number` is the id of the new collection. `used` is the tenant's usage, in which the new
+        collection is counted already.
         """
         tenant_id, name, settings = record.tenant_id, record.name, record.settings
         if settings.summaries is not SummaryUnit.NONE:

@@ -444,7 +444,7 @@ def test_a_damaged_segment_file_is_found(store, name):
     problems = check(store).problems
     assert len(problems) == 1
     assert problems[0].startswith("collection t/c: segment 1: ")
-    assert problems[0].endswith(f"{name} does not match the manifest's checksum")
+    assert problems[0].endswith(f"{name} does not have the checksum that the manifest says")
     path.unlink()
     assert "No such file" in check(store).problems[0]
 
