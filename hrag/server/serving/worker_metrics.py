@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hrag.observe.metrics import Reading, Readings
 from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
-# The time limit for one worker. By default Prometheus ends a scrape after ten seconds.
+# The time limit for scraping one worker. By default Prometheus ends a scrape after ten seconds.
 _TIMEOUT_S = 2.0
 
 _http = build_opener(ProxyHandler({}))
@@ -28,9 +28,9 @@ class WorkerMetrics:
     """A Prometheus collector of the workers' metrics."""
 
     def __init__(self, ports: Sequence[int], access: MetricsAccess = UNRESTRICTED) -> None:
-        """`ports` has the metrics port of each slot, 0 if no worker serves in the slot.
+        """`ports` has the metrics port of each worker, or 0 while the worker does not serve.
 
-        The supervisor updates `ports`. `access` is the access to the workers' ports.
+        The supervisor updates `ports`. `access` has the token and the TLS context of these ports.
         """
         self._ports = ports
         self._access = access
