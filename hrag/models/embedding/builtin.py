@@ -31,19 +31,19 @@ class BuiltinEmbedder:
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    # The model itself has no limit, because it sums over tokens. So this is the limit of chunks.
+    # The model itself has no limit, because it sums over tokens. So this is the maximum of a chunk.
     max_tokens = MAX_CHUNK_TOKENS
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
-        """Loads the model; raises SettingsError if the package has weights of another version."""
+        """Loads the model; raises SettingsError if the installed weights are of another version."""
         self._tokenizer, self._encoder = load()
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), 512]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         if len(texts) <= _BATCH_TEXTS:
@@ -53,7 +53,7 @@ class BuiltinEmbedder:
         ]
         encoded = []
         for rows in self._pool.map(self._encode, parts):
-            # If this check raises, the batches that have not started are cancelled.
+            # If this check raises an error, the pool cancels the batches that have not started.
             deadline.check("embedding")
             encoded.append(rows)
         return np.concatenate(encoded)

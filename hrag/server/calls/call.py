@@ -127,8 +127,8 @@ class ServerCall(PendingCall):
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The counts of received and of answered messages of a stream. Each is written by another thread.
-    # So there are two counters, and not one counter of the messages without an answer.
+    # The counts of received and of answered messages of a stream. Two threads write them, each one
+    # counter. So there is not just one counter of the messages without an answer.
     _received = 0
     _answered = 0
 
