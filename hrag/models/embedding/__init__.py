@@ -46,5 +46,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        The docstring of the module says which errors it raises.
+        Raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent
+        failure. Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels
+        the call.
         """

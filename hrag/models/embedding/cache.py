@@ -140,7 +140,7 @@ class CachedQueries:
                 return [error] * len(texts)
             return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
-            return [error] * len(texts)  # The texts are not the cause, so none is sent again.
+            return [error] * len(texts)  # The cause is not a text, so no text is sent again.
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:

@@ -141,7 +141,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # Otherwise the callers would wait for ever.
+        except BaseException as error:  # Any error must reach the callers, which wait for it.
             self._end(batch)
             batch.outcome.set_exception(error)
 

@@ -136,7 +136,7 @@ class OpenAIEmbedder:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # Otherwise the callers would wait for ever.
+        except BaseException as error:  # Any error must reach the callers, which wait for it.
             self._probe = None
             probe.set_exception(error)
 

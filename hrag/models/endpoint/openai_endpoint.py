@@ -42,7 +42,8 @@ MAX_REPLY_BYTES = 64 << 20
 # error code in the content is used.
 MAX_ERROR_BYTES = 64 << 10
 
-# No timeout is shorter. With a timeout of zero, even bytes that have arrived could not be read.
+# The shortest timeout of a read. With a timeout of zero, even bytes that have already arrived could
+# not be read.
 _MIN_TIMEOUT_S = 0.001
 # The limit for opening a connection. A running host accepts connections quickly, even if it replies
 # slowly.
@@ -269,7 +270,8 @@ class Endpoint:
         except APIConnectionError as error:
             self.raise_unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
         except httpx2.RequestError as error:
-            # The SDK does not wrap errors that occur after a reply has started.
+            # The SDK does not wrap an error that occurs after a reply has started, so the HTTP
+            # client's own error arrives here.
             self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
         except APIStatusError as error:
             self.raise_for_status(error.status_code, error.code, gave_up)

@@ -230,7 +230,7 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Otherwise the frame and the error would form a reference cycle.
+            del error  # Without this, the frame and the error would form a reference cycle.
 
 
 def submitted_call(

@@ -264,7 +264,7 @@ class AdmissionExecutor:
             with busy, self._running.call(call.account) as running:
                 self._run(call, running)
             self.limiter.leave(call.account)
-            del call  # Otherwise a thread that waits would keep its last call in memory.
+            del call  # Without this, a waiting thread would keep its last call in memory.
 
     def _run(self, call: PendingCall, running: RunningCall | None = None) -> None:
         has_ended = True

@@ -45,7 +45,7 @@ class UnreadReplies:
         return self._budget.total_bytes
 
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
-        """Counts `size_bytes`, the only reply of a unary call, as unread until the call ends.
+        """Counts the `size_bytes` bytes of a unary call's reply as unread until the call ends.
 
         Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
         """

@@ -198,10 +198,10 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
 
 
 def _copy_access(handle: int, path: Path) -> None:
-    """Copies owner and mode of the key file at `path` to the new file, which replaces it.
+    """Copies owner and mode of the key file at `path` to the new file, which will replace it.
 
-    `handle` is the descriptor of the new file. Otherwise a service that runs as another user could
-    not read the new file, and a revocation would have no effect.
+    Otherwise a service that runs as another user could not read the new file, and a revocation
+    would have no effect. `handle` is the file descriptor of the new file.
     """
     if not path.exists():
         return

@@ -48,7 +48,7 @@ _STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this inte
 
 @dataclass(frozen=True, slots=True)
 class MalformedRequest:
-    """Stands in for a request that cannot be parsed; `problem` is the parser's message."""
+    """The replacement of a request that cannot be parsed; `problem` is the parser's message."""
 
     problem: str
 
@@ -127,8 +127,8 @@ class ServerCall(PendingCall):
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The counts of received and of answered messages of a stream. Two threads write them, each one
-    # counter. So there is not just one counter of the messages without an answer.
+    # The counts of received and of answered messages of a stream. Two threads write, so each thread
+    # has its own counter, instead of one common counter of the messages without an answer.
     _received = 0
     _answered = 0
 
@@ -152,7 +152,8 @@ class ServerCall(PendingCall):
         logged as counts. If the server has too many calls (TooBusy), a rejection does as little
         work as possible: metrics and the audit log count it, and it has no log line.
         """
-        # Otherwise the error, its traceback, the frame and this call would form a reference cycle.
+        # The traceback is removed, because the error, its traceback, the frame and this call would
+        # form a reference cycle.
         _forget_frames(error)
         return partial(self._reject, error)
 
@@ -208,7 +209,7 @@ class ServerCall(PendingCall):
     def admit_each(self, requests: Any) -> Iterator[Any]:
         """Returns an iterator over the parsed requests of a stream.
 
-        A stream that exceeds a rate limit is throttled, not refused.
+        A stream that exceeds a rate limit is slowed down, not refused.
         """
         # When the client receives the request id, it knows that it is authorized, before it sends a
         # message.

@@ -97,7 +97,10 @@ def document_refused(
 def record_end(
     method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext
 ) -> None:
-    """Records the end of a call in the audit log, if the rules of the module's docstring say so.
+    """Records the end of a call in the audit log, if such calls are recorded.
+
+    Recorded are refusals, failed calls of methods that change data and need the role admin, and,
+    with HRAG_AUDIT_READS, calls of methods that change nothing.
 
     Must be called in the thread of the call. `method` is the full name of the method, `code` the
     name of the status code, and `reason` the error's reason, empty without an error. `request` is

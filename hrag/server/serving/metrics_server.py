@@ -28,7 +28,7 @@ from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 _log = structlog.get_logger()
 
-# The limit of connections, each of which has a thread. A Prometheus server needs one connection.
+# The limit of connections, each of which has a thread. Each Prometheus server needs one.
 MAX_CONNECTIONS = 32
 # The limit of the request line and the headers together. A body is not read.
 MAX_REQUEST_BYTES = 16 * 1024

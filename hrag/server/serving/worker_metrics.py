@@ -1,10 +1,10 @@
 """The metrics of all worker processes, collected by their supervisor.
 
 Each worker serves its metrics on loopback. When the supervisor is scraped, it scrapes the workers
-and adds the label `worker`, the index of the worker's slot. A worker that replaces another worker
-gets its slot, and its counters start at 0, as after a restart. The supervisor aggregates nothing,
-because a sum is right for a count of calls but wrong for a lag. Each query in Prometheus decides
-how to aggregate.
+and adds the label `worker`, the index of the worker from 0. A worker that replaces another worker
+has the same index, and its counters start at 0, as after a restart. The supervisor aggregates
+nothing, because a sum is right for a count of calls but wrong for a lag. Each query in Prometheus
+decides how to aggregate.
 """
 
 from collections.abc import Iterable, Sequence

@@ -229,7 +229,7 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    with suppress(OSError):  # The worker has exited, or a sandbox forbids this.
+    with suppress(OSError):  # This fails if the worker has exited or a sandbox forbids it.
         # The cores are set before the worker starts threads, because new threads inherit them.
         os.sched_setaffinity(process.pid, cores)
     _log.info("worker_started", worker=process.pid)
