@@ -38,16 +38,16 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
-    """Returns the quotas in the file by tenant.
+    """Returns the quotas in the file by tenant id.
 
-    The value of `default` applies to each key that a table lacks. Raises OSError if the file
+    If the table of a tenant lacks a key, the value in `default` applies. Raises OSError if the file
     cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
     """
     with path.open("rb") as file:
         try:
             content = tomllib.load(file)
         except RecursionError:
-            raise ValueError("it is nested too deep") from None
+            raise ValueError("the file is nested too deep") from None
     try:
         tables = _FILE.validate_python(content, strict=True)
     except ValidationError as error:
@@ -77,7 +77,7 @@ def _explain(error: ErrorDetails) -> str:
 
 
 class Quotas:
-    """Returns the current quota of any tenant when it is called. Thread-safe."""
+    """The quotas of all tenants. Call the object with a tenant id to get its quota. Thread-safe."""
 
     def __init__(
         self,
@@ -85,9 +85,10 @@ class Quotas:
         path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reads the file, if there is one; raises OSError or ValueError if it is invalid.
+        """Reads the quota file, unless `path` is None.
 
-        `clock` returns monotonic seconds; the file is checked at most once a second.
+        Raises OSError if the file cannot be read, and ValueError if it is invalid. `clock` returns
+        monotonic seconds. The file is checked for changes at most once a second.
         """
         self._default = default
         self._overrides = (
@@ -95,7 +96,7 @@ class Quotas:
         )
 
     def __call__(self, tenant_id: str) -> Quota:
-        """Returns the quota of the tenant."""
+        """Returns the current quota of the tenant."""
         if self._overrides is None:
             return self._default
         return self._overrides().get(tenant_id, self._default)

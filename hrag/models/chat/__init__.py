@@ -38,7 +38,7 @@ Pieces = Generator[str | ChatEnd, None, None]
 
 
 class ChatModel(Protocol):
-    """Answers prompts. Thread-safe."""
+    """Writes a text for a prompt. Thread-safe."""
 
     @property
     def name(self) -> str:

@@ -25,10 +25,10 @@ MAX_RETRIES = 2
 # A text may have at most this many characters for each token of `max_tokens`. Few tokens are
 # longer, so only a model that ignores `max_tokens` exceeds this limit.
 MAX_TOKEN_CHARS = 32
-# A longer line of a reply is refused. A line contains one piece of the text, so valid lines are
+# The maximum length of a line of a reply. A line contains one piece of the text, so valid lines are
 # much shorter.
 MAX_LINE_BYTES = 1 << 20
-# The limit for a whole reply. Without this limit, a caller without a deadline could occupy its
+# The time limit for a whole reply. Without this limit, a caller without a deadline could occupy its
 # thread for ever.
 MAX_REPLY_S = 600.0
 # After the text is complete, the token counts must arrive within this time. The end of the stream
@@ -73,7 +73,7 @@ class _Usage(BaseModel):
 
 
 class _Event(BaseModel):
-    """The fields of `chat.completion.chunk` that are used here."""
+    """The used fields of `chat.completion.chunk`, OpenAI's event with a piece of the text."""
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
@@ -121,7 +121,8 @@ class OpenAIChat:
                 yield from self._pieces(response, reply, deadline)
         except (ChatUnavailable, DeadlineExceeded):
             if not reply.is_finished:
-                # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+                # If the caller's deadline has passed, DeadlineExceeded is raised instead of the
+                # endpoint's error.
                 deadline.check("waiting for the chat model")
                 raise
         yield reply.end()
@@ -173,7 +174,7 @@ class OpenAIChat:
 
 
 class _Reply:
-    """The state of one streamed reply."""
+    """What has been read of one streamed reply."""
 
     def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
         self._endpoint = endpoint
@@ -207,7 +208,7 @@ class _Reply:
         return text
 
     def end(self) -> ChatEnd:
-        """Returns how the text ended. Must be called after the last event was read.
+        """Returns the finish reason and the token counts. Must be called after the last event.
 
         Raises ChatUnavailable if the reply is incomplete, and ChatRejected if it has no events.
         """

@@ -35,7 +35,8 @@ class Embedder(Protocol):
     def lowest_cosine(self) -> float:
         """The cosine that means no similarity: about the cosine of two unrelated texts.
 
-        Fusion maps the cosines from this value to 1 onto the range from 0 to 1.
+        Before a search combines cosines with BM25 scores, it maps the cosines from this value to 1
+        onto the range from 0 to 1.
         """
 
     @property
@@ -45,5 +46,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable, EmbedderRejected, DeadlineExceeded or Cancelled.
+        Raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent
+        failure. Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels
+        the call.
         """

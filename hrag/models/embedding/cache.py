@@ -21,7 +21,7 @@ from hrag.values.errors import EmbedderRejected, HragError, outcome_of
 
 
 class _TenantsBySize:
-    """Groups the tenants by their number of entries. Each operation takes constant time.
+    """Groups the tenants by their number of cache entries. Each operation takes constant time.
 
     This class uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). A tenant's
     number of entries changes only by one, so the largest number is known without a search.
@@ -43,7 +43,7 @@ class _TenantsBySize:
     def move(self, tenant_id: str, before: int, after: int) -> None:
         """Changes a tenant's number of entries by one, from `before` to `after`.
 
-        A tenant without entries is removed.
+        Removes the tenant if `after` is 0.
         """
         if before:
             del self._tenants_of_size[before][tenant_id]
@@ -80,12 +80,12 @@ class CachedQueries:
 
     @property
     def hits(self) -> int:
-        """The number of cache hits since the start."""
+        """The number of cache hits since this object was created."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """The number of cache misses since the start."""
+        """The number of cache misses since this object was created."""
         return self._misses
 
     def sizes(self) -> dict[str, int]:
@@ -119,8 +119,8 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                vector = row.copy()  # A numpy view would keep the whole batch in memory.
-                vector.flags.writeable = False  # Because later cache hits return the same array.
+                vector = row.copy()  # `row` is a view, which would keep the whole batch in memory.
+                vector.flags.writeable = False  # All cache hits return the same array.
                 self._insert(tenant_id, key, vector)
                 vectors[key] = vector
         return [vectors[key] for key in keys]
@@ -130,8 +130,8 @@ class CachedQueries:
     ) -> Sequence[Vectors | HragError]:
         """Returns a vector or an error for each text, in order.
 
-        If the embedder rejects a batch because of one text, each text is embedded separately, so
-        that the rejected text does not affect the others.
+        If the embedder may have rejected a batch because of one text, each text is embedded
+        separately, so that the rejected text does not affect the others.
         """
         try:
             return self.embed_queries(tenant_id, texts, deadline)
@@ -140,7 +140,7 @@ class CachedQueries:
                 return [error] * len(texts)
             return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
-            return [error] * len(texts)  # The failure does not depend on the texts.
+            return [error] * len(texts)  # The cause is not a text, so no text is sent again.
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:

@@ -34,13 +34,13 @@ MAX_TEXTS = 32
 # The maximum number of running batches with several callers. If all these batches are full, they
 # have 1,024 callers, which is the maximum of HRAG_THREADS.
 MAX_BATCHES = 32
-# Longer texts are not coalesced. A token has at least one byte, so no model rejects a text of this
-# size for its length.
+# The maximum size of a text that is coalesced. A token has at least one byte, so a text of this
+# size has at most 512 tokens, and no model rejects it for its length.
 MAX_TEXT_BYTES = 512
 
 
 class _Batch:
-    """The texts of one request, the deadlines of their callers, and the outcome of the request.
+    """The texts of one request to the model, the deadlines of their callers, and the reply.
 
     If `delayed` is True, the batch waits for further texts before it is sent.
     """
@@ -52,7 +52,7 @@ class _Batch:
         self.outcome: Future[Vectors] = Future()
 
     def add(self, text: str, deadline: Deadline) -> int:
-        """Adds a text; returns the index of the text's row in the outcome."""
+        """Adds a text; returns its index, which is also the index of its vector in the reply."""
         self.texts.append(text)
         self.deadlines.append(deadline)
         return len(self.texts) - 1
@@ -102,9 +102,10 @@ class CoalescingEmbedder:
         return vectors[row : row + 1].copy()
 
     def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, int]:
-        """Adds the text to the open batch or to a new one; returns the batch and the text's row.
+        """Adds the text to the open batch or to a new batch.
 
-        The caller whose text has row 0 must start the batch.
+        Returns the batch and the index of the text in it. The caller whose text has the index 0
+        must start the batch.
         """
         with self._lock:
             batch = self._open
@@ -118,7 +119,10 @@ class CoalescingEmbedder:
         return batch, row
 
     def _start(self, batch: _Batch) -> None:
-        """Sends the batch after its delay; waits for the reply only if the batch has one caller."""
+        """Sends the batch, after MAX_DELAY_S if the batch is delayed.
+
+        If the batch has several callers, sends it in a new thread and returns without the reply.
+        """
         with self._errors_to_callers(batch):
             if batch.delayed:
                 self._wait_for_others(batch)
@@ -137,7 +141,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # After any exception, the callers must not wait for ever.
+        except BaseException as error:  # Any error must reach the callers, which wait for it.
             self._end(batch)
             batch.outcome.set_exception(error)
 

@@ -54,14 +54,14 @@ class E5Embedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), 384]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         if len(texts) == 1:
             return unit_rows(self._row(texts[0])[np.newaxis], self.name)
         rows = np.empty((len(texts), self.dimension), np.float32)
         for index, row in enumerate(self._pool.map(self._row, texts)):
-            # If this check raises, the embeddings that have not started are cancelled.
+            # If this check raises an error, the pool cancels the texts that have not started.
             deadline.check("embedding")
             rows[index] = row
         return unit_rows(rows, self.name)

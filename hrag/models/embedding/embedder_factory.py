@@ -31,8 +31,9 @@ def open_embedder(settings: CommonSettings) -> Embedder:
 class QueryEmbedders:
     """The embedders of a search: one for queries, one for the sentences of passages.
 
-    Both embedders have the same model. If the model embeds queries and passages in the same way,
-    both are the same object.
+    Sentence windows and the citations of answers need the vectors of sentences. Both embedders
+    have the same model. If the model embeds queries and passages in the same way, both embedders
+    are the same object.
     """
 
     queries: Embedder

@@ -37,7 +37,7 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         size_bytes = self.dimension * _NUMBER.itemsize

@@ -21,9 +21,9 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected.
+        """Raises EmbedderRejected always, except in two cases.
 
-        Raises DeadlineExceeded or Cancelled instead if the deadline has passed or the caller has
+        It raises DeadlineExceeded if the deadline has passed, and Cancelled if the caller has
         cancelled the call.
         """
         deadline.check("embedding")

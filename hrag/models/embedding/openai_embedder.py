@@ -31,12 +31,12 @@ MAX_REQUEST_TEXTS = 512
 # token has at least one byte, so in any language a request has at most 300,000 tokens, which is the
 # limit of OpenAI.
 MAX_REQUEST_BYTES = 300_000
-# The delays before four retries are 7.5 s in total, which is enough to wait for the end of a short
-# rate limit.
+# The delays before these four retries are 7.5 s in total, so a short rate limit ends before the
+# last retry.
 MAX_RETRIES = 4
 
 _MAX_RETRY_DELAY_S = 120.0
-_PROBE = "dimension"  # The text whose vector shows the dimension of the model.
+_PROBE = "dimension"  # This text is embedded to find out the dimension of the model.
 _ERRORS = ErrorMapping(
     EmbedderUnavailable,
     EmbedderRejected,
@@ -67,8 +67,9 @@ class OpenAIEmbedder:
     ) -> None:
         """Creates the client; sends no request.
 
-        `dimensions` is sent to the model unless it is None. `timeout_s` limits one attempt
-        including its whole reply. A request has at most `1 + max_retries` attempts.
+        `dimensions` is the requested length of the vectors; if it is None, the endpoint chooses the
+        length. `timeout_s` limits one attempt including its whole reply. A request has at most
+        `1 + max_retries` attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -91,9 +92,10 @@ class OpenAIEmbedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable if the endpoint is still down, slow, rate-limiting or failing
-        in the last attempt, EmbedderRejected if it refuses the request or its reply is invalid,
-        and DeadlineExceeded or Cancelled.
+        Raises EmbedderUnavailable if the endpoint is down, slow, rate-limiting or failing, also in
+        the last attempt. Raises EmbedderRejected if the endpoint refuses the request or if its
+        reply is invalid. Raises DeadlineExceeded if the deadline passes, and Cancelled if the
+        caller cancels the call.
         """
         dimension = self._dimension(deadline)
         vectors: Vectors = np.empty((len(texts), dimension), np.float32)
@@ -134,7 +136,7 @@ class OpenAIEmbedder:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # After any exception, the callers must not wait for ever.
+        except BaseException as error:  # Any error must reach the callers, which wait for it.
             self._probe = None
             probe.set_exception(error)
 

@@ -1,4 +1,4 @@
-"""Reranks texts with any endpoint that has `POST /rerank`, in one of two forms.
+"""Reranks texts with any endpoint that has `POST /rerank`, in Cohere's or Hugging Face's format.
 
 A search waits for the reranker, so a failed request is retried only once, and only if the
 connection was lost or the endpoint refused temporarily, never after a timeout. The whole reply
@@ -61,7 +61,8 @@ class EndpointReranker:
         try:
             content = self._endpoint.send(request, deadline.within(self._timeout_s))
         except DeadlineExceeded:
-            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+            # If the caller's deadline has passed, this raises DeadlineExceeded. Otherwise only the
+            # reranker's time limit has passed.
             deadline.check("reranking")
             self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
         return self._form.scores(content, len(texts), self._endpoint.name)

@@ -25,7 +25,7 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """The format of the requests and replies of endpoints that share one form.
+    """One of the two formats of requests and replies of `POST /rerank`.
 
     - `request` returns the request for a model, a query and texts. The model may be empty.
     - `results` is the name of the reply's field that contains the list of entries. If it is empty,

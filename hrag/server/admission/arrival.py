@@ -41,8 +41,8 @@ Such a function receives the request and grpcio's context of a call, and returns
 class PendingCall(Call, ABC):
     """A call whose message has not arrived, or whose handler has to run (again).
 
-    The interceptor creates it when the headers of the call have arrived, as the current call of
-    the context in which all code of the call runs. Its attributes:
+    The interceptor creates this object when the headers of the call have arrived. All code of the
+    call runs in a context (`contextvars`) in which this object is the current call. Its attributes:
 
     - `lane`: the kind of thread in which the call runs.
     - `account`: the id of the tenant against whose limits the call counts. Before the tenant is
@@ -73,17 +73,20 @@ class PendingCall(Call, ABC):
 
     @abstractmethod
     def account_of(self, message: bytes) -> str:
-        """Returns the account against whose limits an encoded request counts.
+        """Returns the account, mostly a tenant id, against whose limits an encoded request counts.
 
         Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
 
     @abstractmethod
     def rejection(self, error: HragError) -> Behavior:
-        """Returns a behavior that ends the call with `error` before its handler runs."""
+        """Returns a function for gRPC that ends the call with `error` instead of handling it."""
 
     def yield_to_others(self) -> None:
-        """Sleeps if the call is long and a short call of another tenant runs."""
+        """Sleeps briefly if this call is long and a short call of another tenant runs.
+
+        A call is short until it has used 10 ms of processor time, and long afterwards.
+        """
         if self.running is not None:
             self.running.yield_to_others()
 
@@ -185,13 +188,17 @@ class PendingCall(Call, ABC):
         if then is None:
             self._forget()
             return True
-        # The traceback of each of these errors refers to this call, which is a reference cycle.
+        # The tracebacks of these errors refer to this call. The errors are removed, because they
+        # would form reference cycles with the call.
         self._state.rpc_errors.clear()
         then(self)
         return False
 
     def refuse(self, behavior: Behavior) -> None:
-        """Ends a call whose handler has not begun. `behavior` aborts the call with an error."""
+        """Ends a call whose handler has not begun.
+
+        `behavior` is called instead of the handler and aborts the call with an error.
+        """
         self._run(self._respond, self._rpc, self._state, behavior, lambda: b"", None, None)
         self._forget()
 
@@ -223,15 +230,15 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Otherwise the frame and the error would refer to each other.
+            del error  # Without this, the frame and the error would form a reference cycle.
 
 
 def submitted_call(
     run: Callable[..., Any], respond: Callable[..., None], rpc: Any, state: Any, *arguments: Any
 ) -> PendingCall:
-    """Returns the call that grpcio submits to its thread pool.
+    """Returns the PendingCall of a call that grpcio submits to its thread pool.
 
-    The parameters mean the same as in `PendingCall.attach`.
+    The parameters are those of `PendingCall.attach`, which stores them in the PendingCall.
     """
     call: PendingCall = state.context[CURRENT]
     call.attach(run, respond, rpc, state, *arguments)

@@ -19,7 +19,7 @@ from hrag.server.admission.arrival import PendingCall
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-# For this time after a call of another tenant, a tenant may use only its share of the threads.
+# For this time after a call of another tenant, a tenant may use at most a quarter of the threads.
 _SHARING_S = 1.0
 
 
@@ -74,7 +74,7 @@ class ConcurrencyLimiter:
     def enter(self, tenant: str, call: PendingCall) -> bool:
         """Runs a call immediately, or later if the tenant has no free thread.
 
-        Returns False if the call has to wait. Raises TooBusy if too many calls wait.
+        Returns False if the call has to wait. Raises TooBusy if too many calls of the tenant wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -97,7 +97,7 @@ class ConcurrencyLimiter:
             return True
 
     def leave(self, tenant: str) -> None:
-        """Counts one running call less, and runs the next waiting calls."""
+        """Counts one running call of the tenant less, and runs the tenant's next waiting calls."""
         with self._lock:
             state = self._tenants[tenant]
             state.running -= 1
@@ -107,9 +107,10 @@ class ConcurrencyLimiter:
             self._run(call)
 
     def suspend(self, tenant: str) -> None:
-        """Counts a call as suspended: it waits for something other than a thread.
+        """Counts a call as suspended: the call waits for something other than a thread.
 
-        For a running call, `leave` must be called too. Raises TooBusy if too many calls wait.
+        If the call is running, `leave` must be called too. Raises TooBusy if too many calls of the
+        tenant wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -127,7 +128,10 @@ class ConcurrencyLimiter:
             self._run(ready_call)
 
     def release(self, tenant: str) -> None:
-        """Counts one suspended call less, because it runs in a thread outside this limit."""
+        """Counts one suspended call of the tenant less.
+
+        The call now runs in a dedicated thread, which this class does not limit.
+        """
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -157,7 +161,7 @@ class ConcurrencyLimiter:
             )
 
     def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
-        """Removes from the queue the calls that may run now, and counts them as running."""
+        """Removes the calls that may run now from the tenant's queue; counts them as running."""
         ready = []
         while state.waiting and state.running < self._limit(tenant):
             state.running += 1

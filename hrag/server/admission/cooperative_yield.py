@@ -12,15 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A call counts as short until its thread has used this processor time. A plain search needs only a
-# few milliseconds, so it stays short.
+# A call is short until its thread has used this processor time. A plain search needs only a few
+# milliseconds, so it stays short.
 _SHORT_S = 0.01
-# A long call sleeps at most this long before it checks again whether short calls run.
+# The longest sleep of a long call. After it, the call continues to its next step and checks there
+# whether short calls still run.
 _LONGEST_SLEEP_S = 0.005
 
 
 class RunningCalls:
-    """Counts, for each tenant, the running calls that are short so far. Thread-safe."""
+    """Counts, for each tenant, its running calls that are short. Thread-safe.
+
+    A call is short until it has used 10 ms of processor time.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class RunningCalls:
 
     @contextmanager
     def call(self, tenant: str) -> Iterator["RunningCall"]:
-        """Counts the work of this thread inside the block as a call of `tenant`."""
+        """Yields a RunningCall for a call of `tenant` that this thread runs in the `with` block."""
         call = RunningCall(self, tenant)
         try:
             yield call
@@ -48,14 +52,20 @@ class RunningCalls:
             call.become_long()
 
     def count_short(self, tenant: str, change: int) -> None:
-        """Adds `change` to the count of the tenant's short calls."""
+        """Adds `change` to the count of the tenant's running calls that are short.
+
+        A call is short until it has used 10 ms of processor time.
+        """
         with self._lock:
             self._short[tenant] += change
             if not self._short[tenant]:
                 del self._short[tenant]
 
     def has_short_of_others(self, tenant: str) -> bool:
-        """Returns True if a short call of another tenant runs."""
+        """Returns True if another tenant has a running call that is short.
+
+        A call is short until it has used 10 ms of processor time.
+        """
         return len(self._short) > (tenant in self._short)
 
 
@@ -68,16 +78,17 @@ class RunningCall:
         self._calls = calls
         self._tenant = tenant
         self._began_s = self._slept_s = calls.clock()
-        # Before this time the call cannot have used `_SHORT_S` of processor time. So the processor
-        # time is not read, because reading it needs a system call.
+        # Before this time, by the wall clock, the call cannot have used `_SHORT_S` of processor
+        # time. The processor time is not read before, because reading it needs a system call.
         self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
         calls.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
-        """Sleeps if the call is long and a short call of another tenant runs.
+        """Sleeps briefly if this call is long and a short call of another tenant runs.
 
-        Must be called in the thread of the call. A call should call this between its steps.
+        A call is short until it has used 10 ms of processor time, and long afterwards. Must be
+        called in the thread of the call, between the steps of its work.
         """
         if self._calls.wall_clock() < self._short_until_s:
             return
@@ -90,7 +101,7 @@ class RunningCall:
         self._slept_s = now_s
 
     def become_long(self) -> None:
-        """Stops counting the call as short."""
+        """Stops counting the call as short, because it has used 10 ms or has ended."""
         if self._is_short:
             self._is_short = False
             self._calls.count_short(self._tenant, -1)

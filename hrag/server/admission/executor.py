@@ -37,12 +37,12 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# The limit of calls whose message has not arrived. If the limit is exceeded, one of these calls is
-# ended.
+# The limit of calls whose message has not arrived. If there are more, one of them is ended.
 MAX_ARRIVING = 1024
-# The same limit for calls that need no credential, for example health checks. A low limit is
-# enough, because their messages usually arrive together with the headers. The limit must be low,
-# because gRPC reads a request of the largest allowed size even from a caller without credential.
+# The limit of calls that need no credential, for example health checks, and whose message has not
+# arrived. A low limit is enough, because these messages usually arrive together with the headers.
+# The limit must be low, because gRPC reads a request of the largest allowed size even from a caller
+# without a credential.
 MAX_ARRIVING_INLINE = 8
 # The time in which the message of a call that needs no credential must arrive, in seconds.
 _INLINE_TIMEOUT_S = 2.0
@@ -75,7 +75,7 @@ class AdmissionExecutor:
         all calls, running and waiting, and `max_waiting` the limit of the waiting calls of one
         tenant. `arrival_timeout_s` is the time in which the message of a call must arrive.
         `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is the
-        limit of the bytes of all requests that have no reply yet.
+        limit of the total size of the requests that have no reply yet.
         """
         self.streams = DedicatedThreads(max_streams, self._run)
         # The calls that a thread of the pool may run now. None ends a thread.
@@ -111,17 +111,17 @@ class AdmissionExecutor:
 
     @property
     def calls(self) -> int:
-        """The number of running and waiting calls, including streams and suspended calls."""
+        """The count of running and waiting calls, including streams and suspended calls."""
         return self._calls
 
     @property
     def unanswered_bytes(self) -> int:
-        """The bytes of all requests that have no reply yet."""
+        """The total size, in bytes, of the requests that have no reply yet."""
         return self._unanswered.total_bytes
 
     @property
     def too_busy(self) -> TooBusy:
-        """The error for a call beyond the limit of running and waiting calls."""
+        """The error that ends a call beyond the limit of running and waiting calls."""
         return TooBusy(
             f"the limit of {self._max_calls} running and waiting calls is reached "
             "(HRAG_MAX_CONCURRENT_CALLS)"
@@ -157,7 +157,7 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
-        """Lets a running call wait without its thread.
+        """Suspends a running call: the call waits for the condition of `reason`, without a thread.
 
         Returns the function to pass to `PendingCall.leave_open` as `then`. While the call
         waits, it still counts as one of the server's calls. Raises TooBusy if too many calls of
@@ -168,7 +168,7 @@ class AdmissionExecutor:
 
     def _resume(self, call: PendingCall) -> None:
         if call.lane is Lane.DEDICATED:
-            # If there is no dedicated thread, the call runs in a thread of the pool.
+            # If the system refuses a new thread, the call runs in a thread of the pool.
             with suppress(TooBusy):
                 self.streams.start(call)
                 self.limiter.release(call.account)
@@ -243,9 +243,10 @@ class AdmissionExecutor:
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
-        """Ends the oldest call of the account that has the most calls in `arriving`.
+        """Ends one of the calls in `arriving`, whose messages have not arrived.
 
-        So a caller that starts many calls ends only its own calls.
+        It is the oldest call of the account that has the most calls in `arriving`. So a caller that
+        starts many calls ends only its own calls.
         """
         callers = Counter(call.account for call in arriving.entries())
         greediest = max(callers, key=callers.__getitem__, default="")
@@ -263,7 +264,7 @@ class AdmissionExecutor:
             with busy, self._running.call(call.account) as running:
                 self._run(call, running)
             self.limiter.leave(call.account)
-            del call  # Otherwise an idle thread would keep its last call in memory.
+            del call  # Without this, a waiting thread would keep its last call in memory.
 
     def _run(self, call: PendingCall, running: RunningCall | None = None) -> None:
         has_ended = True
@@ -277,7 +278,8 @@ class AdmissionExecutor:
     def _end(self, call: PendingCall) -> None:
         """Stops counting a call and its bytes.
 
-        It is called exactly once for each counted call, also if the call was refused or failed.
+        This method is called exactly once for each counted call, also if the call was refused or
+        failed.
         """
         self._unanswered.give(call.account, call.counted_bytes)
         self._count(-1)
@@ -290,9 +292,10 @@ class AdmissionExecutor:
 
 
 class DedicatedThreads:
-    """Runs each stream and each answer in a dedicated thread, because they may last for long.
+    """Runs calls that may last for long, each in a new thread. Thread-safe.
 
-    One account may use at most half of these threads. Thread-safe.
+    These calls are streams of documents, and answers that a chat model writes. One account may use
+    at most half of the threads.
     """
 
     def __init__(self, max_streams: int, run: Callable[[PendingCall], None]) -> None:
@@ -303,13 +306,13 @@ class DedicatedThreads:
         self._threads: dict[threading.Thread, str] = {}
 
     def __len__(self) -> int:
-        """Returns the count of open streams and running answers."""
+        """Returns the count of dedicated threads, each of which runs one call."""
         return len(self._threads)
 
     def check(self, account: str) -> None:
-        """Raises TooBusy if `account` may not start another stream or answer.
+        """Raises TooBusy if `account` may not start another call in a dedicated thread.
 
-        `account` is empty if the caller is unknown.
+        `account` is empty if the caller is unknown. Then only the limit for all accounts applies.
         """
         with self._lock:
             if len(self._threads) >= self._max_streams:
@@ -336,7 +339,7 @@ class DedicatedThreads:
             raise TooBusy("the service can start no further thread") from error
 
     def join(self) -> None:
-        """Waits for all streams to end."""
+        """Waits until all dedicated threads have ended."""
         for thread in list(self._threads):
             thread.join()
 

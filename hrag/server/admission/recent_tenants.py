@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 
 class RecentTenants:
-    """Detects that calls of different tenants alternate. Not thread-safe."""
+    """Detects whether one tenant alone has called recently. Not thread-safe."""
 
     def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """A tenant is not alone for `within_s` seconds after a call of another tenant."""
+        """A call counts as recent for `within_s` seconds; `clock` returns monotonic seconds."""
         self._within_s = within_s
         self._clock = clock
         self._last = ""
-        # The time of the last call that was not of the same tenant as the call before it.
+        # The time of the last call whose tenant was another one than that of the call before it.
         self._changed_s = -within_s
 
     def note(self, tenant_id: str) -> None:

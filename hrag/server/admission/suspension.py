@@ -19,7 +19,8 @@ _log = structlog.get_logger()
 _POLL_S = 0.005  # The conditions of the suspended calls are checked at this interval.
 # A handler is resumed this long before its deadline, so that it can still report the timeout.
 _MARGIN_S = 2 * _POLL_S
-# A store that does not answer delays the checks of other calls at most this long.
+# One round of checks ends after this time. So a store that does not answer delays the checks of
+# other calls only this long.
 _CHECKING_S = 0.5
 
 
@@ -37,36 +38,41 @@ class Suspended(Exception):
 
     @property
     def is_past(self) -> bool:
-        """True if the deadline is about to pass, or nobody waits for the call any more."""
+        """True if the handler's deadline is about to pass, or its caller has left."""
         return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
 
     def is_ready(self) -> bool:
         """Returns True if the handler should run again."""
         try:
             return self._is_ready()
-        except Exception:  # The handler will get the same error and report it.
+        except Exception:  # The handler runs again, gets the same error and reports it.
             return True
 
 
 def has_time_to_wait(deadline: Deadline) -> bool:
-    """Returns False if a handler must end its call now instead of raising `Suspended`."""
+    """Returns True if a handler may raise `Suspended`; False if its deadline is about to pass."""
     return deadline.remaining_s > _MARGIN_S
 
 
 class SuspendedCalls:
-    """Resumes calls when they do not have to wait any longer. Thread-safe."""
+    """Resumes suspended calls when their condition is true or their deadline has passed.
+
+    Thread-safe.
+    """
 
     def __init__(self, resume: Callable[[PendingCall], None]) -> None:
         self._resume = resume
         self._calls: deque[tuple[Suspended, PendingCall]] = deque()
-        self._waking = threading.Event()  # It is set if there are calls, or to end the thread.
+        # The event is set while calls are suspended, so that the thread checks them. It is also set
+        # to end the thread.
+        self._waking = threading.Event()
         self._closing = threading.Event()
         # The thread starts now, because later, when calls wait, the system may refuse a thread.
         self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
         self._thread.start()
 
     def add(self, reason: Suspended, call: PendingCall) -> None:
-        """Resumes `call` once it does not have to wait for `reason` any longer."""
+        """Resumes `call` once the condition of `reason` is true or its deadline has passed."""
         self._calls.append((reason, call))
         self._waking.set()
 
@@ -85,7 +91,7 @@ class SuspendedCalls:
             self._closing.wait(_POLL_S)
 
     def _check_calls(self) -> None:
-        """Resumes the calls whose deadline has passed, then the calls that are ready.
+        """Resumes the calls whose deadline has passed, then the calls whose condition is true.
 
         If the checks take too long, the next check begins with the calls that were not checked.
         """

@@ -36,11 +36,11 @@ class Timeouts(Generic[Entry]):
         self._thread.start()
 
     def __len__(self) -> int:
-        """Returns the number of entries that have neither expired nor been removed."""
+        """Returns the count of entries that have neither expired nor been removed."""
         return len(self._since_s)
 
     def add(self, entry: Entry) -> None:
-        """Adds an entry, whose time starts now."""
+        """Adds an entry, whose time limit starts now."""
         self._since_s[entry] = time.monotonic()
 
     def remove(self, entry: Entry) -> bool:

@@ -29,7 +29,7 @@ class _Sending:
 
 
 class UnreadReplies:
-    """Counts replies until their clients have read them. Thread-safe."""
+    """Counts the bytes of replies until the clients have read the replies. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
         """`max_bytes` limits the unread bytes of all tenants together.
@@ -41,20 +41,20 @@ class UnreadReplies:
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes of all messages that count as unread."""
+        """The total size, in bytes, of the messages that clients have not read yet."""
         return self._budget.total_bytes
 
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
-        """Counts the only reply of a call until the call ends.
+        """Counts the `size_bytes` bytes of a unary call's reply as unread until the call ends.
 
         Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
         """
         sending = self.start(context, tenant, size_bytes)
         if not context.add_callback(partial(self.finish, sending)):
-            self.finish(sending)  # The client has left.
+            self.finish(sending)  # The call has ended, so gRPC will not call the callback.
 
     def start(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> _Sending:
-        """Counts a message until `finish` is called.
+        """Counts a message of `size_bytes` as unread until `finish` is called.
 
         Cancels the call if `finish` is not called within the time limit.
 
@@ -66,7 +66,7 @@ class UnreadReplies:
         return sending
 
     def finish(self, sending: _Sending) -> None:
-        """Stops counting a message, because it was sent or its call has ended."""
+        """Stops counting a message as unread, because it was sent or its call has ended."""
         self._unread.remove(sending)
         self._budget.give(sending.tenant, sending.size_bytes)
 

@@ -111,7 +111,7 @@ def _explain(error: ErrorDetails) -> str:
 def create(
     path: Path, tenants: tuple[str, ...], role: Role, note: str, lifetime: timedelta | None
 ) -> str:
-    """Adds a key to the file and returns the key; creates the file if it is missing.
+    """Adds a key to the key file and returns the key; creates the file if it is missing.
 
     `lifetime` is None for a key that does not expire. Raises ValueError if a value is invalid, and
     OSError if the file cannot be read or written. Several processes may call it at the same time.
@@ -131,7 +131,7 @@ def create(
         key = _KEY_ENTRY.validate_python(entry)
     except ValidationError as error:
         raise _invalid(error) from None
-    path = path.resolve()  # If it is a symbolic link, its target is replaced.
+    path = path.resolve()  # If the path is a symbolic link, the link's target is replaced.
     with _exclusive_lock(path):
         keys = read(path) if path.exists() else ()
         _write(path, (*keys, key))
@@ -163,7 +163,10 @@ def revoke(path: Path, key_id: str) -> Key:
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Locks the folder of the file; the file itself cannot be locked, because it is replaced."""
+    """Locks the folder of the key file in the `with` block.
+
+    The file itself cannot be locked, because it is replaced.
+    """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -174,9 +177,13 @@ def _exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replaces the file atomically; a new file has mode 0600."""
+    """Writes the key file, atomically.
+
+    The new file has the owner and the mode of the file that it replaces. If there was no file, its
+    mode is 0600.
+    """
     text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
-    # The temporary file has mode 0600, with which mkstemp creates it.
+    # mkstemp creates the temporary file with mode 0600.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -191,10 +198,10 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
 
 
 def _copy_access(handle: int, path: Path) -> None:
-    """Copies owner and mode of the file that is replaced to the new file.
+    """Copies owner and mode of the key file at `path` to the new file, which will replace it.
 
     Otherwise a service that runs as another user could not read the new file, and a revocation
-    would have no effect.
+    would have no effect. `handle` is the file descriptor of the new file.
     """
     if not path.exists():
         return
@@ -212,7 +219,7 @@ def _digest(secret: str) -> str:
 class _KeyEntry:
     digest: str
     identity: Identity
-    expires_s: float  # This is Unix time in seconds.
+    expires_s: float  # The time of expiry, as Unix time in seconds.
 
 
 # The secret of an unknown id is compared with this entry, so that the refusal of an unknown id
@@ -224,7 +231,10 @@ class ApiKeys:
     """Verifies API keys with the key file, which is reloaded when it changes. Thread-safe."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Reads the file; raises OSError or ValueError if it is missing or invalid."""
+        """Reads the key file.
+
+        Raises OSError if the file cannot be read, and ValueError if it is invalid.
+        """
         self._path = path
         self._clock = clock
         self._entries = WatchedFile((path,), self._read)

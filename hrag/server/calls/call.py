@@ -48,13 +48,13 @@ _STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this inte
 
 @dataclass(frozen=True, slots=True)
 class MalformedRequest:
-    """Replaces a request that cannot be parsed; `problem` is the parser's message."""
+    """The replacement of a request that cannot be parsed; `problem` is the parser's message."""
 
     problem: str
 
     @property
     def error(self) -> InvalidArgument:
-        """The InvalidArgument that ends the call."""
+        """The error with which a call with this request ends."""
         return InvalidArgument(
             f"the request cannot be parsed: {self.problem}; it must be a message of the "
             "method's type, its strings in UTF-8, nested less than 100 deep",
@@ -66,8 +66,8 @@ class MalformedRequest:
 class CallLimits:
     """The limits of the calls of a server.
 
-    `executor` limits the calls at the same time, `rates` the calls per second of each tenant, and
-    `replies` the bytes of replies that clients have not read. `deadline_s` is the deadline, in
+    `executor` limits the count of concurrent calls, `rates` the calls per second of each tenant,
+    and `replies` the bytes of replies that clients have not read. `deadline_s` is the deadline, in
     seconds, of a unary call whose client sets none. `idle_s` is the time in seconds for which a
     stream may be idle.
     """
@@ -81,10 +81,11 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServedMethod:
-    """A method of a served service.
+    """A gRPC method that this server serves.
 
     `name` is its full name, for example `/hrag.v1.RetrieverService/Search`. `deserialize` parses a
-    request and `serialize` encodes a response. `lane` is the lane of the method's calls.
+    request and `serialize` encodes a response. `lane` says in which kind of thread the method's
+    calls run.
     """
 
     name: str
@@ -104,7 +105,7 @@ _LIMITER = RefusalLimiter(_log_counts)
 def _abort(context: grpc.ServicerContext, status: Any, call_id: str) -> NoReturn:
     trailers = (*status.trailing_metadata, (REQUEST_ID, call_id))
     context.abort_with_status(status._replace(trailing_metadata=trailers))
-    raise AssertionError("abort_with_status raises")
+    raise AssertionError("abort_with_status returned, although it must raise")
 
 
 def _short_name(method: str) -> str:
@@ -121,13 +122,13 @@ class ServerCall(PendingCall):
     """
 
     code = _CANCELLED
-    _context: Any = None  # It is set when the handler first starts.
+    _context: Any = None  # gRPC's context of the call; None until the handler first starts.
     _id = ""
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The counts of received and of answered messages of a stream. Two threads write them, so there
-    # are two counters and not one counter of the difference.
+    # The counts of received and of answered messages of a stream. Two threads write, so each thread
+    # has its own counter, instead of one common counter of the messages without an answer.
     _received = 0
     _answered = 0
 
@@ -138,20 +139,21 @@ class ServerCall(PendingCall):
         self._limits = limits
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account against whose limits an encoded request counts.
+        """Returns the account, mostly a tenant id, against whose limits an encoded request counts.
 
         Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
         return self.guard.account_of(message)
 
     def rejection(self, error: HragError) -> Behavior:
-        """Returns a behavior that ends the call with `error` before its handler runs.
+        """Returns a function for gRPC that ends the call with `error` instead of handling it.
 
         In each second, each of the first few rejections has a log line; the other rejections are
         logged as counts. If the server has too many calls (TooBusy), a rejection does as little
         work as possible: metrics and the audit log count it, and it has no log line.
         """
-        # Without this, error, traceback, frame and behavior would form a reference cycle.
+        # The traceback is removed, because the error, its traceback, the frame and this call would
+        # form a reference cycle.
         _forget_frames(error)
         return partial(self._reject, error)
 
@@ -193,7 +195,8 @@ class ServerCall(PendingCall):
         Otherwise raises the HragError that ends the call.
         """
         if self._is_admitted:
-            # The call was left open, and its credential may have expired or been revoked meanwhile.
+            # The call was left open. Its credential may have expired or been revoked meanwhile, so
+            # it is verified again.
             self.guard.authorize()
             return self._request
         self._authorize_and_parse(raw)
@@ -206,9 +209,10 @@ class ServerCall(PendingCall):
     def admit_each(self, requests: Any) -> Iterator[Any]:
         """Returns an iterator over the parsed requests of a stream.
 
-        A stream that exceeds a rate limit is throttled, not refused.
+        A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # The request id informs the client, before it sends a message, that it is authorized.
+        # When the client receives the request id, it knows that it is authorized, before it sends a
+        # message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -219,7 +223,7 @@ class ServerCall(PendingCall):
     def _check_stream(self) -> None:
         """Raises DeadlineExceeded if the stream is idle for too long.
 
-        Raises Unauthenticated or PermissionDenied if its credential is no longer valid.
+        Raises Unauthenticated or PermissionDenied if the caller's credential is no longer valid.
         """
         self.guard.authorize()
         idle_s = time.monotonic() - self._active_s
@@ -230,10 +234,10 @@ class ServerCall(PendingCall):
             )
 
     def _admit_throttled(self, ended: threading.Event, raw: bytes) -> Any:
-        """Returns the parsed request after the rate limit permits it.
+        """Waits until the rate limit permits the request, then returns the parsed request.
 
-        Raises RateQuotaExceeded if the deadline passes before that. No further message is read
-        meanwhile, so gRPC's flow control applies backpressure to the client.
+        Raises RateQuotaExceeded if the deadline would pass before that. During the wait, no further
+        message is read, so gRPC's flow control slows the client down.
         """
         self._received += 1
         self._active_s = time.monotonic()
@@ -244,7 +248,7 @@ class ServerCall(PendingCall):
                 _refuse(refusal)
             metrics.document_throttled()
             if ended.wait(wait_s):
-                # The call has ended, so nobody receives this error; it only ends the handler.
+                # The call has ended, so nobody receives this error. It only ends the handler.
                 raise refusal
         return request
 
@@ -267,7 +271,7 @@ class ServerCall(PendingCall):
         return response if isinstance(response, bytes) else self._method.serialize(response)
 
     def reply(self, message: bytes) -> None:
-        """Counts the only reply of the call as unread until the call ends.
+        """Counts `message`, the only reply of a unary call, as unread until the call ends.
 
         Raises TooBusy if there are too many bytes of unread replies.
         """
@@ -293,7 +297,8 @@ class ServerCall(PendingCall):
     def fail(self, error: Exception) -> NoReturn:
         """Ends the call with the status of `error`.
 
-        If `error` is Suspended, leaves the call open instead, so that it can wait.
+        If `error` is Suspended, the handler has to wait. Then the call stays open instead, and the
+        handler runs again later.
         """
         if isinstance(error, Suspended):
             try:
@@ -310,13 +315,14 @@ class ServerCall(PendingCall):
     def _suspend(self, reason: Suspended) -> NoReturn:
         """Ends this run of the handler; the executor runs the handler again later.
 
-        Raises TooBusy if too many calls wait.
+        Raises TooBusy if too many calls of the tenant wait.
         """
         self.leave_open(self._context, self._limits.executor.suspend(self, reason))
 
     def finish(self) -> None:
-        """Records the call in metrics, log and audit log, unless it was left open.
+        """Records the end of the call in metrics, log and audit log.
 
+        Does nothing if the handler left the call open, because then the handler runs again later.
         A failed call is logged at `info`, a successful one at `debug`.
         """
         if self.is_left_open:
@@ -329,9 +335,9 @@ class ServerCall(PendingCall):
         else:
             _log.debug("call", method=method, code=self.code, ms=ms)
         call_audit.record_end(method, self.code, self._reason, self._request, self._context)
-        # The reference from the call's context to the call forms a reference cycle, so it is
-        # dropped. The check is needed because the generator of a stream might be closed in the
-        # context of another call.
+        # The call and its context refer to each other. This removes the reference from the context
+        # to the call, so that no reference cycle remains. The check is needed because the generator
+        # of a stream might be closed in the context of another call.
         if CURRENT.get() is self:
             CURRENT.set(NO_CALL)
 
@@ -344,7 +350,7 @@ class ServerCall(PendingCall):
 
 
 def running_call(context: grpc.ServicerContext) -> ServerCall:
-    """Returns the current call, after starting it if this is its first run."""
+    """Returns the current call; starts it first if this is the first run of its handler."""
     call = cast("ServerCall", CURRENT.get())
     call.start(context)
     return call
@@ -365,9 +371,9 @@ def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drops the tracebacks of an error and of its causes.
+    """Removes the tracebacks of an error and of its causes.
 
-    An error that is logged or sent later would otherwise be part of a reference cycle.
+    Otherwise an error that is logged or sent later would be part of a reference cycle.
     """
     while error is not None:
         error.__traceback__ = None

@@ -31,6 +31,6 @@ def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
 
 
 def _yield_to_others() -> None:
-    # Other threads check this deadline too, and must not sleep. CURRENT of such a thread is not the
-    # call, so this function does nothing there.
+    # The threads that a call starts check its deadline too, but must not sleep. In such a thread
+    # CURRENT is not this call, so this function does nothing there.
     CURRENT.get().yield_to_others()

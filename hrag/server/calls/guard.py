@@ -24,7 +24,8 @@ Metadata = Iterable[tuple[str, str | bytes]]
 # The protobuf tag of field 1 consists of the field number 1 and the wire type 2 (a value with a
 # length).
 _FIELD_1 = 1 << 3 | 2
-# The length before a value has at most five bytes with 7 bits each, so the last shift is 28.
+# In protobuf, the length before a value has at most five bytes, each with 7 bits of the length. So
+# the bits of the fifth byte are shifted by 28.
 _MAX_VARINT_SHIFT = 28
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -52,7 +53,7 @@ def _search_tenant(request: Any) -> Sequence[str]:
 
 
 def _batch_tenants(request: Any) -> Sequence[str]:
-    if request.searches:  # A request may contain millions of searches.
+    if request.searches:  # The count is checked first, because it may be millions.
         check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
@@ -125,7 +126,7 @@ class CallGuard:
         rate_limiter: RateLimiter,
         metadata: Metadata,
     ) -> None:
-        """`authenticate` is None if no credential is needed; `metadata` comes from the caller."""
+        """`authenticate` is None if no credential is needed; `metadata` has the call's headers."""
         self.role = Role.READ
         self._method = method
         self._credential = ""
@@ -138,7 +139,7 @@ class CallGuard:
 
     @property
     def account(self) -> str:
-        """The account whose limits the call counts against.
+        """The account, mostly a tenant id, against whose limits the call counts.
 
         It is the first tenant of the request. If no tenant is known yet, it is the first tenant,
         in alphabetical order, for which the credential may act, so that several credentials of a
@@ -176,12 +177,12 @@ class CallGuard:
             _check_tenant(identity, tenant_id)
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account whose limits an encoded request counts against, without parsing it.
+        """Returns the account against whose limits an encoded request counts, without parsing it.
 
         The account is the first tenant of the request. If the message does not begin with a
-        tenant, the tenant counts as unknown, and the property `account` decides. So nobody
-        gets a second account by changing the order of the fields. Raises PermissionDenied if the
-        identity may not act for the tenant.
+        tenant, the tenant is treated as unknown, and the value of the property `account` is
+        returned. So nobody gets a second account by changing the order of the fields. Raises
+        PermissionDenied if the caller may not act for the tenant.
         """
         tenant_id = _first_text(message, self._required_rule().depth)
         if not is_name(tenant_id):
@@ -198,7 +199,11 @@ class CallGuard:
         return self._rate_limiter.try_acquire(self._tenants)
 
     def log_fields(self) -> dict[str, str]:
-        """Returns the tenants with valid names, comma-separated, and the credential's id."""
+        """Returns the log fields `tenant` and `credential`.
+
+        `tenant` has the valid tenant ids of the request, comma-separated. `credential` is the id of
+        the credential; without a credential, the field is missing.
+        """
         fields = {"tenant": ",".join(sorted({name for name in self._tenants if is_name(name)}))}
         if self._credential:
             fields["credential"] = self._credential
@@ -206,7 +211,7 @@ class CallGuard:
 
     def _required_rule(self) -> Rule:
         if self._rule is None:
-            raise PermissionDenied(f"{self._method} is not a method that anybody may call")
+            raise PermissionDenied(f"no caller may call the method {self._method}")
         return self._rule
 
 

@@ -20,19 +20,20 @@ from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
 # The limit of tenants with a bucket; 100,000 buckets need about 30 MB. If more tenants call at the
-# same time, their names are invented, which is possible only without authentication or with a
+# same time, their ids are invented, which is possible only without authentication or with a
 # credential for all tenants. Then the limiter removes the least recently examined buckets, and a
 # tenant without a bucket counts as one with a full bucket.
 MAX_TENANTS = 100_000
-# How many buckets are examined when one is added. With more than one, full buckets are removed at
-# least as fast as new ones are added.
+# How many buckets are examined when a bucket is added. Two are enough to remove full buckets at
+# least as fast as new buckets are added.
 _EXAMINED_PER_INSERT = 2
 
 
 class _Bucket(NamedTuple):
-    """The bucket of a tenant, which is full again at `full_ns`.
+    """The token bucket of a tenant.
 
-    The tenant's rate is one call every `interval_ns`.
+    The bucket is full again at `full_ns`, in monotonic nanoseconds. The tenant's rate is one call
+    every `interval_ns`.
     """
 
     full_ns: int
@@ -40,7 +41,7 @@ class _Bucket(NamedTuple):
 
 
 class RateLimiter:
-    """Counts the calls of tenants against their quotas, exactly. Thread-safe."""
+    """Limits the rate of each tenant's calls to the tenant's quota, exactly. Thread-safe."""
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class RateLimiter:
         """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
         Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
-        in seconds after which a retry may succeed. A tenant that occurs more often than its burst
-        allows is accepted only with a full bucket; the excess calls delay its later calls.
+        in seconds after which a retry may succeed. If a tenant occurs more often than its burst
+        allows, its calls are accepted only with a full bucket, and then delay its later calls.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
         quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]
@@ -99,14 +100,14 @@ class RateLimiter:
     def _store(self, tenant_id: str, bucket: _Bucket, now: int) -> None:
         if tenant_id in self._buckets:
             self._buckets[tenant_id] = bucket
-        elif is_name(tenant_id):  # The handler refuses an invalid name, which may be long.
+        elif is_name(tenant_id):  # An invalid id may be long; the handler refuses it.
             self._evict(now)
             self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
-        """Examines the least recently examined tenants; removes each tenant with a full bucket.
+        """Examines the least recently examined buckets, and removes those that are full.
 
-        Also removes tenants without a full bucket if there are more than `max_tenants`.
+        Also removes examined buckets that are not full if there are too many buckets.
         """
         for _ in range(min(_EXAMINED_PER_INSERT, len(self._buckets))):
             tenant_id, bucket = self._buckets.popitem(last=False)

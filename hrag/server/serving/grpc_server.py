@@ -75,15 +75,15 @@ class Server:
     port: int
 
     def start(self) -> None:
-        """Starts to answer calls and reports SERVING."""
+        """Starts to answer calls, and reports SERVING to health checks."""
         self.grpc_server.start()
         self.health.set(serving=True)
 
     def stop(self, drain_s: float) -> bool:
-        """Reports NOT_SERVING and drains: running calls may finish within `drain_s` seconds.
+        """Reports NOT_SERVING to health checks; running calls may finish within `drain_s` seconds.
 
-        Returns True if all handlers have ended. The remaining calls are cancelled, but gRPC
-        cannot stop their handlers, which continue in their threads.
+        The remaining calls are cancelled, but gRPC cannot stop their handlers, which continue in
+        their threads. Returns True if all handlers have ended.
         """
         self.health.set(serving=False)
         executor = self.limits.executor
@@ -126,7 +126,7 @@ def build(
             ("grpc.http2.min_ping_interval_without_data_ms", connections.min_ping_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", connections.ping_interval_ms),
-            # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+            # This option is used because grpcio 1.8x ignores grpc.keepalive_timeout_ms.
             ("grpc.http2.ping_timeout_ms", connections.ping_timeout_ms),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),
@@ -163,9 +163,11 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     requested = address.rpartition(":")[2]
-    # gRPC would use a larger port modulo 65,536, so such a port is refused here.
+    # gRPC would use a port above MAX_PORT modulo 65,536, so such a port is refused here.
     if requested.isdecimal() and int(requested) > MAX_PORT:
-        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
+        raise ServiceUnavailable(
+            f"cannot listen on {address}: the port must be from 0 to {MAX_PORT}"
+        )
     try:
         if protection.credentials is None:
             port: int = server.add_insecure_port(address)

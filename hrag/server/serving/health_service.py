@@ -33,7 +33,7 @@ class Health(health_pb2_grpc.HealthServicer):
     """Serves the state of one service and of the whole server (the empty name). Thread-safe."""
 
     def __init__(self, service: str, max_calls: int) -> None:
-        """Starts as NOT_SERVING. `max_calls` is the limit of calls that the server admits."""
+        """The first state is NOT_SERVING. `max_calls` is the limit of calls of the whole server."""
         self._names = ("", service)
         self._max_watchers = max(1, max_calls // _WATCHER_SHARE)
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._watchers: set[_Watcher] = set()
 
     def set(self, *, serving: bool) -> None:
-        """Changes the state and notifies all watchers; waits briefly until they receive it."""
+        """Changes the state and sends it to all watchers; waits briefly until they receive it."""
         with self._lock:
             self._serving = serving
             watchers = list(self._watchers)
@@ -106,7 +106,7 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class _Watcher:
-    """One call of Watch. It sends the current response if this differs from the last sent response.
+    """One call of Watch, which sends the state to its client whenever the state has changed.
 
     A lock ensures that it sends one response at a time.
     """
@@ -120,9 +120,9 @@ class _Watcher:
         self._lock = threading.Lock()
 
     def start_notifying(self) -> threading.Thread:
-        """Starts a thread that sends the current response, and returns the thread.
+        """Starts a thread that sends the current state if it is new, and returns the thread.
 
-        The thread blocks until the watcher reads or leaves.
+        The thread blocks until the client reads the message or leaves.
         """
         thread = threading.Thread(target=self._notify, daemon=True)
         thread.start()
@@ -137,7 +137,7 @@ class _Watcher:
 
 
 def _require_well_formed(request: Any, context: grpc.ServicerContext) -> Any:
-    """Returns the request; ends the call if it could not be parsed."""
+    """Returns the request; ends the call with an error if the request could not be parsed."""
     if isinstance(request, MalformedRequest):
         context.abort_with_status(status_codes.to_status(request.error))
     return request

@@ -21,7 +21,7 @@ _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
 @dataclass(frozen=True, slots=True)
 class MetricsAccess:
-    """Functions that return the current token and TLS context of a metrics port.
+    """The access to a metrics port: functions that return the current token and TLS context.
 
     `token` is None if no token is needed, `tls` is None for plaintext.
     """
@@ -30,7 +30,7 @@ class MetricsAccess:
     tls: Callable[[], ssl.SSLContext] | None = None
 
     def headers(self) -> Mapping[str, str]:
-        """Returns the headers of a request that the port accepts."""
+        """Returns the HTTP headers that a request to the metrics port needs."""
         if self.token is None:
             return {}
         return {"Authorization": f"Bearer {self.token().decode('ascii')}"}
@@ -40,7 +40,7 @@ UNRESTRICTED = MetricsAccess()
 
 
 def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:
-    """Returns the configured access to the metrics at `address`.
+    """Returns the configured access to the metrics that are served at `address`.
 
     `address` is empty if no metrics are served. Raises SettingsError if a file is missing or
     invalid, or if `address` requires more protection than the settings provide.

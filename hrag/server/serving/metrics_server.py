@@ -28,23 +28,24 @@ from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 _log = structlog.get_logger()
 
-# Each connection has a thread. Prometheus needs one connection, or two if two instances of it run.
+# The limit of connections, each of which has a thread. Each Prometheus server needs one.
 MAX_CONNECTIONS = 32
-MAX_REQUEST_BYTES = 16 * 1024  # The request line and headers; no body is read.
-REQUEST_S = 3.0  # The time limit of handshake and request.
+# The limit of the request line and the headers together. A body is not read.
+MAX_REQUEST_BYTES = 16 * 1024
+REQUEST_S = 3.0  # The client must complete the TLS handshake and send its request in this time.
 # The time limit of a whole connection. By default Prometheus ends a scrape after ten seconds.
 CONNECTION_S = 15.0
 # The limit of scrapes at the same time. It is low because each scrape reads the counters of every
 # collection.
 _MAX_SCRAPES = 2
-# The interval at which late connections are ended.
+# At this interval, connections that have exceeded their time limit are ended.
 _REAP_S = 0.5
 _SCHEME = "bearer "
 _END = b"\r\n\r\n"
 
 
 class Collector(Protocol):
-    """A source of metrics."""
+    """A source of metrics, for Prometheus' client library."""
 
     def collect(self) -> Iterable[Metric]:
         """Returns the current metrics; Prometheus calls this at each scrape."""
@@ -54,7 +55,7 @@ class Collector(Protocol):
 def serve_metrics(
     address: str, *collectors: Collector, access: MetricsAccess = UNRESTRICTED
 ) -> Iterator[int]:
-    """Serves the metrics of `collectors` inside the block; yields the bound port.
+    """Serves the metrics of `collectors` during the `with` block; yields the port.
 
     `address` is `host:port`. If it is empty, serves nothing and yields 0. Raises
     ServiceUnavailable if the address cannot be bound.
@@ -86,7 +87,7 @@ _Application = Callable[[dict[str, Any], Callable[..., Any]], Sequence[bytes]]
 
 
 def _guard(application: _Application, access: MetricsAccess) -> _Application:
-    """Returns an application that checks the token and then calls `application`.
+    """Returns a WSGI application that checks the token and then calls `application`.
 
     It also limits the number of concurrent scrapes.
     """
@@ -129,7 +130,7 @@ class _Connection:
 
     @property
     def is_idle(self) -> bool:
-        """True if the client has sent no request yet, and nobody has ended the connection."""
+        """True if the connection is open and the client has not sent its request yet."""
         return not self.has_request and not self._ended
 
     @property
@@ -149,7 +150,8 @@ class _Connection:
         """Shuts the socket down, so that a waiting thread of the connection wakes and ends."""
         self._ended = True
         with suppress(OSError):
-            # SSLSocket.shutdown would end encryption first, so this calls socket.shutdown.
+            # SSLSocket.shutdown would also end the encryption. So socket.shutdown is called, which
+            # only shuts the connection down.
             socket.shutdown(self.socket, SHUT_RDWR)
 
 
@@ -176,7 +178,7 @@ class _Server(WSGIServer):
         try:
             serving = (connection, client_address)
             threading.Thread(target=self._serve, args=serving, daemon=True).start()
-        except RuntimeError:  # The system has no more threads.
+        except RuntimeError:  # The system refuses a new thread.
             self._close(connection)
 
     def service_actions(self) -> None:
@@ -192,8 +194,9 @@ class _Server(WSGIServer):
     def _admit(self, connection: _Connection) -> bool:
         """Returns True if the connection may be served.
 
-        If there are too many connections, ends the oldest idle one. The thread of that connection
-        may need a moment to end. So for a short time there may be up to 2 * MAX_CONNECTIONS.
+        If there are MAX_CONNECTIONS already, ends the oldest connection that has sent no request.
+        The thread of the ended connection may need a moment to end. So for a short time there may
+        be up to 2 * MAX_CONNECTIONS.
         """
         with self._lock:
             count = len(self._connections)
@@ -230,9 +233,9 @@ class _Handler(WSGIRequestHandler):
         super().__init__(connection.socket, client_address, server)
 
     def handle(self) -> None:
-        """Answers a request only after all its headers have arrived.
+        """Reads all headers of the request first, then answers the request.
 
-        An incomplete request is not parsed.
+        An incomplete request is neither parsed nor answered.
         """
         request = self._read_request()
         if request is not None:

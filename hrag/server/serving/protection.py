@@ -22,9 +22,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The functions and credentials with which a service checks and limits its callers.
+    """How a service checks and limits its callers.
 
-    `authenticate` is None if no credential is needed. `credentials` is None for plaintext.
+    `authenticate` verifies the credential of a caller; it is None if no credential is needed.
+    `credentials` are the TLS credentials of the server; they are None for plaintext. `quota_of`
+    returns the quota of a tenant.
     """
 
     authenticate: Authenticate | None
@@ -33,7 +35,11 @@ class Protection:
 
 
 def open_protection(settings: CommonSettings, address: str) -> Protection:
-    """Returns the configured protection; raises SettingsError if `address` requires more."""
+    """Returns the configured protection of a service that listens at `address`.
+
+    Raises SettingsError if a setting or a file is invalid, or if `address` requires authentication
+    or TLS that is not configured.
+    """
     authenticate = open_auth(settings)
     credentials = server_credentials(settings)
     protection = Protection(authenticate, credentials, open_quotas(settings))

@@ -2,7 +2,7 @@
 
 New connections use the current files; open connections keep the certificate that they started
 with. Certificate and key are replaced one after the other, so for a moment they may not match.
-A pair that does not match is ignored.
+While they do not match, the previous pair stays in use.
 """
 
 import ssl
@@ -30,7 +30,7 @@ def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | Non
 
 
 def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
-    """Returns a function that returns the current TLS context, for a server without gRPC.
+    """Returns a function that returns the current TLS context, for a server that is not gRPC's.
 
     Returns None for plaintext. Raises SettingsError if a file is missing or invalid.
     """
@@ -62,14 +62,14 @@ def _open_or_raise(open_files: Callable[[], Usable]) -> Usable:
 
 
 class _CertificateFiles(NamedTuple):
-    """The server's certificate and key, and the authority that signs client certificates."""
+    """The files with the server's certificate, its key, and the CA of client certificates."""
 
     cert: Path
     key: Path
     client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Returns credentials that reload changed files.
+        """Returns gRPC's TLS credentials, which read the files again when they change.
 
         With a `client_ca`, clients must present a certificate.
         """
@@ -93,7 +93,7 @@ class _CertificateFiles(NamedTuple):
         )
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
-        """Returns a function that returns the current context at each call."""
+        """Returns an object that returns the current TLS context when it is called."""
         return self._watched(partial(certificates.server_context, *self))
 
     def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:

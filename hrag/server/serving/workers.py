@@ -115,7 +115,7 @@ def reserve_address(address: str) -> Iterator[str]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # For both wildcards, gRPC listens on IPv4 and IPv6.
+    if host in _WILDCARDS:  # For both wildcard addresses, gRPC listens on IPv4 and IPv6.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = addresses[0]
@@ -138,7 +138,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A worker process, and the supervisor's end of its standard input."""
+    """A worker process, and the supervisor's end of the socket that is its standard input."""
 
     process: subprocess.Popen[bytes]
     link: socket.socket
@@ -155,7 +155,7 @@ class _Worker:
             return b""
 
     def close(self) -> None:
-        """Releases the socket of a process that has exited."""
+        """Closes the supervisor's end of the socket, and logs that the worker has exited."""
         self.link.close()
         _log.info("worker_exited", worker=self.process.pid, code=self.process.returncode)
 
@@ -173,13 +173,17 @@ class _WorkerSlot:
         self._start_at = 0.0
 
     def poll(self) -> int | None:
-        """Starts a worker if one is due; returns the exit code of a worker that has exited."""
+        """Starts a worker if none runs and the delay is over.
+
+        Returns the exit code if the worker has exited, else None.
+        """
         worker = self.worker
         if worker is None:
             if time.monotonic() >= self._start_at:
                 self._start()
             return None
-        # The exit code is read before the report, because a report sent before the exit counts.
+        # The exit code is read first. If the report were read first, a worker could report and exit
+        # between the two reads, and the report would be lost.
         code = worker.process.poll()
         if report := worker.read_report():
             self.has_served = True
@@ -203,13 +207,13 @@ class _WorkerSlot:
 
 
 class RestartBackoff:
-    """The delay before a worker is replaced: exponential while workers exit early."""
+    """The delay before a worker is replaced; it doubles while workers exit early."""
 
     def __init__(self) -> None:
         self._next_s = _MIN_DELAY_S
 
     def delay_s(self, lifetime_s: float) -> float:
-        """Returns the seconds to wait after a worker that ran for `lifetime_s` seconds."""
+        """Returns the delay, in seconds, before a worker that ran for `lifetime_s` is replaced."""
         delay_s = _MIN_DELAY_S if lifetime_s >= _HEALTHY_AFTER_S else self._next_s
         self._next_s = min(2 * delay_s, _MAX_DELAY_S)
         return delay_s
@@ -225,8 +229,8 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    with suppress(OSError):  # The worker has exited, or a sandbox forbids this.
-        # This happens before the worker starts threads, which inherit the affinity.
+    with suppress(OSError):  # This fails if the worker has exited or a sandbox forbids it.
+        # The cores are set before the worker starts threads, because new threads inherit them.
         os.sched_setaffinity(process.pid, cores)
     _log.info("worker_started", worker=process.pid)
     return _Worker(process, ours, time.monotonic())
@@ -238,14 +242,15 @@ def _keep_running(
     stopping: threading.Event,
     on_serving: Callable[[], None] | None,
 ) -> int:
-    """Replaces workers that exit until `stopping` is set.
+    """Until `stopping` is set, replaces each worker that exits.
 
     Returns 0, or the exit code of a worker that failed before any worker has served.
     """
     while not stopping.is_set():
         for slot in slots:
             code = slot.poll()
-            # A negative code means that a signal ended the worker. The other workers may continue.
+            # A negative code means that a signal ended the worker. The other workers would not fail
+            # for the same reason, so they continue.
             if code is not None and code > 0 and not any(other.has_served for other in slots):
                 return code
         metrics_ports[:] = [slot.metrics_port for slot in slots]
