@@ -47,7 +47,7 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     store and at every time.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    # The JSON record has this many digits more than if each of the three integers were 0.
+    # Of the digits in the JSON record, this many are subtracted: all but one of each integer.
     digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
@@ -60,13 +60,13 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]
     entries += [(len(term), _U64) for term in terms]
-    return sum(map(_packed_bytes, values)) + sum(starmap(_scattered_bytes, entries))
+    return sum(map(_appended_bytes, values)) + sum(starmap(_inserted_bytes, entries))
 
 
-def _packed_bytes(value_bytes: int) -> int:
-    """Returns the disk space in bytes of a value under a slot.
+def _appended_bytes(value_bytes: int) -> int:
+    """Returns the disk space in bytes of a value whose key is larger than all existing keys.
 
-    New slots are appended in ascending order, so LMDB fills the pages completely.
+    New slots are such keys. LMDB appends the values and fills the pages completely.
     """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:
@@ -75,10 +75,10 @@ def _packed_bytes(value_bytes: int) -> int:
     return _PAGE // ((_PAGE - _PAGE_HEADER) // node_bytes)
 
 
-def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
-    """Returns the disk space in bytes of a short entry whose key is between existing keys.
+def _inserted_bytes(key_bytes: int, value_bytes: int) -> int:
+    """Returns the disk space in bytes of a short entry that is inserted between existing keys.
 
-    Pages with such entries are about two thirds full.
+    LMDB's pages with such entries are about two thirds full.
     """
     return _node_bytes(key_bytes, value_bytes) * 3 // 2
 

@@ -122,7 +122,7 @@ def test_a_store_whose_version_is_damaged_is_not_of_another_version(tmp_path):
 def test_a_new_store_is_not_made_over_segments(tmp_path):
     (tmp_path / "segments" / "1").mkdir(parents=True)
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
-    with pytest.raises(DataLoss, match="it has no database, but segments exist"):
+    with pytest.raises(DataLoss, match="it contains no database, but segments exist"):
         open_for_writing(tmp_path)
 
 
