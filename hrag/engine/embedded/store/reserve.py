@@ -51,7 +51,7 @@ class Reserve:
         self._allocated = 0
 
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
-        """Allocates disk blocks for the first `used_bytes`, for `extra_bytes` more, and the reserve.
+        """Allocates disk blocks for `used_bytes`, `extra_bytes` after them, and the reserve.
 
         `used_bytes` is the size of the pages in use. Before the first call, these pages may have
         holes, which are parts of a file without disk blocks. Afterwards they have none. Raises
