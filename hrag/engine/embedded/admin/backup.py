@@ -45,8 +45,9 @@ from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
-# A backup copies LMDB's file at most this often. It copies the file again if a segment that the copy
-# lists was replaced before the segment could be copied. After the last attempt the backup fails.
+# A backup copies LMDB's file at most this often. It copies the file again if a segment that the
+# copy lists was replaced before the segment could be copied. After the last attempt the backup
+# fails.
 _ATTEMPTS = 5
 _BLOCK_BYTES = 1 << 20
 # The error message about a copy with problems contains at most this many of the problems.

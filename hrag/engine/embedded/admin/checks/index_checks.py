@@ -21,9 +21,9 @@ def sequence_problems(
 ) -> Iterator[str]:
     """Yields a problem for each sequence number of a collection that is too large.
 
-    Each of these sequence numbers must be at most as large as the next one: the one up to which a
-    segment covers the changes, `sealed_sequence` in the counters, the collection's last one, the
-    tenant's last one.
+    A segment covers the changes up to a sequence number, which must be at most `sealed_sequence` in
+    the collection's counters. `sealed_sequence` must be at most the collection's last sequence
+    number. The collection's last sequence number must be at most the tenant's.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
