@@ -105,7 +105,7 @@ class Writer(Protocol):
         """
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        """Returns a handle of the collection, or raises CollectionNotFound."""
+        """Returns the CollectionHandle of a collection, or raises CollectionNotFound."""
 
     def admit(
         self,
@@ -261,9 +261,9 @@ class Writer(Protocol):
         """Stores a document's summaries.
 
         Returns False, and stores no summaries, if the document was replaced or deleted since
-        `next_unsummarised` returned it. `tokens` is the count of tokens that the chat model has
-        read and written for the summaries. This count is always added to the collection's total,
-        even if no summaries are stored. Raises InvalidArgument or StorageFull.
+        `next_unsummarised` returned the document. `tokens` is the count of tokens that the chat
+        model has read and written for the summaries. This count is always added to the collection's
+        total, even if no summaries are stored. Raises InvalidArgument or StorageFull.
         """
 
 

@@ -172,7 +172,8 @@ def _refuse_foreign(folder: Path) -> None:
 def _remove(folder: Path) -> None:
     """Removes the folder of an unfinished copy. Does nothing if the folder does not exist.
 
-    Removes the file that marks it as unfinished last. So a later call can finish the removal.
+    The file that marks the folder as unfinished is removed last. So if the removal is interrupted,
+    a later backup or restore can still recognise the folder and remove it.
     """
     with suppress(OSError):
         for path in folder.iterdir():

@@ -32,9 +32,9 @@ def check(
 ) -> CheckReport:
     """Checks a store and returns a report. The report has no problems if the store is intact.
 
-    Postings are compared with the texts in batches of about `batch_entries` entries. Each problem
-    is passed to `on_problem` as soon as it is found, because a damaged page that is read later may
-    kill the process.
+    Postings are compared with the texts in batches of about `batch_entries` entries (pairs of a
+    leaf and a term). Each problem is passed to `on_problem` as soon as it is found, because a
+    damaged page that is read later may kill the process.
     """
     with store.read() as txn:
         walk = Walk(store, txn, batch_entries)

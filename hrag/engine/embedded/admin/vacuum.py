@@ -51,7 +51,7 @@ def _copy(directory: Path, folder: Path) -> int:
         store.copy_to(folder)
         used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
-            if _contents(copy) != _contents(store):
+            if _entry_counts(copy) != _entry_counts(store):
                 raise StoreUnavailable(
                     f"the compact copy of {directory} lacks entries; the store is unchanged"
                 )
@@ -62,7 +62,7 @@ def _copy(directory: Path, folder: Path) -> int:
     return used_bytes
 
 
-def _contents(store: Store) -> dict[str, int]:
+def _entry_counts(store: Store) -> dict[str, int]:
     """Returns the count of entries in each LMDB database, by name.
 
     The additional key `sequence` has the count of all commits of the store.

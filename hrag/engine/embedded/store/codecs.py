@@ -98,7 +98,7 @@ NAME: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
 CURSOR: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
 """The position of an entry in the list of commits."""
 COLLECTION: KeyCodec[int, int] = KeyCodec(schema.u32, schema.read_u32, schema.u32)
-"""A collection id. Each key is a separate group."""
+"""A collection id. Each key is a group of its own."""
 IN_COLLECTION: KeyCodec[tuple[int, int], int] = KeyCodec(
     schema.key_in_collection, schema.read_in_collection, schema.u32
 )

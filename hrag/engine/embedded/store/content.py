@@ -4,7 +4,7 @@
 | ----------------- | ---------------------------------------------------------------- |
 | 3 little-endian   | the lengths of tree, text and vectors, each with its checksums   |
 | u32               |                                                                  |
-| little-endian u32 | a checksum of these lengths; the document's address is its seed  |
+| little-endian u32 | a checksum of these lengths; its seed is the document's address  |
 | the three lengths | tree, text and vectors, each followed by its checksums; vectors  |
 |                   | begin at an offset that is a multiple of four                    |
 

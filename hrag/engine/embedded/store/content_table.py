@@ -206,7 +206,7 @@ class ContentTable:
         return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
 
     def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
-        """Returns a function that raises DataLoss: a part of this document is damaged."""
+        """Returns a function that raises DataLoss: `part` of the document is damaged."""
         return partial(self._txn.raise_damage, content.PARTS[part], address)
 
 

@@ -16,7 +16,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Calls fsync for a file or a folder, so that its bytes or entries are durable.
+    """Calls fsync for a file or a folder, so that what was written to it is durable.
 
     Raises OSError.
     """

@@ -210,7 +210,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
         with location.explained_errors(directory):
             make_folder(directory, exist_ok=True)
             make_folder(directory / location.SEGMENTS, exist_ok=True)
-            privacy.tighten(directory)
+            privacy.make_private(directory)
             users = undo.enter_context(_join(directory))
             indexer = undo.enter_context(store_locks.lock_for_writing(directory))
             shutil.rmtree(directory / location.VACUUM, ignore_errors=True)
@@ -232,7 +232,7 @@ def open_for_reading(directory: Path) -> Store:
     """
     location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
-    privacy.tighten(directory)
+    privacy.make_private(directory)
     with ExitStack() as undo:
         users = undo.enter_context(_join(directory))
         store = Store(_open_env(directory, readonly=True), directory, locks=(users,))

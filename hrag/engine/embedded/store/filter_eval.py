@@ -128,10 +128,9 @@ class FilterEvaluation:
     def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
         """Returns the ordinals of the documents that have a term from `start` up to `end`.
 
-        The term `end` itself is not included.
-
-        If only one document has a term, the term has a single entry. The checksums of all single
-        entries are verified together in one numpy array, which is faster than one by one.
+        The term `end` itself is not included. If only one document has a term, the term has a
+        single entry. The checksums of all single entries are verified together in one numpy array,
+        which is faster than one by one.
         """
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.terms.cursor() as cursor:

@@ -110,7 +110,7 @@ class TermTable:
             self._txn.raw.delete(term, db=self._database.handle)
 
     def stored(self, collection: int | None = None) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields each entry of a collection, after the term to which it belongs, in order of term.
+        """Yields pairs of a term and one of its entries, for a collection, in order of term.
 
         Without a collection, yields the entries of all collections. Does not verify the entries.
         """

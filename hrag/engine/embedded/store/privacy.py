@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 _MODES = 0o7777
 
 
-def tighten(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Removes the access of other users to the store's files, and logs the count of changed files.
 
     If this process may not change the mode of some files, logs a warning that names one of them.

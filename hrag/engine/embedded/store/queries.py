@@ -144,8 +144,8 @@ def erase_document(
 def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None) -> None:
     """Deletes a document's entries under its ordinal, then its record, text, tree and vectors.
 
-    The keys of the record, text, tree and vectors contain the document's slot, which is freed for
-    another document. If `address` is None, they are not deleted and the slot is not freed.
+    The keys of record, text, tree and vectors begin with the document's slot, which is freed for
+    another document. If `address` is None, only the entries under the ordinal are deleted.
     """
     for table in (txn.ordinals, txn.unsummarised, txn.summarised):
         table.delete((collection, ordinal))

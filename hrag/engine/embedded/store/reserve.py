@@ -1,11 +1,10 @@
 """A reserve of disk blocks for deletions, allocated inside LMDB's file in advance.
 
 LMDB never changes a page in place, so even a deletion first writes new pages. On a full disk, the
-deletion would fail. But on a full disk a process can still write into disk blocks that are already
-allocated for the file.
-So before a write that may make the store grow, `posix_fallocate` allocates the blocks of LMDB's
-file for all pages in use, for that write, and for the reserve. Deletions use blocks of the reserve.
-Later writes use the pages that deletions free.
+deletion would fail. But on a full disk, a process can still write into disk blocks that are already
+allocated for the file. So before a write that may make the store grow, `posix_fallocate` allocates
+the blocks of LMDB's file for all pages in use, for that write, and for the reserve. Deletions use
+blocks of the reserve. Later writes use the pages that deletions free.
 
 This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS write
 changed blocks to a new location, so a deletion may fail on them in spite of the reserve. On a file

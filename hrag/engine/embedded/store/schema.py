@@ -10,8 +10,8 @@ prefix are in order of name. "collection" in the table is a collection's id.
 | collection_names    | tenant NUL name or alias     | collection u32; an alias has one     |
 |                     |                              | more byte, 1, after it               |
 | collections         | collection u32               | CollectionRecord (JSON)              |
-| counters            | collection u32               | Counters (packed u64)                |
-| tenants             | tenant                       | Usage (packed u64); never deleted    |
+| counters            | collection u32               | Counters (binary)                    |
+| tenants             | tenant                       | Usage (binary); never deleted        |
 | deleted_collections | collection u32               | empty; the background reclaim        |
 |                     |                              | deletes what the collection stored   |
 | document_ids        | collection u32, document id  | ordinal u64                          |
@@ -24,7 +24,7 @@ prefix are in order of name. "collection" in the table is a collection's id.
 | terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
 |                     |                              | the term, ascending; each u64 is an  |
 |                     |                              | ordinal and a checksum of 20 bits    |
-| changes             | collection u32, sequence u64 | Change (packed)                      |
+| changes             | collection u32, sequence u64 | Change (binary)                      |
 | commits             | cursor u64                   | collection u32 that a commit changed |
 | segments            | collection u32, last ordinal | SegmentRecord (JSON)                 |
 | deleted_leaves      | collection u32, last ordinal | count of the deleted leaves in the   |
@@ -33,7 +33,7 @@ prefix are in order of name. "collection" in the table is a collection's id.
 |                     |                              | that a segment still contains        |
 | unsummarised        | collection u32, ordinal u64  | empty; the document's summaries are  |
 |                     |                              | not written yet                      |
-| summarised          | collection u32, ordinal u64  | Summarised (packed): which leaves of |
+| summarised          | collection u32, ordinal u64  | Summarised (binary): which leaves of |
 |                     |                              | which document the leaves of this    |
 |                     |                              | summary document summarise           |
 

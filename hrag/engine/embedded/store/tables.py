@@ -41,7 +41,7 @@ class Database:
 
     @classmethod
     def of(cls, name: str, handle: Any) -> "Database":
-        """Returns the database with a name from `schema.DATABASES` and LMDB's handle of it."""
+        """Returns a Database. `name` is one of `schema.DATABASES`; `handle` is LMDB's handle."""
         return cls(name, handle, seed_of(name.encode(), 0))
 
 

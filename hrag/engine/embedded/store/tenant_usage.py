@@ -36,11 +36,11 @@ def read_usage(txn: Txn, tenant_id: str) -> Usage:
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
     """Estimates by how many bytes LMDB's file grows for a document, within a factor of two.
 
-    `tree_bytes` is the size of the packed tree. Counts the record and the values of the content. A
-    value is either in separate pages or shares pages with values of other documents. Also counts
-    the document's entries in other databases: its terms, its id, its ordinal and its log entry. A
-    term is counted as if no other document had it. Free space that an update leaves for later
-    writes is not counted.
+    `tree_bytes` is the size of the encoded tree. Counts the record, and the values with the tree,
+    the text and the vectors. A value is either in separate pages or shares pages with values of
+    other documents. Also counts the document's entries in other databases: its terms, its id, its
+    ordinal and its log entry. A term is counted as if no other document had it. Free space that an
+    update leaves for later writes is not counted.
 
     The record contains three integers that depend on the store: collection id, sequence number and
     stored bytes. Each of them is counted as one digit. So a document has the same size in every

@@ -82,16 +82,16 @@ class Txn:
         self._owner_of = owner_of
 
     def number(self, name: bytes) -> int:
-        """Returns the integer that `meta` contains under `name`, or 0 if there is none."""
+        """Returns the integer that the database `meta` has under `name`, or 0 if there is none."""
         value = self.meta.get(name)
         return 0 if value is None else schema.read_u64(value)
 
     def put_number(self, name: bytes, number: int) -> None:
-        """Stores an integer in `meta` under `name`."""
+        """Stores an integer in the database `meta` under `name`."""
         self.meta.put(name, schema.u64(number))
 
     def next_number(self, name: bytes) -> int:
-        """Increments the integer that `meta` contains under `name`, and returns its new value."""
+        """Increments the integer in the database `meta` under `name`; returns the new value."""
         number = self.number(name) + 1
         self.put_number(name, number)
         return number

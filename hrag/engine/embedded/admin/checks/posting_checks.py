@@ -3,9 +3,9 @@
 A segment has one row for each leaf. The check builds postings from the texts of the living
 documents, in the same way as a segment is built. It compares them with the segment's postings
 without the rows of deleted documents. Equal rows always result in the same postings, byte for byte.
-The documents are compared in batches of some ten
-thousand leaves, so memory and a temporary file contain the postings of only one batch at a time.
-The file is outside the store's folder, because the store may be read-only.
+The documents are compared in batches of some ten thousand leaves, so memory and a temporary file
+contain the postings of only one batch at a time. The file is outside the store's folder, because
+the store may be read-only.
 """
 
 import hashlib

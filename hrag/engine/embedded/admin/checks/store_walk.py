@@ -23,9 +23,9 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 class Walk:
     """A read transaction on a store, and the totals that the checks have counted so far.
 
-    Postings are compared with the texts in batches of about `batch_entries` entries. `usage` has
-    the counted usage of each tenant. `uncounted` contains the tenants with damaged entries, whose
-    totals are incomplete and therefore not compared.
+    Postings are compared with the texts in batches of about `batch_entries` entries (pairs of a
+    leaf and a term). `usage` has the counted usage of each tenant. `uncounted` contains the tenants
+    with damaged entries, whose totals are incomplete and therefore not compared.
     """
 
     store: Store

@@ -55,13 +55,13 @@ def counting_problems(walk: Walk) -> Iterator[str]:
     commits = list(walk.txn.commits.keys())
     cursor = walk.txn.number(schema.COMMIT_CURSOR)
     if commits and commits[-1] > cursor:
-        yield f"the list of commits ends with {commits[-1]}, but the store's last is {cursor}"
+        yield f"the list of commits ends with {commits[-1]}, but the last assigned key is {cursor}"
     elif commits != list(range(cursor - len(commits) + 1, cursor + 1)):
         yield f"the list of commits has gaps: {len(commits)} entries up to the last, {cursor}"
     keys = walk.txn.ordinals.keys()
     last = max((ordinal for _, ordinal in keys), default=0)
     if last > walk.txn.number(schema.LAST_ORDINAL):
-        yield f"ordinal {last} is greater than the store's last; it would be used twice"
+        yield f"ordinal {last} is greater than the last assigned ordinal; it would be used twice"
 
 
 def slot_problems(walk: Walk) -> Iterator[str]:
