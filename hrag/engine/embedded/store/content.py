@@ -43,8 +43,8 @@ class ContentPart(IntEnum):
 
 # The content of a document is stored as a single value if it is longer than this.
 LONG_BYTES = 64 << 10
-# The maximum length of a piece, a short value with a part of a content. Six pieces of this length
-# fill a page. Because pieces are short, little of a page stays empty.
+# The maximum length in bytes of a piece, a short value with a part of a document's content. Six
+# pieces of this length fill a page. Because pieces are short, little of a page stays empty.
 PIECE_BYTES = 660
 
 _PAGE = 4096
@@ -54,9 +54,9 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-# A content is stored as several values. The key of each value ends with one of these bytes, the
-# value's index. There is one more than a content can have values, because `ContentTable.put` looks
-# for surplus values after the last one.
+# The content of a document is stored as several values. The key of each value ends with one of these
+# bytes, the value's index. There is one byte more than a content can have values, because
+# `ContentTable.put` looks for a surplus value after the last one.
 _KEY_ENDS = [bytes([index]) for index in range(_PAGE // PIECE_BYTES + 3)]
 
 StoredPart = tuple[Buffer, Buffer]

@@ -194,7 +194,7 @@ class Store:
             lock.close()
 
 
-# Opening a store.
+# Functions that open a store.
 
 
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:

@@ -20,7 +20,7 @@ POINTS = (
     "postings.written",  # The postings file is written. The file `rows.npz` is not written yet.
     "segment.written",  # The segment's files exist in a folder with a temporary name.
     "segment.synced",
-    "segment.renamed",  # The files have their final place, but no manifest lists the segment.
+    "segment.renamed",  # The files have their final names, but no manifest lists the segment.
     "publish.written",
     "publish.committed",  # The segment is listed. The files of replaced segments still exist.
     "segment.removed",

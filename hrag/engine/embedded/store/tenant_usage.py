@@ -47,7 +47,7 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     store and at every time.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    # Of the digits in the JSON record, this many are subtracted: all but one of each integer.
+    # This many digits of the JSON record are not counted: all but one digit of each integer.
     digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
