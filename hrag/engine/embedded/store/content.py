@@ -54,7 +54,7 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-# The content of a document is stored as several values. The key of each value ends with one of these
+# A document's content is stored as several values. The key of each value ends with one of these
 # bytes, the value's index. There is one byte more than a content can have values, because
 # `ContentTable.put` looks for a surplus value after the last one.
 _KEY_ENDS = [bytes([index]) for index in range(_PAGE // PIECE_BYTES + 3)]
