@@ -1,4 +1,4 @@
-"""Implements the commands of operators on an embedded store."""
+"""Implements the commands of operators for an embedded store, such as backup and repair."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -71,9 +71,9 @@ class EmbeddedAdministration:
         return vacuum.vacuum(self._settings.data_dir)
 
     def migrate(self) -> MigrationReport:
-        """Raises NotSupported: an embedded store has one schema version and is not migrated."""
+        """Raises NotSupported, because an embedded store cannot change its schema version."""
         raise NotSupported(
-            "an embedded store needs no migration: a store of another schema version is refused"
+            "the embedded engine has no migrations: it opens only stores of its own schema version"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:

@@ -18,7 +18,7 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import (
     address_of,
-    collection_numbers,
+    collection_ids,
     describe_aliases,
     describe_collection,
     find_collection,
@@ -40,7 +40,7 @@ from hrag.values.tree import Tree
 def collections(store: Store) -> list[Collection]:
     """Returns the collections of all tenants, in order of tenant and name."""
     with store.read() as txn:
-        return [describe_collection(txn, number) for number in collection_numbers(txn)]
+        return [describe_collection(txn, number) for number in collection_ids(txn)]
 
 
 def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:

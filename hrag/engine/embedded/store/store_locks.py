@@ -33,7 +33,10 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often to try to acquire a lock that is held, and the pause between tries in seconds."""
+    """How often to try to acquire a lock that another process holds, and the pause between tries.
+
+    The pause is in seconds.
+    """
 
     tries: int = _TRIES
     pause_s: float = _PAUSE_S
@@ -90,9 +93,9 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
 
 
 def lock_for_writing(directory: Path) -> IO[bytes]:
-    """Makes this process the store's only writer until the returned file is closed.
+    """Makes this process the only one that may write to the store, until it closes the file.
 
-    Raises StoreUnavailable if another process is the writer.
+    Returns the locked file. Raises StoreUnavailable if another process holds the lock.
     """
     descriptor = opener(directory / INDEXER_LOCK, os.O_RDWR | os.O_CREAT)
     lock = os.fdopen(descriptor, "ab")
@@ -148,7 +151,7 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 def _write(file: IO[bytes], namespace: bytes) -> None:
     """Writes the name of the namespace into the file, if the file contains another name.
 
-    Writing only a changed name, and in place, also works when the disk is full.
+    This works even when the disk is full, because the name is written in place.
     """
     if os.pread(file.fileno(), 64, 0) != namespace:
         os.pwrite(file.fileno(), namespace, 0)

@@ -21,7 +21,7 @@ from hrag.engine.embedded.store.codecs import CollectionName
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     aliases_of,
-    collection_numbers,
+    collection_ids,
     describe_aliases,
     describe_collection,
     find_collection,
@@ -109,8 +109,8 @@ class CollectionWriter(WriterPart):
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
         with self.commits.store.read() as txn:
-            all_numbers = collection_numbers(txn, tenant_id, page_token)
-            numbers = list(islice(all_numbers, page_size + 1))
+            all_ids = collection_ids(txn, tenant_id, page_token)
+            numbers = list(islice(all_ids, page_size + 1))
             page = [describe_collection(txn, number) for number in numbers[:page_size]]
         return Listing(tuple(page), page[-1].name if len(numbers) > page_size else "")
 

@@ -124,7 +124,7 @@ def test_a_damaged_schema_version_is_reported_as_damage(tmp_path):
 def test_no_new_store_is_created_in_a_folder_with_segments(tmp_path):
     (tmp_path / "segments" / "1").mkdir(parents=True)
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
-    with pytest.raises(DataLoss, match="it has no database, but segments exist"):
+    with pytest.raises(DataLoss, match="it contains no database, but segments exist"):
         open_for_writing(tmp_path)
 
 
