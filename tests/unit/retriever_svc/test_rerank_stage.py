@@ -243,7 +243,7 @@ def test_a_search_may_do_without() -> None:
     [
         ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
         ({"query": [1, 0, 0, 0]}, "needs a text"),
-        ({"merge_adjacent": True}, "merge_adjacent joins passages in the search's order"),
+        ({"merge_adjacent": True}, "joined passages cannot be reranked"),
     ],
 )
 def test_what_cannot_be_reranked_is_refused(asked: dict[str, Any], words: str) -> None:
