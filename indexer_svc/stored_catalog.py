@@ -153,7 +153,7 @@ class StoredCatalog:
         return self._writer.delete_matching(self._open(tenant_id, collection), filter, deadline)
 
     def status(self, tenant_id: str, collection: str) -> IndexStatus:
-        """Returns the size and state of a collection's index, and the usage of its tenant."""
+        """Returns the size and the state of a collection, and the usage of its tenant."""
         return self._writer.status(self._open(tenant_id, collection))
 
     def _open(self, tenant_id: str, collection: str) -> CollectionHandle:
