@@ -117,8 +117,8 @@ class TextWriter:
         self._bytes += len(separator) + len(block.encode())
         if self._bytes > self._max_bytes:
             raise TooLarge(
-                f"content has more than {self._max_bytes} bytes of text, the limit that "
-                "HRAG_MAX_DOCUMENT_BYTES sets",
+                f"content has more than {self._max_bytes} bytes of text; "
+                "HRAG_MAX_DOCUMENT_BYTES allows no more",
                 field=_FIELD,
             )
         return self._chars - len(block)

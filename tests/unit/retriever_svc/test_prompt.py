@@ -88,12 +88,12 @@ def test_a_file_takes_its_place(tmp_path: Path) -> None:
     ("content", "rule"),
     [
         (b"", r"\$passages, \$question"),
-        (b"$question", r"see \$passages"),
-        (b"$passages", r"see \$question"),
-        (b"$question $passages $extra", r"see \$extra"),
+        (b"$question", r"not allowed: \$passages"),
+        (b"$passages", r"not allowed: \$question"),
+        (b"$question $passages $extra", r"not allowed: \$extra"),
         (b"$question $passages costs 5 $", r"write \$\$"),
         (b"$question $passages \xff", "not UTF-8"),
-        (b"$question $passages" + b" " * MAX_TEMPLATE_BYTES, "over 65536 bytes"),
+        (b"$question $passages" + b" " * MAX_TEMPLATE_BYTES, "more than 65536 bytes"),
     ],
 )
 def test_an_unfit_template_is_refused_by_variable_and_rule(
