@@ -266,7 +266,10 @@ class BulkLoad:
     # The following methods are the third stage: they commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """Waits for the next group of embedded documents; returns an empty list at the end."""
+        """Waits for the next group of embedded documents and returns it.
+
+        Returns an empty list at the end of the stream.
+        """
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:

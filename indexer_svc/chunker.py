@@ -35,8 +35,8 @@ from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 # size. A quarter of 256 tokens is two or three sentences, so this range nearly always contains the
 # end of a sentence.
 _SNAP = 4
-# To find a better boundary, an overlap may differ from its target size by up to 1/_SNAP_OVERLAP of
-# the target size.
+# To find a better boundary, the overlap of two neighbouring chunks may differ from its target size
+# by up to 1/_SNAP_OVERLAP of the target size.
 _SNAP_OVERLAP = 4
 # A code point may be divided among at most this many tokens, because it has at most 4 bytes in
 # UTF-8 and a token has at least one byte. A text must not be cut inside a code point.

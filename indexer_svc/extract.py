@@ -23,10 +23,11 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
-# A text may have at most this many characters without white space in a row, and at most this many
-# characters of white space in a row. The tokenizer processes such a run of characters as a whole,
-# in a time that grows faster than the length of the run. It fails on about 1,000,000 characters of
-# white space. MAX_WHITE_SPACE_CHARS allows the line breaks between MAX_PAGES empty pages.
+# A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes such a run of
+# characters as a whole, in a time that grows faster than the length of the run. It fails on about
+# 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS allows the line breaks between
+# MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
@@ -289,10 +290,11 @@ def _last_white_space_chars(window: str) -> int:
 def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int]) -> int | None:
     """Returns the offset of the first run of more than `longest` characters, or None.
 
-    A run consists of characters of one kind. `last_run_chars` returns the length of the run at the
-    end of a text, or 0 if the text does not end with one. The search reads windows of `longest` + 1
-    characters. If the run at the end of a window is not too long, the next window begins where this
-    run begins. All runs that end earlier in a window are too short, so they are not examined.
+    A run has only white space, or only other characters. `last_run_chars` returns the length of the
+    run at the end of a text, or 0 if the text does not end with one. The search reads windows of
+    `longest` + 1 characters. If the run at the end of a window is not too long, the next window
+    begins where this run begins. All runs that end earlier in a window are too short, so they are
+    not examined.
     """
     start = 0
     while len(text) - start > longest:

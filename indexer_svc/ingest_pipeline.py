@@ -203,8 +203,8 @@ class Pipeline:
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
-        `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts.
+        `parse` parses the documents that this process does not parse itself: long texts, and files
+        like PDFs, HTML pages and Office documents.
         """
         self._writer = writer
         self._embedder = embedder
@@ -382,8 +382,9 @@ class Pipeline:
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents with their vectors.
 
-        The documents are in the order of `drafts`. If one draft cannot be embedded, the whole call
-        fails. Raises EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
+        A draft is a document that has been cut into chunks. The result is in the order of `drafts`.
+        If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
+        EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
         for draft in drafts:
             settings = draft.pending.collection.settings

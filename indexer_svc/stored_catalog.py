@@ -124,7 +124,10 @@ class StoredCatalog:
         change: MetadataChange,
         deadline: Deadline,
     ) -> MetadataUpdate:
-        """Changes a document's metadata and source. Raises the errors of `update_metadata`."""
+        """Changes a document's metadata and source.
+
+        Raises the errors of `metadata_update.update_metadata`.
+        """
         ids.check_document_id(document_id)
         check_change(change)
         opened = self._open(tenant_id, collection)

@@ -87,7 +87,7 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
     """Serves calls at `address` as one of several worker processes.
 
-    All workers use the same part of the memory that the settings allow.
+    The memory that the settings allow is divided equally among the workers.
 
     Raises what `serve` raises.
     """

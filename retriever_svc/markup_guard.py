@@ -186,8 +186,8 @@ class _Addresses:
     def _host_start(self, char: str) -> str | None:
         """Returns None if `char` begins no host, else the part of the host that has been read.
 
-        This part is "" after two slashes, or "www.". A backslash between them is ignored, because
-        in Markdown it may escape the next character.
+        A host begins after two slashes, where this part is "", or with "www.". A backslash inside
+        of these characters is ignored, because in Markdown it may escape the next character.
         """
         if char == "\\":
             self._word = self._word if self._word == "www" else ""

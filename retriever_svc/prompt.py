@@ -71,7 +71,7 @@ def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Pass
     """Returns the passages, in order, up to the first that does not fit into the prompt.
 
     The texts of `passages` have at most `token_budget` tokens. With headings and quoted lines, they
-    may have _OVERHEAD more. The first passage is always returned.
+    may have 1 + _OVERHEAD times as many tokens. The first passage is always returned.
     """
     remaining = round(token_budget * (1 + _OVERHEAD))
     for number, passage in enumerate(passages, 1):

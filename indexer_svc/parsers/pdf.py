@@ -181,7 +181,7 @@ def headings_of_bookmarks(
 
 
 def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Returns the offset of the first line between two offsets that is `title`, or `start`.
+    """Returns the offset of the first line from `start` to `end` that is `title`, or `start`.
 
     In the text, the title may be numbered, broken into several lines, or in another letter case.
     """
