@@ -20,8 +20,8 @@ _SEARCHED_BYTES = 4096
 # Pages that declare one of these encodings are decoded with a larger encoding that contains it, as
 # the HTML standard requires.
 _SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
-# Codecs are modules, and a parser process cannot load modules once its system calls are filtered.
-# So all codecs are loaded when this module is loaded.
+# Codecs are modules. A parser process loads this module before it gives up the right to open files,
+# and cannot load modules after that. So all codecs are loaded here.
 _CODECS = {
     name: codecs.lookup(name)
     for name in (

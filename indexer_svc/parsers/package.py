@@ -31,8 +31,9 @@ _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
 
-# The names of parts may be encoded in cp437. A codec is a module, and a parser process cannot load
-# modules once its system calls are filtered. So the codec is loaded when this module is loaded.
+# The names of parts may be encoded in cp437. A codec is a module. A parser process loads this
+# module before it gives up the right to open files, and cannot load modules after that. So the
+# codec is loaded here.
 codecs.lookup("cp437")
 
 Element = ElementTree.Element
