@@ -1,11 +1,12 @@
-"""Bulk load: stores many documents of one stream in three pipelined stages, by group commit.
+"""Bulk load: stores the documents of one stream in three stages that run in parallel.
 
-A group is a list of consecutive documents that are embedded in one request and committed in one
-transaction. While one group is committed and answered, the leaves of the next group are embedded,
-and the documents after the next group are read, admitted and cut. If the caller waits for each
-answer, each document is a group, and is answered at once. If the caller keeps sending, groups are
-large, because documents queue up while a commit is synced to disk. Before the load embeds the next
-group, it also pauses briefly as long as more documents arrive.
+The stages are cutting, embedding and committing. A group is a list of consecutive documents that
+are embedded in one request and committed in one transaction (group commit). While one group is
+committed and answered, the leaves of the next group are embedded, and the documents after the next
+group are read, admitted and cut. If the caller waits for each answer, each document is a group, and
+is answered at once. If the caller keeps sending, groups are large, because documents queue up while
+a commit is synced to disk. Before the next group is embedded, the load also waits for a moment as
+long as further documents arrive.
 
 Answers come in the order of the documents, each after the commit of its document. An error of
 one document is the answer to that document and affects no other document. An error that
@@ -43,17 +44,19 @@ from indexer_svc.prefetch_queue import PrefetchQueue
 # takes little time compared with the other work, so larger groups would hardly be faster. And the
 # writer holds its lock for only a few hundredths of a second.
 GROUP_DOCUMENTS = 64
-# A group has at most this many leaves. One request to an embedding endpoint has at most as many
-# texts, so a larger group would not be embedded faster. Its answers would only come later: the
-# built-in model embeds about 350 leaves per second.
+# A group has at most this many leaves, which is also the maximum number of texts in one request to
+# an embedding endpoint. So a larger group would not be embedded faster, but its documents would be
+# answered later: the built-in model embeds about 350 leaves per second.
 GROUP_LEAVES = 512
-# The texts, trees and vectors of a group have at most this many bytes, which is half of the
-# default of HRAG_MAX_DOCUMENT_BYTES.
+# The texts, chunk trees and vectors of a group have at most this many bytes in total, so that the
+# groups in flight need little memory. This is half of the default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
-_FULL = 1.0  # The weight of a full group.
-# Before the load embeds the next group, it waits this long for each further document. The time is
-# shorter than a commit, and longer than cutting a short document.
+# Each document has a weight, its share of the limits of a group. The documents of a group weigh at
+# most this much in total.
+_FULL = 1.0
+# Before the next group is embedded, the load waits at most this long for each further document. The
+# time is shorter than a commit, and longer than cutting a short document.
 _PAUSE_S = 0.002
 _POLL_S = 0.1  # A wait checks at this interval whether the service is stopping.
 
@@ -75,8 +78,8 @@ SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 class IngestRequest:
     """A document of the stream, not decoded yet.
 
-    The ids are as the client sent them, so any of them may be empty or invalid. `read` decodes the
-    document and may raise an error.
+    The names and ids are as the client sent them, so each may be empty or invalid. `read` decodes
+    the document and may raise an error.
     """
 
     tenant_id: str
@@ -107,8 +110,9 @@ class DocumentReply:
 class _InFlight(Generic[Work]):
     """A document of the stream that has not been answered yet.
 
-    `content` is the document for the next stage, or its outcome if it needs no further stage.
-    `key` is set once the document has been cut. `weight` is the document's share of a full group.
+    `content` is the document as the next stage needs it. If the document needs no further stage,
+    for example because it failed or was stored already, `content` is its outcome. `key` is set once
+    the document has been cut. `weight` is the document's share of the limits of a group.
     """
 
     sent_as: Key
@@ -127,7 +131,7 @@ class BulkLoad:
         deadline: Deadline,
         stopping: threading.Event,
     ) -> None:
-        """Starts nothing yet. `run` iterates `requests` in another thread.
+        """Stores nothing yet: `run` does that, and iterates `requests` in another thread.
 
         Setting `stopping` ends the stream early.
         """
@@ -139,9 +143,10 @@ class BulkLoad:
         self._admitting = threading.Lock()
         self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
-        # With a capacity of 0, only one group at a time waits for its commit. Meanwhile documents
-        # queue up for the embedder. So the embedder is called, and threads are switched, once for
-        # each group and not once for each document.
+        # With a capacity of 0, this queue contains at most one embedded group, which waits for its
+        # commit. Meanwhile the next documents queue up before the embedder and become one group. So
+        # the embedder is called, and threads are switched, once for each group and not once for
+        # each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
@@ -160,8 +165,8 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            # This waits until no document is being admitted. After that, this load no longer reads
-            # the store, so the store may be closed.
+            # The store is read only while this lock is held. Once the lock is free, this load does
+            # not read the store any more, so the store may be closed.
             with self._admitting:
                 pass
 
@@ -176,16 +181,16 @@ class BulkLoad:
         """True after `cancel`, and after `run` has ended for any reason."""
         return self._cancelled.is_set()
 
-    # These methods read and cut documents.
+    # The following methods are the first stage: they read and cut documents.
 
     def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[IngestDraft]]]:
         for request in requests:
             yield [self._cut_or_refuse(request)]
 
     def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[IngestDraft]:
-        """Returns the document after cutting, or the document's error.
+        """Returns the document after it has been cut into chunks, or with its error.
 
-        Raises an error that affects all documents.
+        Raises errors that affect all documents.
         """
         try:
             return self._cut(request)
@@ -198,9 +203,10 @@ class BulkLoad:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
         with self._admitting:
             self._check_running()
-            # A document must not be compared with the stored version if this stream has sent a
-            # newer version of it. The keys in flight are read before the store is read, so a
-            # newer version is either among these keys or already in the store.
+            # A document that equals its stored version is not stored again. But if this stream has
+            # sent a newer version of the document before, that version will replace the stored
+            # version, so the two must not be compared. The keys in flight are read before the store
+            # is read. So a newer version is either among these keys or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -215,15 +221,15 @@ class BulkLoad:
         self._in_flight.add(admitted.key)
         return _InFlight(request.sent_as, draft, admitted.key, _weight_of_draft(draft))
 
-    # These methods embed documents.
+    # The following methods are the second stage: they embed documents.
 
     def _embed_all(self) -> Iterator[list[_InFlight[Ready]]]:
         group = self._drafts.take(_FULL)
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, IngestDraft)])
             yield [_to_next_stage(document, embedded) for document in group]
-            # If the group has several documents, the caller does not wait for each answer, so
-            # further documents may arrive soon.
+            # If the group has several documents, the caller does not wait for each answer before it
+            # sends the next document, so further documents may arrive soon.
             if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
@@ -231,14 +237,16 @@ class BulkLoad:
     def _embed(self, drafts: list[IngestDraft]) -> Iterator[Ready | Exception]:
         """Embeds all drafts in one request; yields the result or error of each draft, in order.
 
-        If a draft makes the request fail, embeds the drafts one by one.
+        A draft is a document that has been cut into chunks. If the request fails because of one of
+        the drafts, embeds the drafts one by one.
         """
         try:
             yield from self._pipeline.embed(drafts, self._deadline)
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder has already retried for seconds, so the drafts are not tried one by one.
+            # The embedder is down: it has already repeated the request for seconds. So the drafts
+            # are not embedded one by one.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
             if len(drafts) == 1:
@@ -255,10 +263,13 @@ class BulkLoad:
                 return
             yield outcome
 
-    # These methods commit and answer documents.
+    # The following methods are the third stage: they commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """Returns the next group, or an empty list at the end of the stream."""
+        """Waits for the next group of embedded documents and returns it.
+
+        Returns an empty list at the end of the stream.
+        """
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:
@@ -269,10 +280,10 @@ class BulkLoad:
                 return group
 
     def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Yields the answers to a group, committing its documents.
+        """Commits a group of documents and yields their answers.
 
-        Documents at the start of the group that need no commit are answered first, so that
-        they do not wait for the commit of the documents after them.
+        Documents at the start of the group that need no commit are answered first, so that these
+        answers do not wait for the commit of the documents after them.
         """
         settled = list(takewhile(lambda document: not isinstance(document.content, Ready), group))
         if settled:
@@ -281,9 +292,9 @@ class BulkLoad:
             yield from self._commit(group[len(settled) :])
 
     def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Commits all documents at once and yields the answers.
+        """Commits a group of documents in one transaction and yields their answers.
 
-        If a document makes the commit fail, commits the documents one by one.
+        If the commit fails because of one of the documents, commits the documents one by one.
         """
         ready = [document.content for document in group if isinstance(document.content, Ready)]
         for collection in dict.fromkeys(document.collection for document in ready):
@@ -296,16 +307,16 @@ class BulkLoad:
                 yield from self._answer([document])
 
     def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
-        """Commits documents and returns the outcome of each, in order.
+        """Commits documents in one transaction and returns the outcome of each, in order.
 
-        Returns an empty list if one of several documents makes the commit fail. Raises an
-        error that affects all documents.
+        Returns an empty list if one of several documents makes the commit fail: then none of them
+        is stored. Raises errors that affect all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
         except HragError as error:
-            # The error of a single document is one of the outcomes. So an HragError that is raised
-            # affects all documents.
+            # `commit` returns the error of a single document as its outcome. So an HragError that
+            # `commit` raises affects all documents.
             raise _without_traceback(error) from None
         except Exception as error:
             return [_without_traceback(error)] if len(ready) == 1 else []
@@ -313,9 +324,9 @@ class BulkLoad:
     def _finish(
         self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]
     ) -> list[DocumentReply]:
-        """Returns the answers to a group, and removes its documents from the keys in flight.
+        """Returns the answers to a group of documents, and removes their keys from `_in_flight`.
 
-        `committed` are the outcomes of the group's documents that have been committed, in order.
+        `committed` has the outcomes of those documents of the group that needed a commit, in order.
         """
         answers = []
         outcomes = iter(committed)
@@ -328,7 +339,7 @@ class BulkLoad:
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
-        """Waits until the collection may be written to.
+        """Waits until few enough leaves of the collection are not indexed yet (backpressure).
 
         Waits in short steps, so that a stop of the service or a cancellation ends the wait.
         """
@@ -353,7 +364,7 @@ class BulkLoad:
 
 
 class _KeysInFlight:
-    """The keys of documents that have been cut but not answered yet, with a count for each key."""
+    """Counts, for each key, the documents that have been cut but not answered yet. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
@@ -378,9 +389,9 @@ class _KeysInFlight:
 def _without_traceback(outcome: SameOutcome) -> SameOutcome:
     """Returns `outcome` itself. If it is an error, removes its traceback and its causes.
 
-    The frames of a traceback refer to the document and, through the frames of their callers, to
-    the error. Only the garbage collector could free this reference cycle. The traceback of an
-    unexpected error, which is not an HragError, is kept as a note for the log.
+    The frames of a traceback refer to the document and to the error itself. Only the garbage
+    collector could free this reference cycle. An error that is not an HragError is unexpected; its
+    traceback is kept as a note, as text for the log.
     """
     if isinstance(outcome, Exception):
         if not isinstance(outcome, HragError):
@@ -392,10 +403,10 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
 def _to_next_stage(
     document: _InFlight[IngestDraft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
-    """Returns a document for the stage after embedding.
+    """Returns a document as the stage after embedding needs it.
 
-    Its content is the next result in `embedded`. A document that has an outcome already keeps it,
-    and no result is read.
+    If the document was to be embedded, its content is the next result in `embedded`. If it already
+    had an outcome, it keeps this outcome, and no result is read.
     """
     content = document.content
     outcome = next(embedded) if isinstance(content, IngestDraft) else content
@@ -407,7 +418,7 @@ def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
 
 
 def _weight_of_draft(draft: IngestDraft) -> float:
-    """Returns the draft's share of a full group.
+    """Returns the share of the limits of a group that a document needs, more than 0.
 
     Documents whose shares add up to at most 1 stay within all limits of a group.
     """

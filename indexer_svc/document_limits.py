@@ -40,15 +40,16 @@ def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: 
 
 
 def check_leaves(count: int, vector_bytes: int) -> None:
-    """Raises TooLarge if a document has too many leaves, or if their vectors take too many bytes.
+    """Raises TooLarge if a document has too many leaves, or if their vectors have too many bytes.
 
-    `count` is the number of leaves. The storage engine limits this number.
+    `count` is the number of leaves; its limit is the storage engine's. `vector_bytes` is the size
+    of the vectors of all leaves together.
     """
     check_leaf_count(count)
     if vector_bytes > MAX_VECTOR_BYTES:
         raise TooLarge(
-            f"document has {count:,} leaves, whose vectors take {vector_bytes:,} bytes; at most "
-            f"{MAX_VECTOR_BYTES:,} are allowed, split the document or use larger chunks",
+            f"document has {count:,} leaves, whose vectors have {vector_bytes:,} bytes in total; "
+            f"at most {MAX_VECTOR_BYTES:,} are allowed, so split the document or use larger chunks",
             field="document",
         )
 
@@ -67,9 +68,10 @@ def _check_values(metadata: Mapping[str, Any]) -> None:
 
 
 def _value_count(value: Any) -> int:
-    """Returns the number of values at any depth of `value`.
+    """Returns the number of JSON values in `value`, at any depth.
 
-    An object inside `value` counts as one value, in addition to the values that it contains.
+    An object inside `value` counts as one value, in addition to the values that it contains. A list
+    itself is not counted, only its items.
     """
     if isinstance(value, Mapping):
         return sum(isinstance(item, Mapping) + _value_count(item) for item in value.values())

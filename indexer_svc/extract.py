@@ -1,10 +1,11 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
-This is the first step of an ingest. It refuses a document that cannot be indexed: its type is
-unknown, its body is too large, unreadable or blank, or it has a run of white space, or of other
-characters, that is so long that it would stall the tokenizer. The extracted text is never blank,
-and UTF-8 can always encode it. Pages and sections are in order of position. A document gives the
-same result on every machine. This module knows nothing about tokens, storage or gRPC.
+Text is extracted before a document is cut into chunks. A document that cannot be indexed is
+refused: its type is unknown, or its body is too large, unreadable or blank, or it has so many
+characters of white space, or of other characters, in a row that they would stall the tokenizer. The
+extracted text is never blank, and UTF-8 can always encode it. Pages and sections are in order of
+position. A document gives the same result on every machine. This module knows nothing about tokens,
+storage or gRPC.
 """
 
 import codecs
@@ -22,15 +23,16 @@ from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mim
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
-# The longest run of characters without white space, and the longest run of white space. Runs are
-# limited because the tokenizer processes a run as a whole, and its time grows faster than the
-# length of the run. It fails on about 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS
-# allows the line breaks between MAX_PAGES empty pages.
+# A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes such a run of
+# characters as a whole, in a time that grows faster than the length of the run. It fails on about
+# 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS allows the line breaks between
+# MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# Foreign formats. Only a parser process parses them, even if the file is small. Each value is the
-# name of the format in error messages.
+# The foreign formats, which are not text that a person reads. Only a parser process parses them,
+# even if the file is small. Each value is the name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -44,10 +46,12 @@ _FOREIGN_FORMATS = {
 # _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
-# Zero-width characters count as blank.
+# Matches a visible character. A text that consists of white space and of these zero-width
+# characters is blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-# Python counts these characters as white space, but the tokenizer does not.
+# Python counts these characters as white space, but the tokenizer does not. So they are replaced
+# before runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int], ParsedFile]
@@ -66,8 +70,8 @@ They are the tenant's id and the deadline of the call.
 class Extracted:
     """The text, pages, sections and title of a document's body.
 
-    `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. It depends only on the body and its MIME type.
+    `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8, or
+    empty if the body has none. It depends only on the body and its MIME type.
     """
 
     parsed: ParsedText
@@ -77,7 +81,7 @@ class Extracted:
 def no_parser(
     _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
 ) -> ParsedFile:
-    """Raises UnreadableDocument. A pipeline that reads only plain text uses this function."""
+    """Raises UnreadableDocument. Used as `parse` by a pipeline that reads only plain text."""
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
@@ -145,7 +149,7 @@ def _check_size(body: Body, field: str, max_bytes: int) -> None:
 
 
 def _joined_size(pages: Sequence[Page]) -> int:
-    """Returns the size of the joined pages in bytes of UTF-8.
+    """Returns the size, in bytes of UTF-8, of the text into which the pages will be joined.
 
     Raises TooLarge for more than MAX_PAGES pages, or InvalidArgument for a lone surrogate.
     """
@@ -237,14 +241,17 @@ def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
 
 
 def _check_text(text: str, field: str) -> None:
-    """Raises BlankDocument if a text is blank, or InvalidArgument if it has too long a run."""
+    """Raises BlankDocument if a text has no visible character, and the errors of `_check_runs`."""
     if _VISIBLE.search(text) is None:
         raise BlankDocument(f"{field} is blank; it must contain visible text", field=field)
     _check_runs(text, field)
 
 
 def _check_runs(text: str, field: str) -> None:
-    """Raises InvalidArgument if a text has a run that is too long for the tokenizer."""
+    """Raises InvalidArgument for a run of characters that is too long for the tokenizer.
+
+    A run has only characters without white space, or only white space.
+    """
     for separator in _SEPARATORS:
         text = text.replace(separator, "-")
     start = _long_run_start(text, MAX_RUN_CHARS, _last_word_chars)
@@ -264,7 +271,10 @@ def _check_runs(text: str, field: str) -> None:
 
 
 def _run_chars(text: str, start: int, end_pattern: re.Pattern[str]) -> int:
-    """Returns the length of the run from `start` to the first match of `end_pattern`."""
+    """Returns how many characters are between `start` and the first match of `end_pattern`.
+
+    Without a match, counts the characters to the end of the text.
+    """
     end = end_pattern.search(text, start)
     return (len(text) if end is None else end.start()) - start
 
@@ -280,10 +290,11 @@ def _last_white_space_chars(window: str) -> int:
 def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int]) -> int | None:
     """Returns the offset of the first run of more than `longest` characters, or None.
 
-    `last_run_chars` returns the length of the run at the end of a text, or 0 if the text does not
-    end with a run. The search reads windows of `longest` + 1 characters. If the run at the end of
-    a window is not too long, the next window begins where that run begins. A run that ends earlier
-    in the window is too short to matter, so most characters are never examined.
+    A run has only white space, or only other characters. `last_run_chars` returns the length of the
+    run at the end of a text, or 0 if the text does not end with one. The search reads windows of
+    `longest` + 1 characters. If the run at the end of a window is not too long, the next window
+    begins where this run begins. All runs that end earlier in a window are too short, so they are
+    not examined.
     """
     start = 0
     while len(text) - start > longest:

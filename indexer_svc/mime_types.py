@@ -1,4 +1,4 @@
-"""Decides the format of a document: by the MIME type that the client sends, or by the content."""
+"""Finds out the format of a document: from the MIME type that the client sends, or the content."""
 
 import re
 from collections.abc import Iterable
@@ -31,11 +31,11 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# An EPUB begins with an archive entry that is not compressed. _EPUB_MAGIC is the name and the
-# content of this entry, and _EPUB_START is their position in the file.
+# The first entry in the archive of an EPUB is not compressed. _EPUB_MAGIC is the name and the
+# content of this entry, and _EPUB_START is the range of bytes where both are in the file.
 _EPUB_START = slice(30, 58)
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
-# The name of the main part of an Office document tells its format.
+# The formats of Office documents, by the name of the main file in the document's archive.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
     b"word/document2.xml": DOCX,  # Word on the Web writes this name.
@@ -57,10 +57,9 @@ def field_of(body: Body) -> str:
 def resolve_mime_type(document: Document) -> str:
     """Returns the MIME type by which a document is parsed: one of `hrag.values.formats`.
 
-    If the client sends no type, the type is detected from the bytes if they are clearly a PDF,
-    HTML, an EPUB or an Office document. Otherwise it is `text/plain`. Raises InvalidArgument for a
-    type that is unknown or does not fit the body, and for bytes that are an archive of an unknown
-    format.
+    If the client sends no type, the type is detected from the bytes. It is `text/plain` if they are
+    not clearly a PDF, HTML, an EPUB or an Office document. Raises InvalidArgument for a type that
+    is unknown or does not fit the body, and for an archive of an unknown format.
     """
     mime_type = document.mime_type.partition(";")[0].strip().lower()
     if not mime_type:
@@ -76,7 +75,7 @@ def resolve_mime_type(document: Document) -> str:
 
 
 def require_readable(mime_type: str) -> None:
-    """Raises InvalidArgument for a format whose libraries are not installed."""
+    """Raises InvalidArgument if the libraries that read this format are not installed."""
     known = format_of(mime_type)
     if known is not None and known.needs_extra and not has_formats_extra():
         raise InvalidArgument(
@@ -93,7 +92,10 @@ def has_formats_extra() -> bool:
 
 
 def _fits(format_: Format, body: Body) -> bool:
-    """Returns True if a document of this format may have this kind of body."""
+    """Returns True if a document of this format may be sent as this kind of body.
+
+    The kinds are bytes, text and pages.
+    """
     if isinstance(body, bytes):
         return True
     return format_.is_text if isinstance(body, str) else format_.mime_type in _PAGED
@@ -107,7 +109,7 @@ def _allowed(body: Body) -> str:
 
 
 def _hint(body: Body) -> str:
-    """Returns the part of the error message that lists the types of the extra `formats`.
+    """Returns the end of an error message: the types that the extra `formats` would add.
 
     The result is empty if the extra is installed, or if none of its types fits the body.
     """
@@ -136,10 +138,11 @@ def _detect(content: bytes) -> str:
 
 
 def _detect_archive(content: bytes) -> str:
-    """Returns the format of an archive, by the first name of a main part that appears in it.
+    """Returns the format of an archive: the format whose main file is named first in its bytes.
 
-    In an archive, the name of a part is before the part's bytes. So the name of the real main part
-    comes before any such name inside its bytes. Raises InvalidArgument for another archive.
+    In an archive, the name of a file is before the bytes of the file. So the name of the real main
+    file comes before any such name in the content of files. Raises InvalidArgument if the archive
+    names no main file of a known format.
     """
     if content[_EPUB_START] == _EPUB_MAGIC:
         return EPUB

@@ -10,7 +10,10 @@ from hrag.observe.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """Yields the current values of the metrics. Raises StoreUnavailable if reading fails."""
+    """Yields the settings and the size of the store, as metrics.
+
+    Raises StoreUnavailable if the store cannot be read.
+    """
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     totals = asdict(writer.totals())

@@ -12,11 +12,11 @@ from hrag.values.limits import MAX_TITLE_BYTES
 
 MAX_SECTION_TITLE_CHARS = 200
 
-# At most this many characters of a value in front matter are read. The value may be longer than the
-# title in it, because it may also have quotes, escapes and indentation.
+# At most this many characters of the title's value in front matter are read. The value may be
+# longer than the title, because it may also have quotes, escapes and indentation.
 _MAX_SCALAR_CHARS = 4 * MAX_TITLE_BYTES
-# Matches the key `title` of the outermost mapping with its value. The value is the rest of the
-# line and the indented lines below it.
+# Matches the key `title` of the outermost mapping in YAML, with its value. The value is the rest of
+# the line and the indented lines below it.
 _TITLE = re.compile(
     r"""^(?:title|"title"|'title')[ \t]*:(?=\s)(?P<value>[^\n]*(?:\n[ \t]+[^\n]*)*)""",
     re.MULTILINE | re.IGNORECASE,
@@ -32,7 +32,7 @@ _DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _BLOCK_SCALAR = re.compile(r"[|>][-+\d]*(?: |$)")
 _COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
-# Matches values that are not plain scalars: collections, aliases, anchors, tags, null.
+# Matches YAML values that are not plain scalars: collections, aliases, anchors, tags, null.
 _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|$")
 
 # Matches texts that programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word
@@ -73,9 +73,9 @@ def front_matter_title(front_matter: str) -> str:
     """Returns the string under the outermost key `title` of front matter, or an empty string.
 
     Reads plain, quoted and block scalars of YAML, folded to one line, and strings of TOML on one
-    line. It uses no YAML parser, so that anchors, tags and the expansion of aliases cannot be
-    abused. The result is empty for a title that uses anchors, tags or aliases, and for a list, a
-    mapping or null.
+    line. No YAML parser is used, so that no hostile text can abuse anchors, tags and the expansion
+    of aliases. The result is empty for a title that uses anchors, tags or aliases, and for a list,
+    a mapping or null.
     """
     if front_matter.startswith(_TOML_MARK):
         return document_title(_toml_title(front_matter))
@@ -84,7 +84,7 @@ def front_matter_title(front_matter: str) -> str:
         return ""
     first_line, _, _ = match["value"].partition("\n")
     if not _COMMENT.sub("", first_line).strip():
-        # If the value is only in the indented lines below, it is a list or a mapping.
+        # A value that begins only in the indented lines below the key is a list or a mapping.
         return ""
     return document_title(_scalar_text(" ".join(match["value"][:_MAX_SCALAR_CHARS].split())))
 
@@ -92,7 +92,8 @@ def front_matter_title(front_matter: str) -> str:
 def metadata_title(text: str) -> str:
     """Returns the title in a file's metadata, on one line and cut to MAX_TITLE_BYTES.
 
-    Returns an empty string if a program has written it, for example "Untitled 3".
+    Returns an empty string if the title is a placeholder that a program has written, for example
+    "Untitled 3".
     """
     title = document_title(text)
     return "" if _PLACEHOLDER.fullmatch(title) else title
@@ -123,9 +124,9 @@ def _toml_title(front_matter: str) -> str:
 
 
 def _unescape(quoted: str) -> str:
-    """Returns the text of a double-quoted scalar.
+    """Returns the text of a string in double quotes (YAML or TOML), with its escapes decoded.
 
-    If it has escapes that JSON does not have, the text is returned as it is written.
+    If the string has escapes that JSON does not have, no escape is decoded.
     """
     try:
         return str(json.loads(quoted))

@@ -14,12 +14,16 @@ from contextlib import contextmanager
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-# For this time after questions of two tenants, each tenant may use at most half of the slots.
+# Once two tenants have asked one after the other, each tenant may use at most half of the slots for
+# this time.
 _SHARING_S = 60.0
 
 
 class AnswerSlots:
-    """The slots for answers. Thread-safe."""
+    """Counts the answers that are being written, and refuses further ones. Thread-safe.
+
+    Each answer occupies one of `count` slots while it is being written.
+    """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -53,6 +57,6 @@ class AnswerSlots:
         if used >= self._share and not self._recent.is_alone:
             raise TooBusy(
                 f"{used} answers are being written for tenant {tenant_id!r}; while other tenants "
-                f"ask, it may have half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS "
-                "allows at once"
+                f"ask, a tenant may have half of the {self._count} that "
+                "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )

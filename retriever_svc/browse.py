@@ -20,8 +20,8 @@ class Browse:
         """Returns the chunk with the ids of its parent and children.
 
         Raises InvalidArgument, CollectionNotFound, DocumentNotFound, ChunkNotFound or
-        ReplyTooLarge. Raises DeadlineExceeded or Cancelled when the call that this thread works
-        for has ended.
+        ReplyTooLarge. Raises DeadlineExceeded or Cancelled if the gRPC call of this thread has
+        passed its deadline or was cancelled.
         """
         parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
         with self._reader.snapshot(
@@ -35,8 +35,8 @@ class Browse:
         """Returns the chunk with its relatives: ancestors, siblings and descendants.
 
         Descendants are returned down to `depth` levels below the chunk; a `depth` of 0 means 1.
-        With `content`, the relatives have their text too. Raises what `chunk` raises, and
-        InvalidArgument for a depth that is too high.
+        With `content`, the relatives are returned with their text. Raises what `chunk` raises, and
+        InvalidArgument if `depth` is more than MAX_LEVELS.
         """
         parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
         if depth > MAX_LEVELS:

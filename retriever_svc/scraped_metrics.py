@@ -13,7 +13,7 @@ from hrag.observe.metrics import Reading
 def readings(
     reader: Reader, caches: Mapping[str, CachedQueries], settings: RetrieverSettings
 ) -> Iterator[Reading]:
-    """Yields the current values of the metrics."""
+    """Yields the current values of the settings, the reader and the caches, as metrics."""
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     for name, cached in caches.items():

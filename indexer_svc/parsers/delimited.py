@@ -30,7 +30,7 @@ csv.field_size_limit(sys.maxsize)
 
 
 def parse_delimited(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the rows of UTF-8 text as one table, written by `table_blocks`.
+    """Returns the rows of a file in UTF-8 as one table, in the text form of `table_blocks`.
 
     The result has no title. Raises UnreadableDocument or TooLarge.
     """
@@ -61,8 +61,9 @@ def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
 def _tabbed_rows(text: str) -> list[list[str]]:
     """Returns the rows of tab-separated values.
 
-    Quotation marks enclose cells only if all of them are paired. Otherwise they are ordinary
-    characters: a single one that opened a cell would make all further rows part of this cell.
+    Quotation marks enclose cells only if all of them are paired. Otherwise all of them are ordinary
+    characters. If an unpaired quotation mark began a cell, the rest of the file would be part of
+    this cell.
     """
     try:
         return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))

@@ -1,10 +1,10 @@
 """Parses Word documents: headings, paragraphs, lists, tables and notes.
 
 The library mammoth converts the document into HTML by its styles, so the texts of Word documents
-and of HTML pages have the same form. mammoth gets an archive that contains only the parts that it
-must read. A part is a file in the archive, and `office_xml` and `keep_shown` have rewritten these
-parts. Deleted and hidden text, comments, pictures, headers and footers are left out. The result has
-no pages, because a Word document has none before it is laid out.
+and of HTML pages have the same form. mammoth gets a new archive that contains only the parts that
+it must read. A part is a file in the archive of a document. Before, `office_xml` and `keep_shown`
+rewrite these parts. Deleted and hidden text, comments, pictures, headers and footers are left out.
+The result has no pages, because a Word document has none before it is laid out.
 """
 
 import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)
@@ -24,7 +24,8 @@ from indexer_svc.parsers.word_markup import StyleSheet, keep_shown
 from indexer_svc.titles import metadata_title
 
 _KIND = "a Word document (DOCX)"
-# Word on the Web numbers its parts, so its main part has the second name.
+# The names of the main part. Word on the Web numbers the parts of a document, so it uses the second
+# name.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
 _MAIN, _STYLES = "document", "styles"
 _TEXT_PARTS = (_MAIN, "footnotes", "endnotes")
@@ -52,9 +53,10 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _shown_archive(package: Package) -> bytes:
-    """Returns an archive of the parts that mammoth must read.
+    """Returns a new archive with those parts of the document that mammoth must read.
 
-    In this archive, the parts have the default names, under which mammoth finds them.
+    Hidden text is removed. In the new archive, the parts have the default names, by which mammoth
+    finds them.
     """
     parts = _parts(package)
     styles = StyleSheet(office_xml(package, parts[_STYLES]) if _STYLES in parts else None)
@@ -72,7 +74,7 @@ def _shown_archive(package: Package) -> bytes:
 
 
 def _parts(package: Package) -> dict[str, str]:
-    """Returns the name in the archive of each part that is read; the keys are from `_READ_PARTS`.
+    """Maps the names in `_READ_PARTS` to the names of these parts in the document's archive.
 
     Parts that do not exist are left out, except the main part.
     """

@@ -1,7 +1,7 @@
 """Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
-Headings become sections. A chapter without headings gets its title in the table of contents as a
-heading. A part is a file in the book's archive.
+Headings become sections. If a chapter has no heading, its title in the table of contents becomes
+its heading. A part is a file in the book's archive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a book, its headings and its title.
 
     The title is the one in its metadata, or else its first heading of level 1. Raises
-    UnreadableDocument, also if a chapter is encrypted, or TooLarge.
+    UnreadableDocument if the file is damaged or a chapter is encrypted. Raises TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _CONTAINER)
@@ -60,7 +60,10 @@ def _root_part(package: Package) -> str:
 
 
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
-    """Yields the names of the book's parts in reading order, without its table of contents."""
+    """Yields the file names of the book's chapters in reading order.
+
+    The table of contents is left out.
+    """
     for reference in book.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref", ""))
         if item is not None and item.get("media-type") in _PAGES and not _is_contents(item):
@@ -72,7 +75,7 @@ def _is_contents(item: Element) -> bool:
 
 
 def _encrypted_parts(package: Package) -> set[str]:
-    """Returns the names of the parts that are encrypted."""
+    """Returns the names of the encrypted files in the book's archive."""
     if _ENCRYPTION not in package:
         return set()
     references = package.xml(_ENCRYPTION).iterfind(".//{*}CipherReference")
@@ -80,9 +83,9 @@ def _encrypted_parts(package: Package) -> set[str]:
 
 
 def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[str, str]:
-    """Returns the titles of parts in the tables of contents, by the name of the part.
+    """Returns the titles of chapters from the tables of contents, by the file name of the chapter.
 
-    If the tables have several titles for a part, the first title is used.
+    If the tables have several titles for a chapter, the first title is returned.
     """
     labels: dict[str, str] = {}
     for item in items.values():
@@ -101,13 +104,13 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
 
 
 def _html_entries(contents: str) -> Iterator[tuple[str, str]]:
-    """Yields the target and title of each link of a table of contents in HTML."""
+    """Yields the target (`href`) and the text of each link in a table of contents in HTML."""
     for link in LexborHTMLParser(as_html(contents)).css("nav a[href]"):
         yield link.attributes.get("href") or "", link.text()
 
 
 def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
-    """Yields the target and title of each entry of a table of contents in XML (NCX).
+    """Yields the target (`src`) and the title of each entry of a table of contents in XML (NCX).
 
     Yields nothing if the XML is malformed, because the book can be read without the table.
     """

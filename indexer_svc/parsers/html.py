@@ -44,9 +44,10 @@ _START_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
-# single tag, except elements that never have an end tag in HTML. It also matches whole comments, so
-# that nothing inside a comment is matched. A comment that is not closed ends with the page, because
-# searching for an end from each beginning of a comment would take quadratic time.
+# single tag (`<a/>`), except elements that never have an end tag in HTML. It also matches whole
+# comments, so that markup inside a comment is not matched. If a comment is not closed, the rest of
+# the page is matched as the comment, because searching for the end of each comment again would take
+# quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
@@ -63,7 +64,7 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a page, its headings and its title.
 
     The title is the one in the page's head, or else its first heading of level 1. Raises
-    UnreadableDocument for an unknown encoding, or TooLarge.
+    UnreadableDocument if the encoding is unknown, and TooLarge if there is too much text.
     """
     text = decoded(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
@@ -75,7 +76,7 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def as_html(xhtml: str) -> str:
-    """Returns XHTML with its CDATA sections and `/>` endings rewritten for an HTML parser.
+    """Rewrites the CDATA sections and `/>` endings of XHTML as HTML; returns the HTML.
 
     An HTML parser does not know CDATA sections and `/>`. It would treat the page's text after
     `<title/>` or `<script/>` as the content of this element.
@@ -84,7 +85,7 @@ def as_html(xhtml: str) -> str:
 
 
 def _is_xhtml(text: str) -> bool:
-    """Returns True if the first _SEARCHED_CHARS characters have a sign of XHTML."""
+    """Returns True if the first _SEARCHED_CHARS characters show that a page is XHTML."""
     start = text[:_SEARCHED_CHARS]
     return any(sign in start for sign in _XHTML_SIGNS)
 
@@ -101,7 +102,7 @@ def first_heading(writer: TextWriter) -> str:
 
 
 def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
-    """Writes the visible text of a page's body to `writer`. Raises TooLarge."""
+    """Writes the visible text of a page's body to `writer`. Raises TooLarge for too much text."""
     if page.body is not None:
         has_tables = page.css_first("table") is not None
         layouts = _layout_tables(page.body) if has_tables else set()
@@ -110,7 +111,7 @@ def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
 
 @dataclass(slots=True)
 class _List:
-    """A list that has begun and not ended. `count` is the number of its last item so far."""
+    """A list whose items are being read. `count` is the number of the last item so far."""
 
     is_ordered: bool
     count: int
@@ -143,10 +144,10 @@ class _BodyReader:
         return True
 
     def _enter_block(self, node: LexborNode, tag: str) -> bool:
-        """Begins a block; returns True if its child nodes must be visited.
+        """Begins a block element; returns True if its child nodes must be visited.
 
-        Headings, tables and preformatted lines are written as a whole here, so their child nodes
-        are not visited.
+        If the element is a heading, a table or preformatted text, writes its whole text. Then its
+        child nodes need not be visited.
         """
         if tag in _HEADINGS:
             self._writer.heading(_HEADINGS[tag], _visible_text(node))
@@ -221,7 +222,11 @@ def _walk(
 
 
 def _is_visible(node: LexborNode) -> bool:
-    """Returns True for text, and for elements whose text is visible and is not left out here."""
+    """Returns True if the text of a node is part of the page's text.
+
+    Returns False for elements that a browser does not show, and for controls, pictures and
+    navigation.
+    """
     if node.is_text_node:
         return True
     if not node.is_element_node or node.tag in _NOT_TEXT:
@@ -238,18 +243,18 @@ def _is_visible(node: LexborNode) -> bool:
 
 
 def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
-    """Returns True if a link has no letters or digits and leads to a position on the page.
+    """Returns True if a link has no letters or digits and leads to a position on the same page.
 
-    Many pages have a link like that next to each heading.
+    Many pages have a link like this (for example `#` or `¶`) next to each heading. It is left out.
     """
     target = attributes.get("href") or ""
     return target.startswith("#") and not any(map(str.isalnum, link.text()))
 
 
 def _inline_text(node: LexborNode, tag: str) -> str:
-    """Returns the text that an inline node adds to a line, without its child nodes.
+    """Returns the text that a text node or an inline element adds to a line.
 
-    It is a line end for `br`.
+    The text of child nodes is not included. For the element `br`, the text is a line end.
     """
     if node.is_text_node:
         return _WHITE_SPACE.sub(" ", node.text_content or "")
@@ -275,10 +280,10 @@ def _visible_text(root: LexborNode) -> str:
 
 
 def _layout_tables(body: LexborNode) -> set[int]:
-    """Returns the `mem_id` of each layout table in a page's body.
+    """Returns the `mem_id` (the parser's id of a node) of each layout table in a page's body.
 
-    A layout table arranges parts of a page, not values. A table is a layout table if it has a role
-    that says so, or if it contains a table, a heading or preformatted text.
+    A layout table arranges parts of a page, and has no rows of values. A table is a layout table if
+    it has a role that says so, or if it contains a table, a heading or preformatted text.
     """
     layout_tables: set[int] = set()
     tables: list[int] = []
@@ -301,11 +306,11 @@ def _layout_tables(body: LexborNode) -> set[int]:
 
 
 def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
-    """Yields the cells of each row.
+    """Yields the texts of the cells of each row of a table.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
-    that spans several columns is only in the first of these columns. A span ends at column
-    _MAX_SPANNED_COLUMNS at the latest, and each cell after this column occupies one column.
+    that spans several columns is only in the first of these columns; the others are empty. No cell
+    spans columns after _MAX_SPANNED_COLUMNS.
     """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
@@ -325,7 +330,7 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
 
 
 def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
-    """Yields the visible children of a node that have one of `tags`, in order."""
+    """Yields those visible children of a node whose tag is one of `tags`, in order."""
     child = node.child
     while child is not None:
         if child.tag in tags and _is_visible(child):
@@ -334,10 +339,10 @@ def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
 
 
 def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are the next columns.
+    """Appends cells of earlier rows that also span the next columns of this row.
 
-    `covering` maps each column with such a cell to the number of rows that the cell still spans,
-    and the cell's text.
+    Stops at the first column that no earlier cell spans. `covering` has an entry for each column
+    that an earlier cell spans: the number of rows that the cell still spans, and its text.
     """
     while len(row) in covering:
         column = len(row)

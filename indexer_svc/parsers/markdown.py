@@ -24,27 +24,29 @@ from markdown_it.token import Token
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-# Headings after this many lines are ignored, because parsing as many lines of list markers takes
-# seconds. The lines fill 10,000 printed pages.
+# Headings after this many lines are ignored, because parsing so many lines takes seconds if they
+# consist of list markers. So many lines fill 10,000 printed pages.
 MAX_LINES = 500_000
-# Text that is nested deeper than this is skipped, because the parser reads a line once for each
-# level. Each list adds two levels, so ten lists may be nested.
+# Text that is nested deeper than this in lists and quotes is skipped, because the parser reads a
+# line once for each level of nesting. Each list adds two levels, so ten lists may be nested.
 MAX_NESTING = 20
 
-# The source of a title may be longer than the title, because of markup, for example a link's URL.
+# At most this many characters of a heading are parsed as its title. They may be more than the title
+# has, because of markup, for example the URL of a link.
 _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
-_MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
+# A title with more characters of markup than this is not parsed: it stays as it is written.
+_MAX_TITLE_MARKS = 40
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# Front matter in YAML begins with a key. It may contain blank lines only if every other line is a
-# key, a list item or indented. Otherwise a thematic break and the prose below it would be matched
-# as front matter.
+# Matches front matter. Front matter in YAML begins with a key. It may contain blank lines only if
+# every other line is a key, a list item or indented. Without this rule, a thematic break (`---`)
+# and the prose below it would be matched as front matter.
 _YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"
     rf"(?:(?:(?![ \t]*\n)[^\n]*\n)*?|(?:{_YAML_LINE})*?)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
-    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # This matches TOML.
+    r"|\+\+\+[ \t]*\n(?:[^\n]*\n)*?\+\+\+[ \t]*(?:\n|\Z)"  # Matches TOML.
 )
 
 
@@ -57,7 +59,7 @@ class MarkdownOutline:
 
 
 def parse_markdown(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its headings and its title."""
+    """Returns the text of a Markdown file unchanged, with its headings and its title."""
     text = content.decode()
     outline = outline_of(text)
     return ParsedFile(text, (), outline.sections, outline.title)
@@ -85,16 +87,16 @@ def outline_of(text: str) -> MarkdownOutline:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Returns the code-point offsets at which the first MAX_LINES + 1 lines begin."""
+    """Returns the offsets, in code points, at which the first MAX_LINES + 1 lines begin."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
 
 
 def _split_front_matter(source: str) -> tuple[str, str]:
-    """Returns the front matter, and `source` with blank lines in place of the front matter.
+    """Returns the front matter of a Markdown text, and the text with blank lines in its place.
 
-    Because of the blank lines, the line numbers of the other text do not change. The front matter
-    is an empty string if `source` has none.
+    Because of the blank lines, the line numbers of the other text do not change. If `source` has no
+    front matter, returns an empty string and `source`.
     """
     match = _FRONT_MATTER.match(source)
     if match is None:
@@ -112,7 +114,7 @@ def _sections(
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
-    """Returns inline Markdown without its markup, as a section title."""
+    """Returns the text of a heading without its inline markup, cut to a section title."""
     if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
         return section_title(source)
     tokens: list[Token] = []
@@ -131,10 +133,11 @@ def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 class _MarkdownHeadings(list[Token]):
-    """A list that keeps only the tokens of top-level headings and ignores all others.
+    """The list to which the parser appends its tokens. It keeps only those of top-level headings.
 
     For each heading, the list contains the opening token, then the token of the heading's content.
-    Other tokens are not kept, because the tokens of 10 MB of list markers would take gigabytes.
+    All other tokens are discarded, because the tokens of 10 MB of list markers would take
+    gigabytes.
     """
 
     def append(self, token: Token) -> None:
@@ -144,12 +147,12 @@ class _MarkdownHeadings(list[Token]):
 
 
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
-    """A block rule of the parser that skips lines that cannot contain a heading of the outline.
+    """A rule for the parser: skips lines that cannot contain a heading of the outline.
 
-    Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter:
-    no other kind of block begins with a letter, so the parser need not try its other rules on each
-    line. At MAX_NESTING levels and deeper it skips single lines, because the parser would ignore
-    the rest of the document at its own nesting limit.
+    Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter.
+    No other kind of block begins with a letter, so the parser need not try its other rules on these
+    lines. In text that is nested at least MAX_NESTING levels deep, it skips each single line.
+    Otherwise the parser would reach its own nesting limit and ignore the rest of the document.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -164,20 +167,20 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
 
 
 def _build_parser() -> MarkdownIt:
-    """Returns a CommonMark parser that threads can share.
+    """Returns a CommonMark parser that several threads may use at the same time.
 
-    The parser compiles its rules during its first parse, without a lock. So this function parses a
-    short text before threads use the parser.
+    The parser compiles its rules when it parses its first text, without a lock. So this function
+    parses a short text before threads use the parser.
     """
-    # Entering a list adds two levels. The parser's own limit must be above MAX_NESTING, so that
-    # `_skip_text` applies first.
+    # The parser's own nesting limit must be above MAX_NESTING, so that `_skip_text` applies first.
+    # A list adds two levels at once.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.parse("# warm *up*")
     return parser
 
 
-# The level is set, because at debug level the parser logs every rule that it tries on every line.
+# At the log level DEBUG, the parser would log every rule that it tries on every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 _PARSER = _build_parser()

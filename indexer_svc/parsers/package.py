@@ -2,9 +2,10 @@
 
 A part is a file in the archive. Nothing is unpacked before the archive's directory has been
 checked: the number of parts, their unpacked size, and whether they are encrypted. `zipfile` reads
-no more bytes of a part than the directory says. The unpacked bytes of all markup are limited. A
-part is markup if its name has one of certain endings; any other part counts once it is read. XML
-must not declare entities, because these could expand to gigabytes or to the contents of files.
+no more bytes of a part than the directory says. The unpacked size of all markup together is
+limited. A part is markup if the end of its name says so (`.xml`, `.html`). Any other part is
+counted once it is read. XML must not declare entities, because these could expand to gigabytes or
+to the contents of other files.
 """
 
 import codecs
@@ -20,7 +21,9 @@ from zipfile import ZipFile, ZipInfo
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
-MAX_UNPACKED_BYTES = 256 << 20  # Pictures, sounds and films do not count.
+# The markup in an archive has at most this many bytes in total when it is unpacked. Pictures,
+# sounds and films are not counted.
+MAX_UNPACKED_BYTES = 256 << 20
 
 _FIELD = "content"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -28,8 +31,9 @@ _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
 
-# The names of parts may be encoded in cp437. A codec is a module, and a confined process cannot
-# load modules. So the codec is loaded here.
+# The names of parts may be encoded in cp437. A codec is a module. A parser process loads this
+# module before it gives up the right to open files, and cannot load modules after that. So the
+# codec is loaded here.
 codecs.lookup("cp437")
 
 Element = ElementTree.Element
@@ -40,7 +44,7 @@ def readable(kind: str) -> Iterator[None]:
     """Turns any error that a library raises for a damaged file into UnreadableDocument.
 
     InvalidArgument and MemoryError are raised unchanged. `kind` is the name of the format in
-    messages, with its article.
+    messages, with its article, for example "an EPUB".
     """
     try:
         yield
@@ -58,10 +62,11 @@ class Package:
     """An archive whose directory has been checked. A part is a file in the archive."""
 
     def __init__(self, content: bytes, kind: str, main_part: str, *other_names: str) -> None:
-        """Opens an archive and checks its directory. Call it within `readable`, for its errors.
+        """Opens an archive and checks its directory.
 
-        `kind` names the format in errors, with its article. The main part must have the name
-        `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
+        Must be called within `readable`, which converts the errors of a damaged archive. `kind` is
+        the name of the format in messages, with its article. The archive must have a part with the
+        name `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
         """
         if content.startswith(_OLE_MAGIC):
             raise UnreadableDocument(
@@ -84,22 +89,25 @@ class Package:
     def read(self, name: str) -> bytes:
         """Returns the unpacked bytes of a part.
 
-        Raises UnreadableDocument if the part is missing, or TooLarge.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the parts that are
+        counted exceed MAX_UNPACKED_BYTES together.
         """
         return self._zip.read(self._part(name))
 
     def xml(self, name: str) -> Element:
-        """Returns the root element of a part.
+        """Returns the root element of a part, which must be XML.
 
-        Raises UnreadableDocument if the part is missing or declares entities, or TooLarge.
+        Raises UnreadableDocument if the part is missing or declares entities. Raises TooLarge if
+        the parts that are counted exceed MAX_UNPACKED_BYTES together.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
 
     def _part(self, name: str) -> ZipInfo:
-        """Returns the directory entry of a part that will be read, and counts its bytes.
+        """Returns the directory entry of a part that will be read, and counts its unpacked bytes.
 
-        Raises UnreadableDocument if the part is missing, or TooLarge.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the parts that are
+        counted exceed MAX_UNPACKED_BYTES together.
         """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
@@ -112,7 +120,7 @@ class Package:
         return part
 
     def _check_entities(self, name: str) -> None:
-        """Raises UnreadableDocument if a part declares entities."""
+        """Raises UnreadableDocument if a part of XML declares entities."""
 
         def refuse(*_declaration: object) -> None:
             raise UnreadableDocument(
@@ -133,13 +141,14 @@ def _is_markup(name: str) -> bool:
 
 
 def _check_directory(parts: list[ZipInfo]) -> int:
-    """Checks an archive's directory; returns the unpacked size of all its markup, in bytes.
+    """Checks an archive's directory; returns the unpacked size of all markup in it, in bytes.
 
-    Raises TooLarge or UnreadableDocument.
+    Raises TooLarge if there are too many parts or too much markup. Raises UnreadableDocument if the
+    archive is encrypted.
     """
     if len(parts) > MAX_PARTS:
         raise TooLarge(
-            f"content is an archive of {len(parts)} parts; at most {MAX_PARTS} are allowed",
+            f"content is an archive of {len(parts)} files; at most {MAX_PARTS} are allowed",
             field=_FIELD,
         )
     unpacked_bytes = sum(part.file_size for part in parts if _is_markup(part.filename))
@@ -161,7 +170,7 @@ def _check_unpacked(unpacked_bytes: int) -> None:
 
 
 def resolved(base: str, target: str) -> str:
-    """Returns the name of the part to which a link leads.
+    """Returns the name of the part (a file in the archive) to which a link leads.
 
     `base` is the name of the part that contains the link. `target` is the link, relative to `base`.
     The fragment of `target`, from `#` on, is ignored.

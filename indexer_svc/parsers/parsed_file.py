@@ -13,14 +13,14 @@ MAX_HEADINGS = 65_535
 
 
 class PageRange(NamedTuple):
-    """The half-open range of a page in the text."""
+    """The range of a page in the text: from `char_start` to before `char_end`."""
 
     char_start: int
     char_end: int
 
 
 class Heading(NamedTuple):
-    """A section's title, its depth from 1, and the offset where the section begins."""
+    """The heading of a section: its title, its depth from 1, and the offset where it begins."""
 
     title: str
     depth: int
@@ -31,7 +31,7 @@ class Heading(NamedTuple):
 class ParsedFile:
     """The text of a file, its pages and headings in order of position, and its title.
 
-    `title` is the title that the file itself contains, or empty.
+    `title` is the title that the file itself contains, or an empty string.
     """
 
     text: str

@@ -1,9 +1,9 @@
 """A parser process: `python -m indexer_svc.parsers.parser_child MEMORY_BYTES FAMILY`.
 
-Its standard input is a socket. The process loads the parsers of its family of formats, confines
-itself, and reports that it is ready. Then it receives, parses and answers one file after another
-until the socket is closed. It does not import the store, gRPC or numpy, so that it starts fast and
-needs little memory.
+Its standard input is a socket. The process loads the parsers of its family of formats, limits its
+own rights (`sandbox`), and reports that it is ready. Then it receives, parses and answers one file
+after another until the socket is closed. It does not import the store, gRPC or numpy, so that it
+starts fast and needs little memory.
 """
 
 import codecs
@@ -23,28 +23,29 @@ _MAX_FILE_BYTES = 1 << 32
 def main(memory_bytes: int, family: FormatFamily) -> None:
     """Parses files until the socket is closed.
 
-    `memory_bytes` limits the address space of this process. `family` is the family of the formats
-    that it can read.
+    `memory_bytes` limits the address space of this process. `family` is the family of formats that
+    this process can read.
     """
-    # Codecs are modules, and a confined process cannot load modules. So they are loaded before.
+    # Codecs are modules. After `confine`, this process cannot load modules, so they are loaded now.
     for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
     load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
-        # Once the file has used this much processor time, SIGPROF ends this process, even while a
-        # library runs.
+        # Once parsing has used `cpu_s` seconds of processor time, the signal SIGPROF ends this
+        # process, even while code of a library runs.
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
         _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _receive(size: int) -> bytes:
-    # `read` receives all bytes into one buffer, so large files are not joined from parts.
+    # `read` receives all bytes into one buffer, so the parts of a large file need not be joined.
     data = sys.stdin.buffer.read(size)
     if len(data) < size:
-        # The socket is closed: the indexer has ended, or it does not need this process any more.
+        # The socket is closed, because the indexer has ended or does not need this process any
+        # more.
         os._exit(0)
     return data
 

@@ -1,9 +1,10 @@
-"""The formats that a parser process reads, in two families, and the function that parses each.
+"""The formats that parser processes read, and the function that parses each format.
 
-A confined process cannot load modules, so a process loads the modules of its family before it is
-confined. The formats of the family EXTRA need the libraries of the extra `formats`. A process for
-the family CORE (PDFs and text formats) does not load these libraries. To add a format, add it here,
-in `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether a parser process must
+A family is a set of formats that the same process reads. A process loads the modules of its family
+before it gives up the right to open files, because it cannot load modules after that. The formats
+of the family EXTRA need the libraries of the extra `formats`. A process for the family CORE (PDFs
+and text formats) does not load these libraries. To add a format, add it here, in
+`hrag.values.formats`, and in `indexer_svc.extract`, which decides whether a parser process must
 read it.
 """
 
@@ -16,13 +17,13 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 
 
 class FormatFamily(StrEnum):
-    """A group of formats that the same parser process can read."""
+    """A set of formats that the same parser process can read."""
 
     CORE = "core"
     EXTRA = "extra"
 
 
-# For each format, the module of its parser and the name of the function.
+# For each format, the module with its parser and the name of the function that parses it.
 _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
     FormatFamily.CORE: {
         PDF: ("pdf", "parse_pdf"),
@@ -44,12 +45,12 @@ _PACKAGE = "indexer_svc.parsers"
 
 
 def format_family(mime_type: str) -> FormatFamily:
-    """Returns the family to which a format belongs; CORE for an unknown format."""
+    """Returns the family that contains a format, or CORE if the format is unknown."""
     return FormatFamily.EXTRA if mime_type in _PARSERS[FormatFamily.EXTRA] else FormatFamily.CORE
 
 
 def load(family: FormatFamily) -> None:
-    """Loads the parser modules of a family, with their libraries."""
+    """Loads the modules that parse the formats of a family, with their libraries."""
     for module, _function in _PARSERS[family].values():
         import_module(f"{_PACKAGE}.{module}")
 
@@ -57,8 +58,9 @@ def load(family: FormatFamily) -> None:
 def parse(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     """Parses a file in this process.
 
-    Raises InvalidArgument if the file cannot be read, or if its text has more than
-    `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
+    Raises InvalidArgument or one of its subclasses if the file cannot be read, or if its text has
+    more than `max_text_bytes` bytes in UTF-8. May raise any error of a library if the file is
+    damaged.
     """
     module, function = _PARSERS[format_family(mime_type)][mime_type]
     read = getattr(import_module(f"{_PACKAGE}.{module}"), function)

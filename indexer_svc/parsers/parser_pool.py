@@ -39,7 +39,8 @@ from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # A wait for a slot checks at this interval whether the caller has left.
+# While a file waits for a slot, the deadline and the caller are checked at this interval.
+_POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 
@@ -52,14 +53,14 @@ class _OutOfTime(Exception):
 
 
 class _WaitingFile:
-    """A file that waits for a slot."""
+    """A file that waits until it may be parsed, because all slots are occupied."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id
 
 
 class ParserPool:
-    """Parses files in parser processes. Safe to call from several threads."""
+    """Parses files in a limited number of parser processes. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -80,8 +81,9 @@ class ParserPool:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
-        # No process outlives the indexer, because the kernel ends a process when the thread that
-        # has started it ends. So one thread starts all processes, and it runs until `close`.
+        # The kernel ends a parser process when the thread that has started it ends. So no process
+        # outlives the indexer. For the same reason, one thread, which runs until `close`, starts
+        # all processes.
         self._starter = ThreadPoolExecutor(1, "parsers")
         self._spares: dict[FormatFamily, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
@@ -117,7 +119,8 @@ class ParserPool:
                 is_healthy = True
                 return parsed
             except InvalidArgument:
-                # The process itself has reported that the file cannot be read.
+                # The process itself has reported that the file cannot be read, so the process
+                # works.
                 is_healthy = True
                 raise
             except (ParserEnded, ParserFault, MalformedMessage, _OutOfTime) as failure:
@@ -132,7 +135,10 @@ class ParserPool:
                 self._release_process(process, assignment, is_healthy)
 
     def close(self) -> None:
-        """Ends every process, so files that are being parsed fail. May be called repeatedly."""
+        """Ends every parser process. May be called repeatedly.
+
+        Parsing the files that are being read fails with ServiceUnavailable.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -147,14 +153,14 @@ class ParserPool:
 
     @property
     def waiting_count(self) -> int:
-        """The number of files that wait for a slot."""
+        """The number of files that wait until a parser is free."""
         with self._changed:
             return len(self._waiting)
 
     def _closing_error(self) -> ServiceUnavailable:
         return ServiceUnavailable("the indexer is stopping; send the document again")
 
-    # These methods give a slot to a file.
+    # The following methods wait until one of the slots is free for a file.
 
     @contextmanager
     def _slot(self, tenant_id: str, deadline: Deadline) -> Iterator[None]:
@@ -192,9 +198,10 @@ class ParserPool:
             raise self._closing_error()
 
     def _next_file(self) -> _WaitingFile | None:
-        """Returns the waiting file that may be parsed now, or None if none may.
+        """Returns the waiting file that may be parsed next, or None if no file may be parsed now.
 
-        It is the first waiting file of a tenant that occupies the fewest slots.
+        The files of those tenants that occupy the fewest slots come first. Among these files, the
+        one that has waited longest is next.
         """
         if self._running.total() >= self._slots:
             return None
@@ -202,12 +209,13 @@ class ParserPool:
         allowed = [file for file in self._waiting if self._running[file.tenant_id] < limit]
         return min(allowed, key=lambda file: self._running[file.tenant_id], default=None)
 
-    # These methods give a process to a file.
+    # The following methods choose, start and end the processes that parse the files.
 
     def _acquire_process(self, assignment: _Assignment) -> ParserProcess:
-        """Returns a process that has read no file of another tenant.
+        """Returns a process for a tenant and a family of formats.
 
-        Raises ServiceUnavailable if no process can be started.
+        The process has read no file of another tenant. Raises ServiceUnavailable if no process can
+        be started.
         """
         while (idle := self._pop_idle(assignment)) is not None:
             if idle.is_alive:
@@ -215,7 +223,8 @@ class ParserPool:
             idle.kill()
         try:
             process = self._pop_unused(assignment[1])
-        except (OSError, RuntimeError) as error:  # Memory, processes or threads are used up.
+        # The system has no memory for a process, or allows no further processes or threads.
+        except (OSError, RuntimeError) as error:
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
@@ -229,9 +238,10 @@ class ParserPool:
             return process
 
     def _pop_unused(self, family: FormatFamily) -> ParserProcess:
-        """Returns the unused process that was started in advance, or a new process.
+        """Returns a process that has read no file.
 
-        Also starts another process in advance, for the next call.
+        This is the process that an earlier call has started in advance, or else a new process. Also
+        starts the process for the next call in advance.
         """
         with self._changed:
             if self._is_closed:
@@ -239,8 +249,8 @@ class ParserPool:
             spare = self._spares.get(family)
             started = spare or self._starter.submit(self._start, family)
             self._spares[family] = self._starter.submit(self._start, family)
-        # The start in advance may have failed long ago, for example when memory was short. Then a
-        # process is started again below.
+        # If an earlier call could not start the process, for example because there was not enough
+        # memory, a process is started again below.
         with suppress(OSError):
             process = started.result()
             if process.is_alive:
@@ -249,9 +259,10 @@ class ParserPool:
         return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
-        """Ends idle processes, those idle longest first, while there are more processes than slots.
+        """Ends idle processes until there are not more processes than slots.
 
-        Unused processes that were started in advance are not counted.
+        The processes that have been idle longest are ended first. Processes that were started in
+        advance are not counted.
         """
         with self._changed:
             surplus = max(0, len(self._idle) + self._running.total() - self._slots)
@@ -269,7 +280,7 @@ class ParserPool:
                     return
         process.kill()
 
-    # These methods parse a file and explain failures.
+    # The following methods parse a file in a process, and explain failures.
 
     def _parse_in(
         self,
@@ -302,7 +313,7 @@ class ParserPool:
             _log.warning("parser_unconfined", problem="this machine cannot filter its system calls")
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
-        """Returns the error for the caller when a parser has failed."""
+        """Returns the error for the caller if the parser has failed with `failure`."""
         subject = f"{_FIELD} of type {mime_type}"
         if self._is_closed:
             return self._closing_error()
@@ -332,8 +343,8 @@ class ParserPool:
 def _problem(failure: Exception) -> str:
     """Returns the description of a failure for the log.
 
-    The message of a ParserFault may quote text of the file. So the log gets only the name of the
-    error that the parser raised.
+    The message of a ParserFault may quote text of the file, which must not be logged. So the
+    description has only the name of the error that the parser raised.
     """
     detail = str(failure)
     if isinstance(failure, ParserFault):

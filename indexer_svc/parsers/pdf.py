@@ -23,13 +23,13 @@ from indexer_svc.titles import metadata_title, section_title
 # each bookmark.
 MAX_BOOKMARKS = 10_000
 
-# The title of a bookmark is searched for in at most this many characters of its page, because a
-# page may have any length. Four dense pages have about so many characters.
+# The title of a bookmark is searched for in at most this many characters of its page, because the
+# text of a page may have any length. Four densely printed pages have about this many characters.
 _TITLE_SEARCH_CHARS = 20_000
 _FIELD = "content"
 # These characters are removed from the text. PDFium joins words that are hyphenated at the end of a
-# line, and leaves one of these characters in place of the hyphen. A NUL stands for a glyph that has
-# no character.
+# line, and leaves one of these characters in place of the hyphen. It returns NUL for a glyph that
+# has no character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 # Matches what may stand before a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
 _NUMBERED = (
@@ -40,7 +40,7 @@ _NUMBERED = (
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """An entry of a PDF's outline. `depth` counts from 1, the page index `page` from 0."""
+    """An entry of a PDF's outline. `depth` counts from 1. `page` is a page index, from 0."""
 
     title: str
     depth: int
@@ -49,9 +49,9 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class PdfContent:
-    """The text of a PDF's pages, its bookmarks and its title.
+    """The texts of a PDF's pages, its bookmarks and its title.
 
-    A page or a title without text is an empty string.
+    The text of an empty page is an empty string, and so is a missing title.
     """
 
     pages: tuple[str, ...]
@@ -136,7 +136,8 @@ def _clean(raw: str) -> str:
 def _title(document: pdfium.PdfDocument) -> str:
     try:
         return metadata_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
-    except UnicodeDecodeError:  # Half a surrogate pair in the title is no reason to refuse a PDF.
+    except UnicodeDecodeError:
+        # The title has half of a surrogate pair. The PDF is not refused for this: it has no title.
         return ""
 
 
@@ -161,9 +162,9 @@ def headings_of_bookmarks(
 ) -> tuple[Heading, ...]:
     """Returns the bookmarks as headings, in order of position.
 
-    A heading begins at the line that is its title, or else at the start of the bookmark's page. The
-    bookmarks of one page are in order, so the search for a title begins where the heading before it
-    begins.
+    A heading begins at the line that is the title of its bookmark. If there is no such line, it
+    begins at the start of the bookmark's page. The bookmarks of one page are in order, so the
+    search for a title begins where the heading before it begins.
     """
     headings = []
     position = 0
@@ -172,13 +173,15 @@ def headings_of_bookmarks(
         if not page.char_start <= position < page.char_end:
             position = page.char_start
         position = _line_of_title(bookmark.title, text, position, page.char_end)
-        if position < len(text):  # A last page without text begins at the end of the text.
+        # If the last page has no text, it begins at the end of the text, where no heading can
+        # begin.
+        if position < len(text):
             headings.append(Heading(bookmark.title, bookmark.depth, position))
     return tuple(sorted(headings, key=lambda heading: heading.char_start))
 
 
 def _line_of_title(title: str, text: str, start: int, end: int) -> int:
-    """Returns the offset of the first line that is `title`, or `start` if there is none.
+    """Returns the offset of the first line from `start` to `end` that is `title`, or `start`.
 
     In the text, the title may be numbered, broken into several lines, or in another letter case.
     """

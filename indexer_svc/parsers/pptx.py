@@ -1,9 +1,9 @@
 """Parses presentations: each slide is a page, and also a section with the slide's title.
 
-The text comes from the XML of the slides: shapes in their order, tables and speaker notes. A hidden
-slide becomes a page without text, so that the page numbers are the slide numbers. Hidden shapes,
-charts, diagrams, equations, pictures and comments are left out. The library python-pptx would read
-the same text, but needs 25 MB of libraries, most of which are for pictures.
+The text is read from the XML of the slides: shapes in their order, tables and speaker notes. A
+hidden slide becomes a page without text, so that the page numbers are the slide numbers. Hidden
+shapes, charts, diagrams, equations, pictures and comments are left out. The library python-pptx is
+not used: it would read the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ _RUN = f"{_DRAWING}t"
 _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
-_REPEATED = ("dt", "ftr", "sldNum", "hdr")  # These are the same on every slide.
+# These placeholders (date, footer, slide number, header) are the same on every slide. They are left
+# out.
+_REPEATED = ("dt", "ftr", "sldNum", "hdr")
 
 
 def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
@@ -51,7 +53,7 @@ def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _slides(package: Package) -> Iterator[str]:
-    """Yields the name of the file of each slide in the archive, in the order of the slides."""
+    """Yields the name, in the archive, of the file of each slide, in the order of the slides."""
     targets = relations(package, _MAIN_PART)
     for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
         _kind, part = targets.get(slide_id.get(_RELATION_ID, ""), ("", ""))
@@ -84,7 +86,7 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
 def _remove_hidden(slide: Element) -> Element:
     """Removes hidden shapes from a slide, and returns the slide.
 
-    Also removes the replacements that older programs show for newer kinds of shapes.
+    Also removes the alternatives to newer kinds of shapes, which only older programs show.
     """
     for parent in slide.iter():
         if parent.tag in _SHAPE_CONTAINERS:
@@ -141,7 +143,7 @@ def _text(element: Element) -> str:
 
 
 def _line(paragraph: Element) -> str:
-    """Returns the text of a paragraph: its runs and fields, with line ends for line breaks."""
+    """Returns the text of a paragraph, with a line end for each line break element."""
     parts = (
         element.text if element.tag == _RUN else _LINE_BREAKS.get(element.tag)
         for element in paragraph.iter()
@@ -150,7 +152,7 @@ def _line(paragraph: Element) -> str:
 
 
 def _notes(package: Package, part: str) -> list[str]:
-    """Returns the texts of a slide's speaker notes."""
+    """Returns the texts of the speaker notes of the slide in the file `part`."""
     parts = [target for kind, target in relations(package, part).values() if kind == "notesSlide"]
     shapes = (shape for notes_part in parts for shape in _shapes(office_xml(package, notes_part)))
     texts = (_text(shape).strip() for shape in shapes if _placeholder(shape) == "body")

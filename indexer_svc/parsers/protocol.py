@@ -1,8 +1,9 @@
 """The messages between the indexer and a parser process, over one socket.
 
-A message has two lengths, a JSON object (the head) and bytes (the body). Messages of a parser are
-untrusted, because a hostile file may have taken over the process. So nothing is unpickled, the
-receiver sets a limit for every length, and `answer_of` checks each value before it is used.
+A message consists of two lengths, a JSON object (the head) and bytes (the body). In the answer of a
+parser, the head has the pages, the headings and the title, and the body is the text. Messages of a
+parser are untrusted, because a hostile file may have taken over the process. So nothing is
+unpickled, the receiver limits every length, and `answer_of` checks each value before it is used.
 """
 
 import json
@@ -15,11 +16,12 @@ from hrag.values.limits import MAX_PAGES, MAX_TITLE_BYTES
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
-# The head of a message has at most this many bytes, which is enough for 65,535 headings of 200
-# characters and 100,000 pages. Heads are limited because decoded JSON takes many times its size in
-# memory.
+# The head of a message, a JSON object, has at most this many bytes. This is enough for 65,535
+# headings of 200 characters and 100,000 pages. Heads are limited because decoded JSON needs many
+# times its encoded size in memory.
 MAX_HEAD_BYTES = 16 << 20
-MAX_DEPTH = 1_000_000  # The largest depth of a heading. PDF bookmarks may be nested this deep.
+# The largest depth of a heading. It is so large because bookmarks in a PDF may be nested very deep.
+MAX_DEPTH = 1_000_000
 
 _LENGTHS = struct.Struct("<II")
 _REFUSALS = {
@@ -32,15 +34,18 @@ Receive = Callable[[int], bytes]
 
 
 class MalformedMessage(Exception):
-    """The other side has sent a message that the protocol does not allow."""
+    """Raised if the other process has sent a message that the protocol does not allow."""
 
 
 class ParserFault(Exception):
-    """The parser raised an unexpected error while it read the file."""
+    """Raised if the parser has reported that reading the file raised an unexpected error."""
 
 
 def message(head: Head, body: bytes = b"") -> list[bytes]:
-    """Returns an encoded message as byte strings that must be sent one after another."""
+    """Returns an encoded message: byte strings that must be sent one after another.
+
+    `head` is encoded as JSON. `body` is sent as it is.
+    """
     encoded = json.dumps(head, ensure_ascii=False).encode()
     return [_LENGTHS.pack(len(encoded), len(body)) + encoded, body]
 
@@ -48,22 +53,28 @@ def message(head: Head, body: bytes = b"") -> list[bytes]:
 def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
     """Receives a message; returns its head and its body.
 
-    Raises MalformedMessage, and the errors of `receive`.
+    Raises MalformedMessage if the head is no JSON object, or if the head or the body is too long.
+    Raises the errors of `receive`.
     """
     head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
     if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
-        raise MalformedMessage(f"a head of {head_bytes} bytes and a body of {body_bytes} bytes")
+        raise MalformedMessage(
+            f"a message whose head has {head_bytes} bytes and whose body has {body_bytes} bytes; "
+            f"at most {MAX_HEAD_BYTES} and {max_body_bytes} are allowed"
+        )
     try:
         head = json.loads(receive(head_bytes))
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"a head that is not JSON: {error}") from None
+        raise MalformedMessage(f"a message whose head is not JSON: {error}") from None
     if not isinstance(head, dict):
-        raise MalformedMessage(f"a head of type {type(head).__name__}")
+        raise MalformedMessage(
+            f"a message whose head is a {type(head).__name__}; it must be a JSON object"
+        )
     return head, receive(body_bytes)
 
 
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
-    """Calls `parse`; returns the encoded message with the parsed file or the error."""
+    """Calls `parse`; returns the encoded answer, with the parsed file or with the error."""
     try:
         parsed = parse()
         answer = message(
@@ -72,7 +83,7 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         )
         if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
             raise TooLarge(
-                f"the headings and pages of content take {len(answer[0])} bytes; at most "
+                f"the headings and pages of content need {len(answer[0])} bytes in total; at most "
                 f"{MAX_HEAD_BYTES} are allowed",
                 field="content",
             )
@@ -81,15 +92,15 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         return message(
             {"refusal": type(error).__name__, "message": error.message, "field": error.field}
         )
-    except Exception as error:  # Libraries raise errors of any kind for damaged files.
+    except Exception as error:  # A library may raise any kind of error for a damaged file.
         return message({"fault": f"{type(error).__name__}: {error}"[:500]})
 
 
 def answer_of(head: Head, body: bytes) -> ParsedFile:
     """Checks every value of a parser's answer; returns the parsed file.
 
-    Raises the InvalidArgument that the parser reports, ParserFault if it reports any other error,
-    or MalformedMessage if a value is not allowed.
+    If the parser reports an InvalidArgument, raises this error. If the parser reports any other
+    error, raises ParserFault. Raises MalformedMessage if a value in the answer is not allowed.
     """
     if "refusal" in head:
         raise _refusal(head)
@@ -103,15 +114,18 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         _check_pages(pages, len(text))
         _check_headings(headings, len(text))
     except (ValueError, TypeError, KeyError) as error:
-        raise MalformedMessage(f"an invalid answer: {error}") from None
+        raise MalformedMessage(f"an invalid answer of the parser: {error}") from None
     return ParsedFile(text, pages, headings, title)
 
 
 def _refusal(head: Head) -> InvalidArgument:
-    """Returns the error that the parser reports. Raises MalformedMessage for an unknown class."""
+    """Returns the InvalidArgument (or subclass) that the parser reports.
+
+    Raises MalformedMessage if the name of the reported error is unknown.
+    """
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
-        raise MalformedMessage("a refusal of an unknown kind")
+        raise MalformedMessage("an answer of the parser with an unknown error")
     return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64))
 
 
@@ -146,14 +160,16 @@ def _text(value: Any, max_bytes: int) -> str:
 
     Raises MalformedMessage otherwise.
     """
-    _require(isinstance(value, str), "no string")
+    _require(isinstance(value, str), "a value that is not a string")
     try:
-        _require(len(value.encode()) <= max_bytes, "a long string")
+        _require(len(value.encode()) <= max_bytes, "a string that is too long")
     except UnicodeEncodeError:
-        raise MalformedMessage("a lone surrogate") from None
+        raise MalformedMessage(
+            "an invalid answer of the parser: a string with a lone surrogate"
+        ) from None
     return str(value)
 
 
 def _require(is_valid: bool, problem: str) -> None:
     if not is_valid:
-        raise MalformedMessage(f"an invalid answer: {problem}")
+        raise MalformedMessage(f"an invalid answer of the parser: {problem}")

@@ -1,4 +1,4 @@
-"""Parses the outline of reStructuredText. The text itself stays unchanged.
+"""Finds the sections of reStructuredText by their titles. The text itself stays unchanged.
 
 An adornment is a line that repeats one punctuation character. The title of a section is the line
 above an adornment; the same adornment may also be above the title. The style of a title is the
@@ -18,9 +18,12 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
-_MIN_ADORNMENT = 4  # A shorter adornment must be at least as long as its title.
-_EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with it.
-# The source of a title may be longer than the title, because of markup, for example a link's URL.
+# An adornment is the line of punctuation below or above a title. If it has fewer characters than
+# this, it must be at least as long as the title.
+_MIN_ADORNMENT = 4
+_EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with these characters.
+# At most this many characters of a title's line are read. They may be more than the title has,
+# because of markup, for example the URL of a link.
 _MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
 _INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
 _EMPHASIS = re.compile(r"\*\*|\*|\\")
@@ -30,7 +33,7 @@ Style = tuple[str, bool]
 
 
 def parse_rst(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its sections.
+    """Returns the text of a reStructuredText file unchanged, with its sections.
 
     The title of the first section is also the title of the document.
     """
@@ -51,9 +54,11 @@ def _headings(text: str) -> Iterator[Heading]:
 
 
 def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
-    """Yields, for each title, the index of its first line, the line of the title, and its style.
+    """Yields, for each title, the index of its first line, the text of its line, and its style.
 
-    The first line is the adornment above the title, or the title itself if there is none.
+    An adornment is a line of punctuation. The first line is the adornment above the title, or the
+    title itself if there is no adornment above it. The style is the character of the adornment, and
+    True if there is an adornment above the title.
     """
     at = 0
     while at + 1 < len(lines):
@@ -71,36 +76,45 @@ def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
 
 
 def _begins_block(lines: Sequence[str], at: int) -> bool:
-    """Returns True if the line `at` is not the second or a later line of a paragraph."""
+    """Returns True if a paragraph, a title or another block may begin at the line with index `at`.
+
+    Returns False for the second and later lines of a paragraph.
+    """
     before = lines[at - 1] if at else ""
     return not before.strip() or before.startswith(_EXPLICIT) or bool(_adornment(before))
 
 
 def _adornment(line: str) -> str:
-    """Returns `line` without trailing white space if it is an adornment, or an empty string."""
+    """Returns `line` without trailing white space if it is an adornment, else an empty string.
+
+    An adornment is a line that repeats one punctuation character.
+    """
     match = _ADORNMENT.fullmatch(line.rstrip())
     return match[0] if match else ""
 
 
 def _is_overlined(lines: Sequence[str], at: int) -> bool:
-    """Returns True if the line `at` is the adornment above a title."""
+    """Returns True if the line with index `at` is the line of punctuation above a title."""
     title = lines[at + 1].strip()
     has_both = at + 2 < len(lines) and _adornment(lines[at + 2]) == _adornment(lines[at])
     return has_both and _is_title(title, _adornment(lines[at]))
 
 
 def _is_title(line: str, adornment: str) -> bool:
-    """Returns True if `line` is not indented and `adornment` is long enough to make it a title."""
+    """Returns True if `line` is a title, according to the line of punctuation below or above it.
+
+    A title is not indented, and its `adornment` is long enough.
+    """
     if not adornment or not line.strip() or line[0].isspace():
         return False
     return len(adornment) >= min(_MIN_ADORNMENT, _width(line.rstrip()))
 
 
 def _width(line: str) -> int:
-    """Returns how many columns the first characters of a line occupy on a terminal.
+    """Returns how many columns the first _MIN_ADORNMENT characters of a line occupy on a terminal.
 
-    Only the first _MIN_ADORNMENT characters are counted, because the caller only needs to know
-    whether the line is shorter than that.
+    The other characters are ignored, because the caller only needs to know whether the line has
+    fewer than _MIN_ADORNMENT columns.
     """
     shown = (char for char in line[:_MIN_ADORNMENT] if not combining(char))
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in shown)
@@ -108,7 +122,7 @@ def _width(line: str) -> int:
 
 def _plain_title(line: str) -> str:
     """Returns a title without its inline markup."""
-    # Each run of white space becomes one space, because _INTERPRETED would take quadratic time on a
-    # long run.
+    # White space in a row becomes one space, because matching _INTERPRETED takes a time that is
+    # quadratic in the length of the white space.
     text = _INTERPRETED.sub(r"\1", " ".join(line[:_MAX_TITLE_CHARS].split()))
     return section_title(_EMPHASIS.sub("", text))

@@ -12,9 +12,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-MAX_TABLE_CHARS = 1_000  # A leaf of 256 tokens has about this many characters.
+# A table with at most this many characters becomes a Markdown table. A leaf of 256 tokens has about
+# this many characters.
+MAX_TABLE_CHARS = 1_000
 
-_MIN_CELL_CHARS = 3  # A cell of a Markdown table takes at least this many characters.
+# A cell of a Markdown table needs at least this many characters. So a large table is recognised
+# before its text is built.
+_MIN_CELL_CHARS = 3
 _NUMBER = re.compile(r"[-+]?[.,:/%\s]*\d[\d.,:/%\s]*")
 _SEPARATOR = " | "
 
@@ -24,14 +28,13 @@ Row = Sequence[str]
 def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[str]:
     """Yields a table as blocks of text; nothing if the table is empty.
 
-    Each cell becomes one line of text. Empty rows and columns are left out. If a single column
+    The text of a cell is put on one line. Empty rows and columns are left out. If a single column
     remains, each row becomes a separate block.
 
     With `has_header`, the first row is the header. Otherwise the rows at the top with a single
     filled cell are titles of the table, and each of them becomes a separate block. The first row
-    after the titles is the header if all its cells are filled and different, and none of them is a
-    number. If only its first cell is empty, the other cells must be filled and different, and may
-    be numbers.
+    after the titles is the header in two cases. All its cells are filled and different, and none of
+    them is a number; or only its first cell is empty, and all others are different.
     """
     cleaned = _without_empty([[" ".join(cell.split()) for cell in row] for row in rows])
     width = max(map(len, cleaned), default=0)
@@ -45,22 +48,25 @@ def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[s
 
 
 def _without_empty(rows: list[list[str]]) -> list[list[str]]:
-    """Returns the rows and columns that are not empty. Rows may still have different lengths."""
+    """Returns the table without its empty rows and columns. Rows may have different lengths."""
     filled = [row for row in rows if any(row)]
     columns = sorted({column for row in filled for column, cell in enumerate(row) if cell})
     return [[row[column] for column in columns[: bisect_left(columns, len(row))]] for row in filled]
 
 
 def _count_title_rows(rows: list[list[str]]) -> int:
-    """Returns how many rows at the top are titles of the table: rows with one filled cell."""
+    """Returns the number of rows at the top that are titles of the table.
+
+    A title is a row with a single filled cell.
+    """
     return next((at for at, row in enumerate(rows) if sum(map(bool, row)) > 1), len(rows))
 
 
 def _body(rows: list[list[str]], width: int, *, has_header: bool) -> Iterator[str]:
-    """Returns the blocks of a table after its titles.
+    """Returns the blocks of text for the rows of a table, without its titles.
 
-    They are one Markdown table, one record for each row, or one line for each row if there is no
-    header.
+    A small table is one block, a Markdown table. A larger table has one block for each row: a
+    record if the table has a header, else a line.
     """
     if _MIN_CELL_CHARS * width * len(rows) <= MAX_TABLE_CHARS:
         table = _markdown_table([_pad(row, width) for row in rows])
@@ -93,9 +99,10 @@ def _looks_like_header(row: list[str]) -> bool:
 
 
 def _record(header: list[str], row: list[str]) -> str:
-    """Returns a row as a record: each filled cell after the name of its column.
+    """Returns a row as lines of the form `name: cell`, one line for each filled cell.
 
-    `header` has at least as many cells as `row`.
+    The name is the cell of `header` in the same column. `header` has at least as many cells as
+    `row`.
     """
     return "\n".join(
         f"{name}: {cell}" if name else cell for name, cell in zip(header, row, strict=False) if cell

@@ -1,4 +1,4 @@
-"""Writes the content of a parsed file as Markdown: headings, paragraphs, lists, tables, pages.
+"""Builds the text of a parsed file as Markdown: headings, paragraphs, lists and tables, in pages.
 
 The position of each heading is recorded when it is written. So the Markdown need not be parsed to
 find the headings, and a paragraph that begins with `#` is not a heading. Blocks are separated by
@@ -26,7 +26,7 @@ _MIN_FENCE = 3
 _MARKDOWN_DEPTH = 6
 _MAX_ITEM_DEPTH = 10
 _INDENT = "  "
-# Soft hyphens are removed, because a search would not find a word that contains one.
+# Soft hyphens are removed, because a search would not find a word that contains a soft hyphen.
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
 
@@ -56,7 +56,7 @@ class TextWriter:
         return self._headings
 
     def heading(self, depth: int, text: str) -> None:
-        """Adds a heading, at which a section begins. `depth` counts from 1."""
+        """Adds a heading and records that a section begins there. `depth` counts from 1."""
         title = section_title(text.replace(_SOFT_HYPHEN, ""))
         if not title:
             return
@@ -65,11 +65,11 @@ class TextWriter:
             self._headings.append(Heading(title, depth, start))
 
     def paragraph(self, text: str) -> None:
-        """Adds a paragraph, with its line breaks."""
+        """Adds a paragraph. Line breaks in `text` are kept."""
         self._add(text.strip())
 
     def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
-        """Adds an item of a list. `depth` is the nesting of the list, from 1."""
+        """Adds an item of a list. `depth` is the depth of the list, 1 if it is not nested."""
         indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
         if text.strip():
             self._add(f"{indent}{marker} {text.strip()}", is_item=True)
@@ -82,7 +82,7 @@ class TextWriter:
             self._add(f"{fence}\n{text.strip(chr(10))}\n{fence}")
 
     def table(self, rows: Sequence[Sequence[str]], *, has_header: bool = False) -> None:
-        """Adds a table, given as rows of cells, in the form of `table_blocks`."""
+        """Adds the rows of a table, in the text form of `table_blocks`."""
         for block in table_blocks(rows, has_header=has_header):
             self._add(block)
 
@@ -93,14 +93,14 @@ class TextWriter:
         """
         if len(self._page_starts) == MAX_PAGES:
             raise TooLarge(
-                f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
+                f"content has too many pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
             )
         self._page_starts.append(len(self._parts))
         self._ends_with_item = False
 
     def parsed(self, title: str = "") -> ParsedFile:
-        """Returns the text, pages and headings that were written, with `title` as the title."""
+        """Returns all that was written as a ParsedFile with this title."""
         return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
 
     def _add(self, block: str, *, is_item: bool = False) -> int:
@@ -117,8 +117,8 @@ class TextWriter:
         self._bytes += len(separator) + len(block.encode())
         if self._bytes > self._max_bytes:
             raise TooLarge(
-                f"content has more than {self._max_bytes} bytes of text, which "
-                "HRAG_MAX_DOCUMENT_BYTES allows",
+                f"content has more than {self._max_bytes} bytes of text; "
+                "HRAG_MAX_DOCUMENT_BYTES allows no more",
                 field=_FIELD,
             )
         return self._chars - len(block)
@@ -126,8 +126,8 @@ class TextWriter:
     def _pages(self) -> tuple[PageRange, ...]:
         """Returns the range of each page, in code points.
 
-        A page does not include the separator before its first block. The range of a page without
-        text is empty.
+        The blank line before the first block of a page is not part of the page. The range of a page
+        without text is empty.
         """
         offsets = list(accumulate(map(len, self._parts), initial=0))
         firsts = [*self._page_starts, len(self._parts)]

@@ -1,8 +1,8 @@
 """Rewrites parts of a Word document so that mammoth reads only what Word shows.
 
-mammoth supports neither hidden text nor equations. So hidden text is removed, and an equation
-becomes text in Word's linear format: `E=mc^2`, `1/2`. Elements have the names of Transitional Open
-XML.
+mammoth, the library that converts Word documents, supports neither hidden text nor equations. So
+hidden text is removed, and an equation becomes text in Word's linear format: `E=mc^2`, `1/2`. A
+part is a file in the document's archive. Its elements must have the names of Transitional Open XML.
 """
 
 from xml.etree import ElementTree
@@ -15,11 +15,11 @@ _TABLE, _PARAGRAPH, _RUN, _MATH_RUN = f"{_WORD}tbl", f"{_WORD}p", f"{_WORD}r", f
 _VANISH = f"{_WORD}rPr/{_WORD}vanish"
 _VALUE = f"{_WORD}val"
 _TRUE, _FALSE = ("1", "true", "on"), ("0", "false", "off")
-# Elements of these kinds form pairs. They are never removed, because hidden text may contain only
-# one element of a pair.
+# The elements of fields, for example of cross-references. They are not removed with hidden text,
+# because hidden text may contain only the beginning or only the end of a field.
 _FIELD_ELEMENTS = (f"{_WORD}fldChar", f"{_WORD}instrText")
-# For each element that can have a style: the kind of the style, and the path of the child element
-# that names it.
+# For each element that can have a style: the kind of its style, and the path to the child element
+# that names its style.
 _STYLES = {
     _TABLE: ("table", f"{_WORD}tblPr/{_WORD}tblStyle"),
     _PARAGRAPH: ("paragraph", f"{_WORD}pPr/{_WORD}pStyle"),
@@ -27,7 +27,9 @@ _STYLES = {
     _MATH_RUN: ("character", f"{_WORD}rPr/{_WORD}rStyle"),
 }
 _EQUATION = f"{_MATH}oMath"
-_EQUATIONS = (f"{_MATH}oMathPara", _EQUATION)  # An oMathPara contains oMath elements.
+# The elements that are replaced by the text of equations. An oMathPara is a paragraph of one or
+# more oMath elements.
+_EQUATIONS = (f"{_MATH}oMathPara", _EQUATION)
 _MATH_TEXTS = (f"{_MATH}t", f"{_WORD}t")
 _MATH_SIGNS = {_EQUATION: " ", f"{_MATH}sup": "^", f"{_MATH}sub": "_", f"{_MATH}den": "/"}
 _DELETED = (f"{_WORD}del", f"{_WORD}moveFrom")
@@ -37,9 +39,9 @@ class StyleSheet:
     """The styles of a document that hide text."""
 
     def __init__(self, styles: Element | None) -> None:
-        """Reads `styles`, the root element of the part that contains the document's styles.
+        """Reads `styles`, the root element of the file that contains the document's styles.
 
-        It is None if the document has no such part.
+        `styles` is None if the document has no styles.
         """
         self.hides_by_default = False
         self._defaults: dict[str, str] = {}
@@ -49,9 +51,10 @@ class StyleSheet:
             self._read(styles)
 
     def hides(self, element: Element) -> bool:
-        """Returns True if the style of a table, paragraph or run hides text.
+        """Returns True if the style of a table, a paragraph or a run hides text.
 
-        Styles of the elements around it, and settings of the element itself, are not considered.
+        Only the style is considered, and neither the styles of the elements around the element nor
+        the element's own properties.
         """
         kind, path = _STYLES[element.tag]
         name = _value(element.find(path))
@@ -73,8 +76,8 @@ class StyleSheet:
     def _vanishes(self, kind: str, name: str) -> bool:
         """Returns True if a style hides text.
 
-        If the style itself does not specify this, the nearest style on which it is based and that
-        specifies it decides. If no style specifies it, the text is not hidden.
+        A style may not specify whether text is hidden. Then the style on which it is based decides,
+        and so on. If none of these styles specifies it, the text is not hidden.
         """
         visited_names = set()
         while (kind, name) in self._styles and name not in visited_names:
@@ -88,7 +91,7 @@ class StyleSheet:
 
 
 def keep_shown(root: Element, styles: StyleSheet) -> None:
-    """Removes hidden text from a part, and turns its equations into runs of text."""
+    """Removes hidden text from a part of a Word document, and replaces equations by their text."""
     _remove_hidden(root, styles)
     pending = [root]
     while pending:
@@ -100,8 +103,8 @@ def keep_shown(root: Element, styles: StyleSheet) -> None:
 
 
 def _remove_hidden(root: Element, styles: StyleSheet) -> None:
-    # Each entry has an element, and two values: whether the style of the table around it hides
-    # text, and whether the style of the paragraph around it does.
+    # Each entry has an element and two values. The first value is True if the style of the table
+    # around the element hides text, the second if the style of the paragraph around it does.
     pending = [(root, False, False)]
     while pending:
         element, by_table, by_paragraph = pending.pop()
@@ -112,7 +115,8 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
         elif element.tag in (_RUN, _MATH_RUN):
             hidden = _vanishes(element)
             if hidden is None:
-                # Each style toggles the setting of the outer styles (ISO/IEC 29500-1, 17.7.3).
+                # "Hidden" is a toggle property: each style that sets it inverts the value of the
+                # outer styles (ISO/IEC 29500-1, 17.7.3).
                 hidden = styles.hides_by_default or by_table ^ by_paragraph ^ styles.hides(element)
             if hidden:
                 element[:] = [child for child in element if child.tag in _FIELD_ELEMENTS]
@@ -120,7 +124,7 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
 
 
 def _make_run(equation: Element) -> None:
-    """Turns an equation into a run with its text in linear format."""
+    """Turns the element of an equation into a run of text, in Word's linear format."""
     text = _linear(equation).removeprefix(" ")
     equation.clear()
     equation.tag = _RUN
@@ -128,7 +132,7 @@ def _make_run(equation: Element) -> None:
 
 
 def _linear(equation: Element) -> str:
-    """Returns the text of an equation in linear format."""
+    """Returns the text of an equation in Word's linear format, for example `E=mc^2`."""
     parts = []
     pending = [equation]
     while pending:
@@ -142,9 +146,9 @@ def _linear(equation: Element) -> str:
 
 
 def _vanishes(owner: Element | None) -> bool | None:
-    """Returns True if the properties of a run or a style hide text, False if they show it.
+    """Returns True if the properties of a run or a style hide text, False if they show text.
 
-    Returns None if they do not specify this.
+    Returns None if the properties do not specify this.
     """
     vanish = None if owner is None else owner.find(_VANISH)
     return None if vanish is None else vanish.get(_VALUE) not in _FALSE

@@ -1,10 +1,10 @@
 """Parses workbooks: each sheet is a section, and empty rows divide a sheet into tables.
 
-The library calamine reads the values of cells that the program which wrote the file has calculated.
-It reads no formulas and no macros.
-Hidden sheets, charts, pictures and comments are left out. A cell is read as its value, not as
-it is shown: dates and times have the form of ISO 8601, durations are hours, minutes
-and seconds, and a percentage is a fraction.
+The library calamine reads the stored values of cells. The program that wrote the file has
+calculated these values: no formulas are evaluated here, and no macros are read. Hidden sheets,
+charts, pictures and comments are left out. A cell is read as its value, not as it is shown: dates
+and times have the form of ISO 8601, durations are hours, minutes and seconds, and a percentage is a
+fraction.
 """
 
 import datetime
@@ -59,7 +59,7 @@ def _write_sheet(workbook: CalamineWorkbook, name: str, writer: TextWriter) -> N
 
 
 def _tables(rows: Iterable[list[_Cell]]) -> Iterator[list[list[str]]]:
-    """Yields the tables of a sheet: runs of rows between empty rows."""
+    """Yields the tables of a sheet. A table consists of consecutive rows that are not empty."""
     table: list[list[str]] = []
     for row in rows:
         cells = [_cell_text(cell) for cell in row]
@@ -73,11 +73,11 @@ def _tables(rows: Iterable[list[_Cell]]) -> Iterator[list[list[str]]]:
 
 
 def _cell_text(cell: _Cell) -> str:
-    """Returns the text of a cell's value."""
+    """Returns the value of a cell as text."""
     if isinstance(cell, bool):
         return "TRUE" if cell else "FALSE"
     if isinstance(cell, float):
-        return f"{cell:.15g}"  # A workbook stores at most 15 digits.
+        return f"{cell:.15g}"  # The numbers in a workbook have at most 15 digits.
     if isinstance(cell, datetime.timedelta):
         hours, remainder = divmod(abs(cell), _HOUR)
         sign = "-" if cell < _NO_TIME else ""
