@@ -63,7 +63,7 @@ _INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000
 
 # A page is a table with one entry for each of 256 consecutive characters.
 PAGE_SIZE = 256
-# An entry has the character's class, then 1 if `may_combine` is true, then the length of the folded
+# An entry has the character's class, then `may_combine` as 1 or 0, then the length of the folded
 # form in UTF-8 bytes, then these bytes. The length is 0 if the folded form is not exactly one
 # character.
 ENTRY = struct.Struct("<BBBx4s")
@@ -78,7 +78,10 @@ def may_combine(character: str) -> bool:
 
 
 def fold_cluster(cluster: str) -> str:
-    """Returns the folded form of one cluster."""
+    """Returns the folded form of one cluster: a character with the marks that follow it.
+
+    Spellings that mean the same have the same folded form.
+    """
     visible = _INVISIBLE.sub("", cluster)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
@@ -111,7 +114,8 @@ def inside_word(folded: str, offset: int) -> bool:
 def _is_word(folded: str, index: int) -> bool:
     """Returns True if a character is part of a word.
 
-    A mark is part of a word if its base character is. Returns False after the end of the text.
+    A mark is part of a word if the character that it modifies is part of a word. Returns False if
+    `index` is the end of the text.
     """
     if index == len(folded):
         return False
@@ -119,7 +123,8 @@ def _is_word(folded: str, index: int) -> bool:
         kind = character_class(folded[before])
         if kind != MARK:
             return kind == WORD
-    return index >= MAX_CLUSTER  # There are too many marks to find their base character.
+    # Only marks were found. If there may be a character before them, it counts as part of a word.
+    return index >= MAX_CLUSTER
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
@@ -131,7 +136,7 @@ def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
 def character_page(number: int) -> bytes:
     """Returns one page of the table of characters, 8 bytes per character.
 
-    It has the entries of the code points `number * 256` to `number * 256 + 255`.
+    The page has the entries of the code points `number * 256` to `number * 256 + 255`.
     """
     first = number * PAGE_SIZE
     return b"".join(_entry(chr(first + i)) for i in range(PAGE_SIZE))
@@ -148,7 +153,7 @@ def _entry(character: str) -> bytes:
 
 
 def folded_bytes(cluster: str) -> tuple[bytes, bytes]:
-    """Returns the folded cluster in UTF-8, and the class of the character of each byte."""
+    """Returns the folded cluster in UTF-8, and for each byte the class of its character."""
     folded = fold_cluster(cluster)
     classes = b"".join(bytes([character_class(c)]) * len(c.encode()) for c in folded)
     return folded.encode(), classes

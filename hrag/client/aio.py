@@ -152,8 +152,8 @@ class AsyncClient(AsyncCatalog):
           vectors. The default is HYBRID for a text.
         * `return_level`: level of the passages; None means the collection's level or, if the
           collection has none, the server's.
-        * `candidates`: how many leaves to read from each source, 1 to 10,000. A larger number
-          finds more and is slower.
+        * `candidates`: how many leaves to read from the lexical and from the vector index, 1 to
+          10,000 from each. A larger number finds more and is slower.
         * `fusion`, `lexical_weight` (HYBRID): how the lexical and the dense score become one
           score, and the lexical score's share in it, 0 to 1; None means 0.5.
         * `neighbour_bonus`: share of the best score among a leaf and its two neighbours that is

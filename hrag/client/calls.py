@@ -112,7 +112,7 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
 
 @contextmanager
 def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Translates errors of gRPC that the block raises to errors of `hrag.errors`.
+    """Translates errors of gRPC that the `with` block raises into errors of `hrag.errors`.
 
     Errors that gRPC raises because the client is closed become ServiceUnavailable. `is_closed`
     returns True if the client is closed.
@@ -121,7 +121,7 @@ def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # Closed channels raise these.
+    except (ValueError, grpc.aio.UsageError):  # A closed channel raises these errors.
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
@@ -139,7 +139,10 @@ def is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientCall(Generic[Result]):
-    """A call of one gRPC method: its request, and the function that reads its response."""
+    """A call of one gRPC method that a client may send.
+
+    It contains the request, and the function `read` that converts the response into the result.
+    """
 
     service: Literal["indexer", "retriever"]
     method: str
@@ -215,7 +218,10 @@ def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
 
 
 def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[IngestResult]:
-    """Returns the call IngestDocument; its result says how the document was stored."""
+    """Returns the call IngestDocument.
+
+    Its result says, among others, whether the document was created, updated or unchanged.
+    """
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
@@ -228,7 +234,7 @@ def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[In
 def ingest_many_requests(
     tenant_id: str, collection: str
 ) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
-    """Returns the function that builds the request of each document of a stream.
+    """Returns a function that builds the request of a document in the stream IngestDocuments.
 
     Raises InvalidArgument for a tenant or a collection name that protobuf cannot represent.
     """
@@ -300,10 +306,10 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCal
 
 
 class TextPart(NamedTuple):
-    """The part of a document's text that was read so far, from the start to the byte `end`.
+    """The part of a document's text that was read so far, from the start to the byte offset `end`.
 
-    The text is that of the document version with the sequence number `sequence`. `restarts` counts
-    how often the document was replaced while its text was read.
+    It is the text of the document's version with the sequence number `sequence`. `restarts` is how
+    often the text was read again from the start, because the document was replaced.
     """
 
     text: str = ""
@@ -315,7 +321,8 @@ class TextPart(NamedTuple):
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
         """Returns this part, extended by the text in the response.
 
-        If the document was replaced after this part was read, the returned part is empty.
+        If the document was replaced after this part was read, the returned part is empty, so that
+        the text is read again from the start.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
@@ -328,7 +335,8 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Raises `error` again if it means anything else.
+        Then the document was replaced, and its text is read again from the start. Raises `error`
+        again if it has another cause.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error
@@ -358,7 +366,10 @@ def get_text(
 def get_text_part(
     tenant_id: str, document_id: str, collection: str, start: int, end: int
 ) -> ClientCall[tuple[str, int]]:
-    """Returns the call GetDocument; its result is a part of the text and the byte at its end."""
+    """Returns the call GetDocument.
+
+    Its result is a part of the text, and the byte offset at which the part ends.
+    """
     request = _text_request(tenant_id, document_id, collection, start, end)
     return ClientCall(
         "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
@@ -396,7 +407,7 @@ def list_documents(
 def count_documents(
     tenant_id: str, collection: str, filter: Filter | None
 ) -> ClientCall[DocumentCount]:
-    """Returns the call CountDocuments; its result counts the documents that pass the filter."""
+    """Returns the call CountDocuments; its result has the count of documents that pass `filter`."""
     request = common.built(
         indexer_pb2.CountDocumentsRequest,
         tenant_id=tenant_id,
@@ -407,7 +418,7 @@ def count_documents(
 
 
 def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
-    """Returns the call GetIndexStatus; its result is the index status of the collection."""
+    """Returns the call GetIndexStatus; its result is the size and the state of the collection."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
@@ -435,7 +446,10 @@ def answer(query: AnswerQuery) -> ClientCall[AnswerEvent]:
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> ClientCall[ChunkNode]:
-    """Returns the call GetChunk; its result is the chunk with its position in the tree."""
+    """Returns the call GetChunk.
+
+    Its result is the chunk with the ids of its parent and its children.
+    """
     request = common.built(
         retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
@@ -445,7 +459,10 @@ def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> ClientCall[Chun
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
 ) -> ClientCall[Hierarchy]:
-    """Returns the call GetHierarchy; its result is the chunk with its relatives in the tree."""
+    """Returns the call GetHierarchy.
+
+    Its result is the chunk with its ancestors, siblings and descendants.
+    """
     request = common.built(
         retriever_pb2.GetHierarchyRequest,
         tenant_id=tenant_id,

@@ -4,8 +4,8 @@ The stream is written twice, once for threads and once for asyncio, because gRPC
 send requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
 If the iterable of documents raised an error inside gRPC, gRPC would drop the error, or the call
-would never end. So the iterators of this module catch the error and end the requests. When the call
-has ended, the caller gets the caught error instead of the error of the call. A document that cannot
+would never end. So the iterators of this module catch the error and send no further request. When
+the call has ended, the caught error is raised instead of the call's error. A document that cannot
 be encoded as a request is not sent; its error is yielded at the document's position among the
 outcomes.
 """
@@ -35,10 +35,11 @@ RequestOf: TypeAlias = Callable[[Document], Any]
 
 
 class _Requests:
-    """Builds the requests of documents, and yields all outcomes in the order of the documents.
+    """Builds one request per document, and yields all outcomes in the order of the documents.
 
-    The outcome of a document that cannot be encoded as a request is its error. `failure` is the
-    error that the iterable of documents raised; None if it raised no error.
+    An outcome is a result or an error. If a document cannot be encoded as a request, the error of
+    encoding is its outcome. `failure` is the error that the iterable of documents raised; None if
+    it raised no error.
     """
 
     def __init__(self, request_of: RequestOf) -> None:
@@ -46,11 +47,15 @@ class _Requests:
         self._request_of = request_of
         self._read_count = 0
         self._yielded_count = 0
-        # The key is the document's index in the iterable of documents.
+        # The errors of documents that cannot be encoded as requests. The key is the index of the
+        # document in the iterable of documents.
         self._errors: dict[int, HragError] = {}
 
     def build(self, document: Document) -> Any:
-        """Returns the request of the next document; None if it cannot be encoded as a request."""
+        """Returns the request of the next document; None if the document cannot be encoded.
+
+        In this case, the error is stored, and becomes the outcome of the document.
+        """
         index = self._read_count
         self._read_count += 1
         try:
@@ -60,9 +65,10 @@ class _Requests:
             return None
 
     def in_order(self, outcomes: Iterable[Any]) -> Iterator[Outcome]:
-        """Yields the outcomes of sent documents, and between them the errors of unsent documents.
+        """Yields the outcomes of all documents, in the order of the documents.
 
-        Each outcome or error is at the position of its document.
+        `outcomes` are the outcomes of the documents that were sent. The others could not be encoded
+        as requests, so their outcomes are the errors of encoding.
         """
         for outcome in outcomes:
             yield from self.next_errors()
@@ -70,7 +76,10 @@ class _Requests:
             yield indexer.outcome_from(outcome)
 
     def next_errors(self) -> Iterator[HragError]:
-        """Yields the errors of the next documents, up to the first document without an error."""
+        """Yields the errors of the next documents that could not be encoded as requests.
+
+        Stops before the first document without such an error.
+        """
         while self._yielded_count in self._errors:
             self._yielded_count += 1
             yield self._errors.pop(self._yielded_count - 1)
@@ -82,7 +91,7 @@ def outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> Generator[Outcome]:
-    """Yields one outcome for each document, in order.
+    """Yields one outcome (a result or an error) for each document, in order.
 
     `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
     gRPC's flow control limits how many requests are sent before their outcomes arrive. Raises the
@@ -108,15 +117,15 @@ def outcomes(
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
     """Yields the requests of `built` that are not None.
 
-    An error of `built` ends the iteration and becomes `requests.failure`. To end this iterator,
-    gRPC raises an exception at the `yield`; this exception is not caught.
+    If `built` raises an error, the iteration ends, and the error becomes `requests.failure`. To end
+    this iterator, gRPC raises an exception at the `yield`; this exception is not caught.
     """
     while True:
         try:
             request = next(built)
         except StopIteration:
             return
-        # SystemExit is caught too: otherwise the caller would wait for ever.
+        # SystemExit is caught too, because otherwise the caller would wait for ever.
         except BaseException as error:
             requests.failure = error
             return
@@ -130,7 +139,7 @@ async def aio_outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> AsyncGenerator[Outcome]:
-    """Yields one outcome for each document, in order, for asyncio.
+    """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
     Sends each document only after the outcome of the previous document has arrived. The parameters
     and errors are those of `outcomes`.

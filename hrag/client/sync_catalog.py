@@ -44,7 +44,7 @@ class Catalog(ABC):
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection with `settings`, and with the indexer's settings for the rest.
+        """Creates a collection with `settings`. The indexer's defaults replace settings of None.
 
         Returns the collection with all its settings, which never change. Raises
         CollectionExists, StorageQuotaExceeded.
@@ -144,10 +144,11 @@ class Catalog(ABC):
     ) -> MetadataUpdate:
         """Changes a document's metadata and source; its text is not cut or embedded again.
 
-        Each top-level key of `metadata` is stored and replaces the value at that key; with
-        `replace`, `metadata` replaces all stored metadata. `remove_keys` are deleted. If
-        `source` is None, the source stays as it is. If `expected_sequence` is not 0, the document
-        is changed only if the `sequence` of its DocumentInfo has this value.
+        Each top-level key of `metadata` is stored and replaces the stored value of the same key;
+        other stored keys stay. With `replace`, `metadata` replaces all stored metadata.
+        `remove_keys` are deleted. If `source` is None, the source stays as it is. If
+        `expected_sequence` is not 0, the document is changed only if the `sequence` of its
+        DocumentInfo has this value.
 
         Returns the changed document; the outcome is UNCHANGED if the document already had these
         values. If the document is ingested again later, the ingested metadata and source replace
@@ -188,11 +189,11 @@ class Catalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentDeletion:
-        """Deletes the documents that pass `filter`, in many commits; returns their count.
+        """Deletes the documents that pass `filter`, in many commits.
 
-        A document that is written during the call may remain. If the call ends early, the
-        documents that it deleted stay deleted, and a second call deletes the rest. Raises
-        CollectionNotFound.
+        Returns the count of deleted documents and the sequence number of the last deletion. A
+        document that is written during the call may remain. If the call ends early, the documents
+        that it deleted stay deleted, and a second call deletes the rest. Raises CollectionNotFound.
         """
         return self._run(calls.delete_documents(tenant_id, filter, collection), timeout_s)
 

@@ -91,7 +91,7 @@ class CitedPassage(CitedChunk):
 
 @dataclass(frozen=True)
 class Findings:
-    """The result of a search: its passages, best first, or the message of its error."""
+    """The result of a search: its passages, best first. `error` is a message if it failed."""
 
     passages: tuple[CitedPassage, ...]
     error: str = ""
@@ -213,9 +213,9 @@ def _error_findings(error: HragError) -> Findings:
 
 
 def failure_text(failure: str, error: HragError) -> str:
-    """Returns the text for a model: what failed, why, and whether trying again may help."""
+    """Returns a text that tells a model what failed, why, and whether trying again may help."""
     message = error.message
-    if error.field == "text":  # The service calls the query "text".
+    if error.field == "text":  # The tool's parameter `query` is the field `text` of the service.
         message = message.replace("text", "query", 1)
     again = "" if situation_of(error).retry_s is None else " Trying again later may help."
     return f"{failure}: {message}.{again}"

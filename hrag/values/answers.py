@@ -9,7 +9,7 @@ from hrag.values.search import SearchQuery, SearchResult
 
 
 class FinishReason(StrEnum):
-    """The reason why a text ended.
+    """The reason why a text of a chat model ended.
 
     NO_PASSAGES and FAILED occur only in answers. NO_PASSAGES means that the search found nothing,
     so no request was sent to the model. FAILED means that the model failed.

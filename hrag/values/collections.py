@@ -22,7 +22,9 @@ class SummaryUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """The settings for cutting a document into a tree. Equal settings and texts give equal trees.
+    """The settings for cutting a document into a tree of chunks.
+
+    Equal settings and equal texts result in equal trees.
 
     Raises InvalidArgument for values out of range.
     """
@@ -57,7 +59,10 @@ class TreeSettings:
         return self.level_sizes[self.embedding_level]
 
     def check_return_level(self, level: int) -> None:
-        """Raises InvalidArgument if a search cannot return chunks of `level`."""
+        """Raises InvalidArgument if a search cannot return chunks of `level`.
+
+        A search returns leaves or their ancestors, so chunks below the leaves cannot be returned.
+        """
         if not self.embedding_level <= level <= self.top_level:
             raise InvalidArgument(
                 f"return_level is {level}; it must be from {self.embedding_level}, "
@@ -163,7 +168,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A page of a listing. `next_page_token` is empty on the last page."""
+    """One page of a list, for example of a collection's documents.
+
+    `next_page_token` is empty on the last page.
+    """
 
     items: tuple[Item, ...]
     next_page_token: str

@@ -9,7 +9,7 @@ from hrag.values.errors import InvalidArgument
 
 
 class IngestOutcome(StrEnum):
-    """The outcome of ingesting a document."""
+    """Says whether ingesting a document created it, replaced its old version or changed nothing."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -31,8 +31,9 @@ class Page:
 class Document:
     """A document as a client sends it: plain text, the bytes of a file, or pages.
 
-    Without a title, the indexer uses the title in the document: from front matter, from its first
-    heading of level 1, or from its metadata. Raises InvalidArgument for a body of another type.
+    If `title` is empty, the indexer uses the title that it finds in the text or file: in front
+    matter, in the first heading of level 1, or in the file's metadata. Raises InvalidArgument for a
+    body of another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -55,8 +56,8 @@ class Document:
 class DocumentInfo:
     """A stored document, without its text.
 
-    `sequence` is the sequence number of the change that stored this version of the document. It
-    counts the changes of the tenant.
+    `sequence` is the sequence number of the change that stored this version of the document.
+    Sequence numbers count the changes of the tenant.
     """
 
     document_id: str
@@ -74,12 +75,12 @@ class DocumentInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """A change of a document's metadata and source. Its content does not change.
+    """A change of a document's metadata and source. The document's text does not change.
 
-    `metadata` replaces the values of its top-level keys and keeps the others. With `replace`, it
-    replaces all metadata instead. `remove_keys` are removed. If `source` is None, the source does
-    not change. If `expected_sequence` is not 0, the change applies only to the version of the
-    document with this sequence number.
+    Each top-level key of `metadata` is stored and replaces the stored value of the same key; other
+    stored keys stay. With `replace`, `metadata` replaces all stored metadata. `remove_keys` are
+    deleted. If `source` is None, the source does not change. If `expected_sequence` is not 0, the
+    change applies only to the version of the document with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class MetadataChange:
 class MetadataUpdate:
     """A document after a change of its metadata.
 
-    The outcome is UPDATED, or UNCHANGED if the document already had these values.
+    The outcome is UPDATED, or UNCHANGED if the document already had the new values.
     """
 
     document: DocumentInfo
@@ -109,9 +110,9 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCount:
-    """The number of documents that pass a filter, and the number of all documents.
+    """The count of a collection's documents that pass a filter, and the count of all of them.
 
-    Both include exactly the tenant's changes up to the sequence number `sequence`.
+    Both counts include exactly the tenant's changes up to the sequence number `sequence`.
     """
 
     documents: int
@@ -121,7 +122,7 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDeletion:
-    """The number of deleted documents, and the sequence number of the last deletion.
+    """The count of deleted documents, and the sequence number of the last deletion.
 
     If nothing was deleted, `sequence` is the sequence number of the tenant's last earlier change.
     """
@@ -132,7 +133,7 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of a text, as offsets in its UTF-8. An `end` of 0 means the end of the text."""
+    """A range of a text, as offsets in its UTF-8 bytes. An `end` of 0 means the end of the text."""
 
     start: int = 0
     end: int = 0

@@ -3,23 +3,24 @@
 from hrag.values.errors import InvalidArgument
 
 MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
-# With eight levels from 256 tokens, each twice as large as the one below, a chunk of the top level
-# has 32,768 tokens.
+# A tree has at most this many levels. If the chunks of level 0 have 256 tokens and each level is
+# twice as large as the level below, the chunks of the eighth level have 32,768 tokens, which is
+# MAX_CHUNK_TOKENS.
 MAX_LEVELS = 8
-# The smallest size at which each chunk begins at least one code point after the chunk before it.
-# Neighbours may share half a chunk, and the end of a chunk may move to the boundary of a code
-# point, which has at most 4 tokens.
+# The smallest allowed size of a chunk. Neighbouring chunks may share half of their tokens, and the
+# end of a chunk may move to the boundary of a code point, which has at most 4 tokens. With this
+# size, each chunk nevertheless begins at least one code point after the chunk before it.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# The largest part of a chunk that it may share with the next chunk. If neighbours shared more than
-# half, a chunk would overlap also chunks that are not its neighbours.
+# A chunk shares at most this part of its text with the next chunk. If it shared more than half, it
+# would also overlap the chunk after the next one.
 MAX_OVERLAP_RATIO = 0.5
-MAX_TITLE_BYTES = 1024  # The size of a document's title in UTF-8.
+MAX_TITLE_BYTES = 1024  # The maximum size of a document's title in UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 # The metadata of a document has at most this many values. Each value is an entry of the filter
 # index, and deleting the document may read a separate database page for each entry.
 MAX_METADATA_VALUES = 1024
-MAX_PAGES = 100_000  # The pages of one document.
+MAX_PAGES = 100_000  # A document has at most this many pages.
 # The largest size of a query in UTF-8. It is about the size of the longest text that common
 # embedding models accept.
 MAX_QUERY_BYTES = 32 * 1024
@@ -32,11 +33,13 @@ MAX_BATCH_SEARCHES = 32
 # One call embeds at most this much text: the queries of a batch, or sentences of passages. On one
 # core, the built-in embedder reads about 200 KB of prose or 40 KB of random characters per second.
 MAX_EMBEDDED_BYTES = 64 * 1024
-# Each source of a search finds this many leaves by default. With 50 instead of 200, recall on the
-# data sets used for development was 0.6 points lower.
+# Each source of a search (the lexical and the vector index) returns this many leaves by default.
+# With 50 instead of 200, recall on the data sets used for development was 0.6 percentage points
+# lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-# The default in CONTEXT searches and in STANDARD searches with HYBRID. Other searches use 0.
+# The default in the mode CONTEXT, and in the mode STANDARD if the search is HYBRID. Other searches
+# use 0 by default.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
@@ -49,7 +52,7 @@ DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
 DEFAULT_TOP_SECTIONS = 3
 # SUMMARY_FIRST chooses at most this many sections. The search scans every leaf of the chosen
-# sections, so this limits its time.
+# sections, so this limits the time of the search.
 MAX_TOP_SECTIONS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -57,7 +60,7 @@ DEFAULT_COLLECTION = "default"
 
 
 def check_batch(count: int) -> None:
-    """Raises InvalidArgument if a batch may not have `count` searches."""
+    """Raises InvalidArgument if `count` searches are too few or too many for one batch."""
     if not 1 <= count <= MAX_BATCH_SEARCHES:
         problem = f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}"
         raise InvalidArgument(problem, field="searches")

@@ -22,7 +22,7 @@ class SearchMode(StrEnum):
 
 
 class Retrieval(StrEnum):
-    """The sources from which a search gets its candidates."""
+    """The indexes that a search reads: the vector index (DENSE), the lexical index, or both."""
 
     HYBRID = "hybrid"
     DENSE = "dense"
@@ -37,14 +37,17 @@ class FusionMethod(StrEnum):
 
 
 class SummaryScope(StrEnum):
-    """The summaries with which a SUMMARY_FIRST search compares the query first."""
+    """The kind of summaries that a SUMMARY_FIRST search compares with the query first.
+
+    These are summaries of sections or summaries of whole documents.
+    """
 
     SECTIONS = "sections"
     DOCUMENTS = "documents"
 
 
 class SearchPlan(StrEnum):
-    """The way in which a search found the nearest leaves: by an exact scan or by the index."""
+    """The way in which a search found the nearest leaves: by an exact scan or in the index."""
 
     SCAN = "scan"
     INDEX = "index"
@@ -63,8 +66,8 @@ class Aggregation(StrEnum):
 class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
-    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. A
-    value of None means the default, which may depend on the call, the mode, the retrieval and the
+    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
+    other fields, None means the default. It may depend on the call, the mode, the retrieval and the
     collection.
     """
 
@@ -97,7 +100,7 @@ class SearchQuery:
 
     @property
     def mode_or_default(self) -> SearchMode:
-        """The mode; SMALL_TO_BIG if it is None."""
+        """The query's mode; SMALL_TO_BIG if the mode is None."""
         return self.mode or SearchMode.SMALL_TO_BIG
 
     @property
@@ -110,8 +113,8 @@ class SearchQuery:
 class MatchedChild:
     """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
-    `lexical_score` and `dense_score` are the scores in the two sources. A score is None if its
-    source was not searched.
+    `lexical_score` is the score in the lexical index, and `dense_score` is the score in the vector
+    index. A score is None if this index was not searched.
     """
 
     chunk_id: str
@@ -149,8 +152,9 @@ class Passage:
 
     If several chunks were joined, `merged_chunk_ids` lists them in order of the text. Then `chunk`
     is the best of them, except that its content, span, pages and tokens are those of all together.
-    `lexical_score` and `dense_score` are the scores of the passage's best leaf. Each is None if its
-    source was not searched. `term_spans` are in order and do not overlap. `rerank_score` is the
+    `lexical_score` and `dense_score` are the scores of the passage's best leaf in the lexical index
+    and in the vector index. A score is None if this index was not searched. `term_spans` are in
+    order and do not overlap. `rerank_score` is the
     reranker's score, which has another scale than `score`; it is None if the reranker returned no
     score for the passage.
     """
@@ -219,10 +223,10 @@ class SearchResult(Generic[P_co]):
     searched. `plan` is None if the service does not report it. `sections` are the sections that
     SUMMARY_FIRST chose, best first.
 
-    `retrieval` says which sources were searched. If HYBRID had to search only one source,
-    `fallback` is the reason; otherwise it is empty. `reranked` is True if a reranker ordered the
-    passages. If a reranker was called but did not order them, `rerank_failure` is the reason;
-    otherwise it is empty.
+    `retrieval` says which indexes were searched: lexical, vector, or both. If HYBRID could search
+    only one of them, `fallback` is the reason; otherwise it is empty. `reranked` is True if a
+    reranker ordered the passages. If a reranker was called but did not order them, `rerank_failure`
+    is the reason; otherwise it is empty.
     """
 
     passages: tuple[P_co, ...]

@@ -39,8 +39,8 @@ _COUNT = struct.Struct("<I")
 class ChunkRecord(NamedTuple):
     """A chunk of a tree, with the fields of CHUNK.
 
-    `parent` is an index into the level above, `first_child` an index into the level below, and
-    `section` an index into the document's sections.
+    `parent` is the index of the parent in the level above, `first_child` is the index of the first
+    child in the level below, and `section` is the index of a section of the document.
     """
 
     byte_start: int
@@ -56,7 +56,7 @@ class ChunkRecord(NamedTuple):
 
     @property
     def token_end(self) -> int:
-        """The count of the document's tokens from its start to the end of the chunk."""
+        """The end of the chunk in tokens, counted from the start of the document."""
         return self.token_start + self.token_count
 
     def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
@@ -120,7 +120,7 @@ class ParsedText:
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
-    """Returns, for each section, the index of the section that contains it, or NONE."""
+    """Returns, for each section, the index of the innermost section that contains it, or NONE."""
     parents: list[int] = []
     open_sections: list[int] = []
     for index, section in enumerate(sections):
@@ -149,7 +149,10 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns `section_path`, without a first title that equals `title`, the document's title."""
+    """Returns the titles from the outermost section down to a section, as `section_path` does.
+
+    The first of them is left out if it equals `title`, the title of the document.
+    """
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
 
@@ -164,7 +167,7 @@ class Tree:
     __slots__ = ("_bases", "_buffer", "counts")
 
     def __init__(self, buffer: bytes | memoryview) -> None:
-        """Raises ValueError if the length of `buffer` does not match its header."""
+        """Reads an encoded tree. Raises ValueError if its length does not match its header."""
         try:
             (levels,) = _COUNT.unpack_from(buffer)
             self.counts: tuple[int, ...] = struct.unpack_from(f"<{levels}I", buffer, _COUNT.size)
@@ -183,14 +186,14 @@ class Tree:
 
     @classmethod
     def from_levels(cls, levels: Sequence[NDArray[Any]]) -> "Tree":
-        """Returns a tree of these levels, arrays of CHUNK, level 0 first."""
+        """Returns a tree with these levels, level 0 first. Each is an array of the dtype CHUNK."""
         counts = [len(level) for level in levels]
         header = struct.pack(f"<{1 + len(counts)}I", len(counts), *counts)
         return cls(b"".join([header, *(level.tobytes() for level in levels)]))
 
     @property
     def top_level(self) -> int:
-        """The level of the largest chunks."""
+        """The highest level, which has the largest chunks."""
         return len(self.counts) - 1
 
     @property
@@ -233,9 +236,9 @@ class Tree:
         indexes of the leaves, row 1 those of their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # The levels are contiguous, so one numpy array covers all of them. Creating an array for
-        # each level would be slower: most trees are small, so the cost of a numpy call dominates,
-        # and a search may need many trees.
+        # The levels are contiguous in the buffer, so one numpy array covers all of them. One array
+        # for each level would be slower: most trees are small, so the fixed cost of a numpy
+        # call dominates, and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
@@ -245,12 +248,12 @@ class Tree:
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:
-        """Returns the violated invariants as messages; empty if the tree is valid.
+        """Returns a message for each invariant that the tree violates; [] if the tree is valid.
 
-        `sizes` is the maximum number of tokens of a chunk at each level. These are the invariants:
-        the chunks of each level are in order and have at most that size; all levels cover the same
-        tokens, without a gap; every chunk lies inside exactly one parent; and the children of a
-        chunk are consecutive.
+        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants.
+        The chunks of each level are in order and have at most the size of their level. All levels
+        cover the same tokens, without a gap. Every chunk below the top level lies inside exactly
+        one parent. The children of a chunk are consecutive.
         """
         problems = []
         if len(self.counts) != len(sizes):
@@ -266,7 +269,7 @@ class Tree:
         return problems
 
     def _level_problems(self, level: int, size: int) -> list[str]:
-        """Returns the violated invariants of the chunks of one level."""
+        """Returns a message for each invariant that the chunks of one level violate."""
         chunks = self.level(level)
         if not len(chunks):
             return ["no chunks"]
@@ -286,7 +289,7 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
-        """Returns the violated invariants between the chunks of a level and their parents."""
+        """Returns a message for each invariant that a level's chunks and their parents violate."""
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -310,9 +313,10 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """Returns messages about possible defects of one level's spans.
+    """Checks the spans of one level. Returns a dictionary from a message to True or False.
 
-    The value of a message is True if the level has the defect. `unit` names the unit of the spans.
+    Each message describes a defect; its value is True if the level has this defect. `unit` is the
+    name of the unit of `starts` and `ends`.
     """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),

@@ -29,7 +29,8 @@ _MAX_DEPTH = 30
 # A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
 # in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
 _BYTES_PER_JSON = 6
-_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for unsuitable values.
+# Protobuf raises these errors for a value that does not fit the field of a message.
+_UNFIT = (TypeError, ValueError, OverflowError)
 
 Built = TypeVar("Built", bound=Message)
 
@@ -75,7 +76,10 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Returns JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
+    """Converts JSON-like values into a `google.protobuf.Struct`.
+
+    Raises InvalidArgument for values that are not JSON.
+    """
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set_value(struct.fields[_key(key)], value, 1)
@@ -142,9 +146,10 @@ def _number(value: float) -> float:
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns a Struct as JSON-like values; whole numbers up to 2**53 become int.
+    """Converts a `google.protobuf.Struct` into JSON-like values.
 
-    Raises InvalidArgument for NaN, infinity and nesting that is too deep.
+    Whole numbers up to 2**53 become int. Raises InvalidArgument for NaN, infinity and nesting that
+    is too deep.
     """
     return _object_from(struct, 1)
 
@@ -239,7 +244,7 @@ def _unit_from(number: int) -> SummaryUnit | None:
         return None
     if number not in _UNIT:
         raise InvalidArgument(
-            f"summaries is {number}, which this server does not know", field="summaries"
+            f"summaries is {number}, which is no number of the enum", field="summaries"
         )
     return _UNIT[number]
 
@@ -301,16 +306,16 @@ def document_from(message: pb.Document) -> Document:
 
 
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns metadata as JSON-like values.
+    """Converts the metadata of a message into JSON-like values.
 
-    Raises TooLarge, before decoding, if the message is so large that the metadata certainly exceeds
-    its limit as JSON. Raises InvalidArgument if `struct_from` does.
+    Raises TooLarge, before decoding, if the message is so large that the metadata as JSON certainly
+    exceeds its limit. Raises the errors of `struct_from`.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(
-            f"metadata has {size} bytes as a message; at most {MAX_METADATA_BYTES} are allowed "
-            "as JSON",
+            f"metadata has {size} bytes as a protobuf message, so it has more than the allowed "
+            f"{MAX_METADATA_BYTES} bytes as JSON",
             field="metadata",
         )
     return struct_from(metadata)

@@ -27,9 +27,9 @@ def optional_field(message: Message, name: str) -> Any:
 
 
 def dataclass_from(value_type: type[Value], message: Message) -> Value:
-    """Returns a dataclass with the values of the message's fields of the same names.
+    """Returns an instance of a dataclass. Its fields have the values of the message's fields.
 
-    An optional field that is not set becomes None.
+    The names are the same in both. An optional field of the message that is not set becomes None.
     """
     return value_type(
         **{field.name: optional_field(message, field.name) for field in fields(value_type)}
@@ -37,14 +37,20 @@ def dataclass_from(value_type: type[Value], message: Message) -> Value:
 
 
 def enum_value(names: Mapping[Any, Known], number: int, field: str) -> Known:
-    """Returns the value for an enum's wire number; raises InvalidArgument for an unknown number."""
+    """Returns the Python value of an enum number in a message.
+
+    Raises InvalidArgument if the number is not in `names`. `field` is the name of the field.
+    """
     if number not in names:
-        raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
+        raise InvalidArgument(f"{field} is {number}, which is no number of the enum", field=field)
     return names[number]
 
 
 def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
-    """Returns the wire number of a value; raises InvalidArgument for a value not in `numbers`."""
+    """Returns the enum number that represents a Python value in a message.
+
+    Raises InvalidArgument if the value is not in `numbers`. `field` is the name of the field.
+    """
     if value not in numbers:
         allowed = ", ".join(numbers)
         raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
@@ -52,7 +58,7 @@ def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Know
 
 
 def optional_enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
-    """Returns the wire number of a value; None for None, which means the default.
+    """Returns the enum number that represents a value in a message; None for None, the default.
 
     Raises InvalidArgument if the value is not in `numbers`.
     """

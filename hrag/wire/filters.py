@@ -27,8 +27,9 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# The limit of decoded Filter messages, and of the values of one condition. A valid filter does not
-# exceed it, because each condition and value is inside at most MAX_FILTER_DEPTH lists.
+# At most this many Filter messages are decoded, and at most this many values of one condition. A
+# valid filter does not exceed this limit, because each condition is inside at most MAX_FILTER_DEPTH
+# lists.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
@@ -122,7 +123,7 @@ def _moment_from(timestamp: Timestamp) -> datetime:
 
 
 def optional_filter_message(condition: Filter | None) -> pb.Filter | None:
-    """Returns the message of a filter; None for None.
+    """Returns the protobuf message that represents a filter; None for None.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -130,7 +131,7 @@ def optional_filter_message(condition: Filter | None) -> pb.Filter | None:
 
 
 def filter_json(condition: Filter) -> dict[str, Any]:
-    """Returns a filter as JSON, in protobuf's JSON format of its message.
+    """Returns a filter as JSON: the JSON format that protobuf defines for the message Filter.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -150,13 +151,17 @@ def filter_from_json(value: dict[str, Any]) -> Filter:
 
 
 def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
-    """Returns the message of a filter that is at nesting level `depth`; 1 is the outermost level.
+    """Returns the protobuf message that represents a filter.
+
+    The filter is at the nesting level `depth`; 1 is the outermost level.
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
-    if depth > MAX_FILTER_DEPTH:  # A message with much deeper nesting cannot be sent.
+    # The depth is checked before the call, because protobuf cannot encode much deeper messages.
+    if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
-            f"filter is nested over {MAX_FILTER_DEPTH} deep, which is the most allowed",
+            f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "
+            "allowed",
             field="filter",
         )
     match condition:

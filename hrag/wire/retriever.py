@@ -42,8 +42,8 @@ from hrag.wire.fields import (
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# An upper bound, in bytes, of all numbers in an encoded SearchResponse, and in an encoded
-# ChosenSection.
+# Upper bounds of the bytes that all numbers take: in an encoded SearchResponse without its passages
+# and sections, and in an encoded ChosenSection.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 
@@ -100,7 +100,8 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
-# All other options of a SearchQuery have the same name and type in SearchRequest.
+# These options of a SearchQuery are converted. All other options have the same name and type in
+# SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {
@@ -159,7 +160,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns the query of each request of a batch, in order, or its error."""
+    """Returns, for each request of a batch in order, its query, or an error if it is invalid."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -191,7 +192,7 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
 
 
 def encoded_bytes(result: SearchResult[bytes]) -> int:
-    """Returns an upper bound, in bytes, of the size of the encoded response.
+    """Returns an upper bound of the size of the encoded SearchResponse with `result`, in bytes.
 
     The real size is a little smaller.
     """
@@ -216,7 +217,7 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
-    """Returns the response of a search without its passages."""
+    """Returns the SearchResponse message of a result. Its field `passages` is still empty."""
     timings = result.timings
     return pb.SearchResponse(
         mode=_MODE_NUMBER[result.mode],
@@ -336,15 +337,19 @@ def _node_from(message: pb.ChunkNode) -> ChunkNode:
 
 
 def _relative_message(node: ChunkNode) -> pb.ChunkNode:
-    """Returns the message of a relative without title, source and metadata of the document.
+    """Returns the message of a chunk's relative, without the document's title, source and metadata.
 
-    A reply may contain thousands of relatives, and as many copies of these fields would fill it.
+    A relative is an ancestor, a sibling or a descendant. A reply may contain thousands of them, and
+    as many copies of these fields would fill it.
     """
     return _node_message(replace(node, chunk=replace(node.chunk, title="", source="", metadata={})))
 
 
 def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
-    """Returns a relative of `chunk`, with the title, source and metadata that `chunk` has."""
+    """Returns the ancestor, sibling or descendant of `chunk` that a message represents.
+
+    The message lacks the document's title, source and metadata. They are copied from `chunk`.
+    """
     node = _node_from(message)
     complete = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
     return replace(node, chunk=complete)

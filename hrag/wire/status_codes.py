@@ -21,7 +21,7 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """The status code and the reason of an error class.
+    """The gRPC status code of an error class, and its reason: a stable name for clients.
 
     `retry_s` is the delay before a retry in seconds; None means that a retry will not help.
     """
@@ -109,14 +109,14 @@ _NO_GRPC_RETRY = (
 _PUSHBACK = "grpc-retry-pushback-ms"
 _SUBJECT = "tenant:"
 
-# The text in gRPC's error for a message that exceeds its size limit.
+# If a message exceeds its size limit, the text of gRPC's error contains these words.
 _LARGER_THAN_MAX = "larger than max"
 
 _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def situation_of(error: HragError) -> Situation:
-    """Returns the row of TABLE for the error's class, or else for its nearest base class there."""
+    """Returns the entry of TABLE for the error's class or its nearest base class that has one."""
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
@@ -132,9 +132,9 @@ def message_of(error: HragError) -> str:
 
 
 def to_status(error: HragError) -> grpc.Status:
-    """Returns the status, with its details, that ends a call with `error`.
+    """Returns the gRPC status, with its details, that ends a call with `error`.
 
-    Its message is cut to 1,000 bytes.
+    The message of the error is cut to 1,000 bytes.
     """
     situation = situation_of(error)
     message = message_of(error)
@@ -172,9 +172,9 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 
 
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
-    """Returns the trailer that overrides the delay in a client's gRPC retry policy.
+    """Returns the trailer that overrides the retry delay of a client's gRPC retry policy.
 
-    Returns an empty list if that delay should apply.
+    Returns an empty list if the delay of the policy should apply.
     """
     if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
@@ -186,12 +186,12 @@ def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
 def error_from(failure: Any) -> HragError:
     """Returns the error that a failed gRPC call represents.
 
-    Its class is the class that the server raised. If the status has no details, the status code
+    The error has the class that the server raised. If the status has no details, the status code
     determines the class.
     """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # A proxy changed the status, so its details do not match.
+    except ValueError:  # A proxy changed the status, so it differs from the status in the details.
         status = None
     if status is None:
         return _error_of_code(failure.code(), failure.details() or "")
