@@ -151,13 +151,16 @@ class _Passage:
     token_end: int
 
     def absorb(self, other: "_Passage") -> None:
-        """Adds the drafts of another passage to this passage."""
+        """Adds the drafts (chunks) of another passage to this passage."""
         self.members += other.members
         self.token_start = min(self.token_start, other.token_start)
         self.token_end = max(self.token_end, other.token_end)
 
     def draft(self) -> PassageDraft:
-        """Joins the drafts of the passage to one draft. Its chunks and groups are best first."""
+        """Joins the drafts (chunks) of the passage to one draft.
+
+        The chunks in it are ordered best first, and so are the groups of their matched leaves.
+        """
         if len(self.members) == 1:
             return self.members[0]
         best, *others = sorted(self.members, key=_groups)
@@ -173,7 +176,7 @@ class _ChosenPassages:
     """The passages chosen so far, by document, in order of the text.
 
     Passages of one document share no token, except with `keep_overlap`. So the passages that a
-    draft touches are consecutive, and bisection finds them.
+    draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
@@ -225,7 +228,10 @@ class _ChosenPassages:
         self._count -= len(others)
 
     def drafts(self) -> list[PassageDraft]:
-        """Returns the chosen passages as drafts, best first."""
+        """Returns a draft for each chosen passage, best first.
+
+        A draft is a chunk, or several joined chunks, whose text has not been read yet.
+        """
         drafts = (passage.draft() for passage in chain(*self._by_document.values()))
         return sorted(drafts, key=_groups)
 

@@ -53,9 +53,9 @@ class PassageDraft:
 
     @classmethod
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
-        """Creates a draft from the chunk that represents a group of matched leaves.
+        """Creates the draft of a passage from the chunk that represents a group of matched leaves.
 
-        `group` is the index of this group.
+        `position` is the position of the chunk, and `group` is the index of the group.
         """
         return cls(document, document.tree.record(*position), (group,), (position,))
 
@@ -65,7 +65,7 @@ class PassageDraft:
 
     @property
     def is_blank(self) -> bool:
-        """True if the text of the draft's span consists only of white space."""
+        """True if the text of this possible passage consists only of white space."""
         start, end = self.record.byte_start, self.record.byte_end
         first = self.document.part(start, min(end, start + _FIRST_BYTES))
         # The bytes may end inside a character, so decoding ignores errors.
@@ -75,12 +75,12 @@ class PassageDraft:
 
     @property
     def document_id(self) -> str:
-        """The id of the document that contains the draft's chunks."""
+        """The id of the document that contains the chunks of this possible passage."""
         return self.document.outline.document_id
 
     @property
     def content_bytes(self) -> int:
-        """The length, in UTF-8 bytes, of the text of the draft's span."""
+        """The length of the text of this possible passage, in UTF-8 bytes."""
         return self.record.byte_end - self.record.byte_start
 
     @property
@@ -93,11 +93,11 @@ class PassageDraft:
 
     @property
     def position(self) -> TreePosition:
-        """The level and the index of the best of the draft's chunks."""
+        """The level and the index of the best chunk of this possible passage."""
         return self.positions[0]
 
     def joined(self, others: "Sequence[PassageDraft]") -> "PassageDraft":
-        """Returns one draft with the chunks of this draft and of `others`.
+        """Returns one draft of a passage with the chunks of this draft and of `others`.
 
         Its span covers all these chunks. None of `others` may have a higher score than this draft.
         """
@@ -110,7 +110,7 @@ class PassageDraft:
         )
 
     def merged_positions(self) -> list[TreePosition]:
-        """Returns the positions of the draft's chunks in order of the text; [] for a single chunk.
+        """Returns the positions of the joined chunks in order of the text; [] for a single chunk.
 
         A position is the level and the index of a chunk.
         """

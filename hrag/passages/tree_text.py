@@ -146,7 +146,7 @@ class TreeText:
         )
 
     def has_chunk(self, position: TreePosition) -> bool:
-        """Returns True if the tree has a chunk at this position."""
+        """Returns True if the tree has a chunk at this position, which is a level and an index."""
         level, index = position
         return level < len(self.tree.counts) and index < self.tree.counts[level]
 

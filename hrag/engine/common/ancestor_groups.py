@@ -89,11 +89,17 @@ class AncestorGroups:
         return self.table.settings.tree.embedding_level
 
     def reaching(self, score: float) -> "AncestorGroups":
-        """Returns the groups whose score is at least `score`."""
+        """Returns only the groups whose score is at least `score`.
+
+        A group is a chunk with its matched leaves.
+        """
         return self._with_mask(self.groups.scores >= score)
 
     def _with_mask(self, mask: NDArray[np.bool_]) -> "AncestorGroups":
-        """Returns the groups for which `mask` is True. It has one element for each group."""
+        """Returns only the groups for which `mask` is True.
+
+        A group is a chunk with its matched leaves. `mask` has one element for each group.
+        """
         if mask.all():
             return self
         starts = self.groups.starts.astype(np.int64)
@@ -116,7 +122,8 @@ class AncestorGroups:
     def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
         """Returns one object with the groups of this object, followed by the groups of `more`.
 
-        The two objects must have the same table and the same level, and no group in common.
+        A group is a chunk with its matched leaves. The two objects must have the same table and the
+        same level, and no group in common.
         """
         first, second = self.groups, more.groups
         offset = np.uint32(len(first.children))
@@ -137,7 +144,8 @@ class AncestorGroups:
     def in_table(self, table: LeafTable) -> "AncestorGroups":
         """Returns the same groups, whose leaves are now identified by their row numbers in `table`.
 
-        `table` must contain all leaves of the groups, and its labels must be ascending.
+        A group is a chunk with its matched leaves. `table` must contain all leaves of the groups,
+        and its labels must be ascending.
         """
         if table is self.table:
             return self
@@ -147,7 +155,10 @@ class AncestorGroups:
 
     @property
     def keys(self) -> list[int]:
-        """The keys of the groups, best group first. A key identifies the chunk of its group."""
+        """The keys of the groups, best group first.
+
+        A group is a chunk with its matched leaves, and its key identifies the chunk.
+        """
         keys: list[int] = self.groups.keys.tolist()
         return keys
 
@@ -158,13 +169,16 @@ class AncestorGroups:
         return self.ancestor_level, split_label(key)[1]
 
     def score(self, group: int) -> float:
-        """Returns the score of the group with the index `group`. Index 0 is the best group."""
+        """Returns the score of a group: a chunk with its matched leaves.
+
+        `group` is the index of the group. The best group has the index 0.
+        """
         return float(self.groups.scores[group])
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
         """Returns the matched leaves of some groups of one document, best leaf first.
 
-        `groups` are the indexes of the groups.
+        A group is a chunk with its matched leaves. `groups` are the indexes of the groups.
         """
         order = self._best_first(groups)
         leaves = leaves_of(self.table.labels[self.groups.children[order]]).tolist()
@@ -177,8 +191,8 @@ class AncestorGroups:
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
         """Returns an object with a single group, which has the leaves of some of these groups.
 
-        `groups` are the indexes of the groups to join, best group first. The single group has the
-        key and the score of the best group.
+        A group is a chunk with its matched leaves. `groups` are the indexes of the groups to join,
+        best group first. The single group has the key and the score of the best group.
         """
         order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
@@ -200,7 +214,8 @@ class AncestorGroups:
     def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
         """Returns the indexes, in `self.groups.children`, of the leaves of some groups.
 
-        The best leaf is the first. `groups` are the indexes of the groups.
+        The best leaf is the first. A group is a chunk with its matched leaves. `groups` are the
+        indexes of the groups.
         """
         starts, scores = self.groups.starts, self.groups.child_scores
         # `hrag_fast.climb` has already sorted the leaves of each group, best leaf first.
@@ -273,7 +288,7 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    """Returns only the rows at `indexes`.
+    """Returns only the rows of `scored` at `indexes`.
 
     `indexes` may also be a mask, which is True for each row to return.
     """
@@ -281,7 +296,7 @@ def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> Scor
 
 
 def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
-    """Returns the groups with the lexical and the dense scores of their leaves added.
+    """Returns `groups` with the scores that their leaves have in the lexical and the vector search.
 
     `scored` contains these scores.
     """

@@ -121,16 +121,17 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """True if this round shall read the passages of its groups.
+        """True if this round of the search shall read the passages of its groups.
 
-        This is so if there are at least `request.limit` groups or no further leaf, and always in
-        the mode CONTEXT. If False, the next round searches for more leaves first.
+        A group is a chunk with its matched leaves. The round reads passages if there are at least
+        `request.limit` groups or no further leaf, and always in the mode CONTEXT. If False, the
+        next round first searches for more leaves.
         """
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT
 
     def is_final(self, outcome: RoundOutcome) -> bool:
-        """Returns True if another round would add no passage.
+        """Returns True if a further round, with more candidate leaves, would add no passage.
 
         `outcome` is the outcome of reading the passages of this round.
         """
@@ -153,5 +154,5 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if the score of at least one group is below `request.min_score`."""
+        """True if at least one chunk's group of leaves has a score below `request.min_score`."""
         return self.reaching < self.groups
