@@ -247,7 +247,10 @@ class Fetch:
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
-        """Returns an encoder that converts each of `groups` into an encoded passage."""
+        """Returns an encoder that converts each of `groups` into an encoded passage.
+
+        A group is a chunk with the matched leaves that it represents.
+        """
         return PassageEncoder(
             groups.table.labels,
             groups.groups,

@@ -71,7 +71,7 @@ class Analyzer:
         return self._extractor.terms(text)
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
-        """Returns the distinct ids of words and CJK terms, ascending: `uint64[n]`.
+        """Returns the distinct ids of the words and CJK terms in a text, ascending: `uint64[n]`.
 
         The ids serve to find texts that contain a phrase. Such a text contains all words of the
         phrase. But it may not have the phrase's joined runs (such as `well-known`) as terms,

@@ -69,9 +69,9 @@ def parse(text: str) -> ParsedQuery:
 class RequiredParts:
     """The required parts of a query (quoted phrases, words after `+`), for comparison with texts.
 
-    Parts and texts are folded before they are compared, and each run of white space counts as one
-    space. A part neither begins nor ends inside a word of the text: `cat` is not in `concatenate`,
-    but `数据` is in `大数据库`.
+    Parts and texts are folded before they are compared, so case does not matter, and each run of
+    white space counts as one space. A part neither begins nor ends inside a word of the text:
+    `cat` is not in `concatenate`, but `数据` is in `大数据库`.
     """
 
     def __init__(self, required: Sequence[str]) -> None:
