@@ -220,7 +220,7 @@ def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
 def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[IngestResult]:
     """Returns the call IngestDocument.
 
-    Its result says, among others, whether the document was created, updated or unchanged.
+    Its result says, among other things, whether the document was created, updated or unchanged.
     """
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
@@ -432,7 +432,7 @@ def search(query: SearchQuery) -> ClientCall[SearchResult]:
 
 
 def batch_search(queries: Sequence[SearchQuery]) -> ClientCall[list[SearchResult | HragError]]:
-    """Returns the call BatchSearch; its result is one result or one error for each query."""
+    """Returns the call BatchSearch; its result is a list: one result or error for each query."""
     request = retriever.batch_request(checked_queries(queries))
     return ClientCall("retriever", "BatchSearch", request, retriever.batch_from)
 

@@ -22,7 +22,7 @@ class Call:
     deadline: Deadline = NEVER
 
     def log_fields(self) -> Mapping[str, str]:
-        """Returns the fields of each log line of the call, by name.
+        """Returns the fields that are added to each log line of the call, by name.
 
         This method is called each time a line is written.
         """

@@ -29,7 +29,7 @@ class Format:
     """A format: its MIME type, the extensions of its files, and other names of the type.
 
     `is_text` is True if the format may also be sent as text, not only as bytes. `needs_extra` is
-    True if the indexer reads the format with libraries of the extra `formats`.
+    True if the indexer reads the format with optional libraries, which `hrag[formats]` installs.
     """
 
     mime_type: str

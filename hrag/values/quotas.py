@@ -28,7 +28,7 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """The time between two calls at the maximum rate, in nanoseconds; 0 if it is unlimited."""
+        """The time between two calls at the maximum rate, in nanoseconds; 0 without a limit."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property

@@ -67,8 +67,8 @@ class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
     If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
-    other fields, None means the default. It may depend on the call, the mode, the retrieval and the
-    collection.
+    other fields, None means the default, which may depend on the call, the mode, the retrieval and
+    the collection.
     """
 
     tenant_id: str
@@ -154,9 +154,8 @@ class Passage:
     is the best of them, except that its content, span, pages and tokens are those of all together.
     `lexical_score` and `dense_score` are the scores of the passage's best leaf in the lexical index
     and in the vector index. A score is None if this index was not searched. `term_spans` are in
-    order and do not overlap. `rerank_score` is the
-    reranker's score, which has another scale than `score`; it is None if the reranker returned no
-    score for the passage.
+    order and do not overlap. `rerank_score` is the reranker's score, which has another scale than
+    `score`; it is None if the reranker returned no score for the passage.
     """
 
     chunk: Chunk

@@ -57,10 +57,9 @@ class Candidates:
     """The leaves that a source returned for a query, with their scores, in no particular order.
 
     A source is the lexical or the vector search. `rows` are the row numbers of the leaves in a
-    LeafTable: `uint32[n]`, without duplicates. `scores` is `float32[n]`.
-    `exact` is True if it is certain that no other eligible row has a higher score. `complete` is
-    True if the source has no further row, so that requesting more candidates would return the same
-    rows.
+    LeafTable: `uint32[n]`, without duplicates. `scores` is `float32[n]`. `exact` is True if it is
+    certain that no other eligible row has a higher score. `complete` is True if the source has no
+    further row, so that requesting more candidates would return the same rows.
     """
 
     rows: RowNumbers
