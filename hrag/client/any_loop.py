@@ -29,7 +29,7 @@ async def search(client: Client, query: SearchQuery) -> SearchResult:
         try:
             await _wait_until_done(future)
         finally:
-            future.cancel()  # This does nothing if the call has ended.
+            future.cancel()  # If the call has ended already, this does nothing.
         return call.read(future.result())
 
 

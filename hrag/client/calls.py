@@ -139,7 +139,10 @@ def is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientCall(Generic[Result]):
-    """A call of one gRPC method: its request, and the function that reads its response."""
+    """A call of one gRPC method that a client may send.
+
+    It contains the request, and the function `read` that converts the response into the result.
+    """
 
     service: Literal["indexer", "retriever"]
     method: str
@@ -228,7 +231,7 @@ def ingest(tenant_id: str, document: Document, collection: str) -> ClientCall[In
 def ingest_many_requests(
     tenant_id: str, collection: str
 ) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
-    """Returns the function that builds the request of each document of a stream.
+    """Returns a function that builds the request of a document in the stream IngestDocuments.
 
     Raises InvalidArgument for a tenant or a collection name that protobuf cannot represent.
     """
@@ -301,10 +304,10 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCal
 
 
 class TextPart(NamedTuple):
-    """The part of a document's text that was read so far, from the start to the byte `end`.
+    """The part of a document's text that was read so far, from the start to the byte offset `end`.
 
-    The text is that of the document version with the sequence number `sequence`. `restarts` counts
-    how often the document was replaced while its text was read.
+    It is the text of the document's version with the sequence number `sequence`. `restarts` is how
+    often the text was read again from the start, because the document was replaced.
     """
 
     text: str = ""
@@ -316,7 +319,8 @@ class TextPart(NamedTuple):
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
         """Returns this part, extended by the text in the response.
 
-        If the document was replaced after this part was read, the returned part is empty.
+        If the document was replaced after this part was read, the returned part is empty, so that
+        the text is read again from the start.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
@@ -329,7 +333,8 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Raises `error` again if it means anything else.
+        Then the document was replaced, and its text is read again from the start. Raises `error`
+        again if it has another cause.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error

@@ -69,7 +69,10 @@ class ClientCredentials:
         return grpc.aio.secure_channel(address, credentials, options)
 
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
-        """Returns the TLS credentials, or None if the channel is not encrypted."""
+        """Returns the TLS credentials, or None if the channel is not encrypted.
+
+        Raises the errors of `channel`.
+        """
         _check_address(address)
         if self.ca_file is None and self.cert_file is None:
             if self.token and not is_loopback(address):

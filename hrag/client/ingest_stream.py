@@ -4,8 +4,8 @@ The code of the stream is written twice, once for threads and once for asyncio, 
 `grpc.aio` send requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
 If the iterable of documents raised an error inside gRPC, gRPC would drop the error, or the call
-would never end. So the iterators of this module catch the error and end the requests. When the call
-has ended, the caller gets the caught error instead of the error of the call. A document that cannot
+would never end. So the iterators of this module catch the error and send no further request. When
+the call has ended, the caught error is raised instead of the call's error. A document that cannot
 be encoded as a request is not sent; its error is yielded at the document's position among the
 outcomes.
 """
@@ -35,7 +35,7 @@ RequestOf: TypeAlias = Callable[[Document], Any]
 
 
 class _Requests:
-    """Builds the requests of documents, and yields all outcomes in the order of the documents.
+    """Builds one request per document, and yields all outcomes in the order of the documents.
 
     If a document cannot be encoded as a request, its outcome is the error of the encoding.
     `failure` is the error that the iterable of documents raised; None if it raised no error.
@@ -46,7 +46,8 @@ class _Requests:
         self._request_of = request_of
         self._read_count = 0
         self._yielded_count = 0
-        # The key is the document's index in the iterable of documents.
+        # The errors of documents that cannot be encoded as requests. The key is the index of the
+        # document in the iterable of documents.
         self._errors: dict[int, HragError] = {}
 
     def build(self, document: Document) -> Any:
@@ -73,7 +74,10 @@ class _Requests:
             yield indexer.outcome_from(outcome)
 
     def next_errors(self) -> Iterator[HragError]:
-        """Yields the errors of the next documents, up to the first document without an error."""
+        """Yields the errors of the next documents that could not be encoded as requests.
+
+        Stops before the first document without such an error.
+        """
         while self._yielded_count in self._errors:
             self._yielded_count += 1
             yield self._errors.pop(self._yielded_count - 1)
@@ -85,7 +89,7 @@ def outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> Generator[Outcome]:
-    """Yields one outcome for each document, in order.
+    """Yields one outcome (a result or an error) for each document, in order.
 
     `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
     gRPC's flow control limits how many requests are sent before their outcomes arrive. Raises the
@@ -119,7 +123,7 @@ def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any
             request = next(built)
         except StopIteration:
             return
-        # SystemExit is caught too: otherwise the caller would wait for ever.
+        # SystemExit is caught too, because otherwise the caller would wait for ever.
         except BaseException as error:
             requests.failure = error
             return
@@ -133,7 +137,7 @@ async def aio_outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> AsyncGenerator[Outcome]:
-    """Yields one outcome for each document, in order, for asyncio.
+    """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
     Sends each document only after the outcome of the previous document has arrived. The parameters
     and errors are those of `outcomes`.

@@ -190,11 +190,11 @@ class Catalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentDeletion:
-        """Deletes the documents that pass `filter`, in many commits; returns their count.
+        """Deletes the documents that pass `filter`, in many commits.
 
-        A document that is written during the call may remain. If the call ends early, the
-        documents that it deleted stay deleted, and a second call deletes the rest. Raises
-        CollectionNotFound.
+        Returns the count of deleted documents and the sequence number of the last deletion. A
+        document that is written during the call may remain. If the call ends early, the documents
+        that it deleted stay deleted, and a second call deletes the rest. Raises CollectionNotFound.
         """
         return self._run(calls.delete_documents(tenant_id, filter, collection), timeout_s)
 

@@ -91,7 +91,7 @@ class CitedPassage(CitedChunk):
 
 @dataclass(frozen=True)
 class Findings:
-    """The result of a search: its passages, best first, or the message of its error."""
+    """The result of a search: its passages, best first. `error` is a message if it failed."""
 
     passages: tuple[CitedPassage, ...]
     error: str = ""
@@ -213,7 +213,7 @@ def _error_findings(error: HragError) -> Findings:
 
 
 def failure_text(failure: str, error: HragError) -> str:
-    """Returns the text for a model: what failed, why, and whether trying again may help."""
+    """Returns a text that tells a model what failed, why, and whether trying again may help."""
     message = error.message
     if error.field == "text":  # In the service's messages, the query is called "text".
         message = message.replace("text", "query", 1)

@@ -38,7 +38,8 @@ class TermLocator:
 
     `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
     much each term counts in the choice of a sentence. The attribute `find` is a function that
-    returns where the terms occur in a text; it is None if there is no analyzer or no id.
+    returns where the terms occur in a text. It is None if there is no analyzer, or if `ids` is
+    empty.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
@@ -56,9 +57,9 @@ class TermLocator:
     ) -> CitedPlace:
         """Returns the place to cite in a passage.
 
-        `leaves` are the passage's leaves at `level`, best first; at least one of them has a part
-        inside the passage. With `spans`, the result also has the spans of the terms in all these
-        leaves; otherwise its `term_spans` are empty.
+        `leaves` are the passage's matched leaves at `level`, best first; at least one of them has a
+        part inside the passage. With `spans`, the result also has the spans of the query's terms in
+        all these leaves; otherwise its `term_spans` are empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

@@ -99,7 +99,10 @@ class _Cut(NamedTuple):
 
 
 class _EncodedSpan:
-    """A span with its text and the end of each of its tokens, in bytes, ascending."""
+    """A tokenized span of a document: its text, and where each of its tokens ends.
+
+    The ends are offsets from the start of the span, in bytes, ascending.
+    """
 
     start = _Cut(0, 0, 0, 0)
 
@@ -128,7 +131,10 @@ class _EncodedSpan:
         return _Cut(char - len(prefix), token_start, token, token)
 
     def character_at(self, byte: int) -> int | None:
-        """Returns how many characters end before a byte; None inside a character."""
+        """Converts an offset in bytes into an offset in characters.
+
+        Returns None if the byte is not the first byte of a character.
+        """
         if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # This is a continuation byte.
             return None
         return len(self.raw[:byte].decode())
@@ -155,7 +161,7 @@ def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
-    assert run is not None  # The pattern also matches the empty string at the end.
+    assert run is not None  # The pattern always matches: also the empty string at the end.
     return "" if start and run[0] == text else run[0]
 
 
@@ -190,7 +196,7 @@ def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
 def _fitting(
     document: TreeText, sentences: Sequence[ChunkRecord], keep: int, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns consecutive sentences that fit the budget, as a span.
+    """Returns consecutive sentences that fit the token budget, as a span.
 
     `keep` is the index of a sentence that the result must include. Returns None if this sentence
     alone does not fit, or if the sentences are blank.

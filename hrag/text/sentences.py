@@ -25,8 +25,8 @@ def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
     """Returns consecutive sentences, including `keep`, whose sizes add up to at most `budget`.
 
     `sizes` has the size of each sentence of a text, `keep` is the index of a sentence, and the
-    result is a range of indexes. It starts at the first sentence if all sentences up to `keep` fit,
-    otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
+    result is a range of indexes. The range starts at the first sentence if all sentences up to
+    `keep` fit, otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
     """
     for first in (0, keep):
         last, left_budget = first, budget

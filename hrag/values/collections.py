@@ -25,7 +25,9 @@ class SummaryUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """The settings for cutting a document into a tree. Equal settings and texts give equal trees.
+    """The settings for cutting a document into a tree of chunks.
+
+    Equal settings and equal texts result in equal trees.
 
     Raises InvalidArgument for values out of range.
     """
@@ -60,7 +62,10 @@ class TreeSettings:
         return self.level_sizes[self.embedding_level]
 
     def check_return_level(self, level: int) -> None:
-        """Raises InvalidArgument if a search cannot return chunks of `level`."""
+        """Raises InvalidArgument if a search cannot return chunks of `level`.
+
+        A search returns leaves or their ancestors, so chunks below the leaves cannot be returned.
+        """
         if not self.embedding_level <= level <= self.top_level:
             raise InvalidArgument(
                 f"return_level is {level}; it must be from {self.embedding_level}, "

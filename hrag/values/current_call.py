@@ -1,4 +1,4 @@
-"""The call for which the current thread works, for code that does not get the call as an argument.
+"""The call for which the current thread works. Code reads it here if it has no argument `call`.
 
 A log processor adds the fields of the current call to each log line. A transaction without an
 explicit deadline uses the deadline of the current call. A server sets CURRENT once for each call,
@@ -29,7 +29,7 @@ class Call:
         return {}
 
     def yield_to_others(self) -> None:
-        """Sleeps if shorter calls should run first. The base class does nothing."""
+        """Sleeps if other, shorter calls should run first. The base class does not sleep."""
 
 
 class DeadlineOnly(Call):

@@ -1,7 +1,7 @@
 """Deadlines of callers.
 
-The deadline of a call is passed to each of its stages, so that no stage works for a caller that has
-left.
+The deadline of a call is passed to each stage of the call. So no stage works for a caller that has
+disconnected or whose deadline has passed.
 """
 
 import math
@@ -16,7 +16,8 @@ from hrag.values.errors import Cancelled, DeadlineExceeded
 
 Outcome = TypeVar("Outcome")
 
-# A thread that waits for another thread checks at this interval whether the caller has left.
+# A thread that waits for another thread checks at this interval whether the caller is still
+# connected.
 _POLL_S = 0.05
 
 
@@ -69,12 +70,15 @@ class Deadline:
         return self.at_s - time.monotonic()
 
     def within(self, seconds: float) -> "Deadline":
-        """Returns this deadline, or `seconds` from now if that is earlier, for the same caller."""
+        """Returns a deadline for the same caller that is at most `seconds` from now.
+
+        If this deadline is earlier, the result is at the same time.
+        """
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)
 
     def check(self, stage: str) -> None:
-        """Raises DeadlineExceeded if the deadline has passed, or Cancelled if the caller has left.
+        """Raises DeadlineExceeded after the deadline, or Cancelled if the caller has disconnected.
 
         `stage` names the current activity in the message, for example `embedding`.
         """

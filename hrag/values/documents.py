@@ -9,7 +9,7 @@ from hrag.values.errors import InvalidArgument
 
 
 class IngestOutcome(StrEnum):
-    """The outcome of ingesting a document."""
+    """Says whether ingesting a document created it, replaced its old version or changed nothing."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -31,8 +31,9 @@ class Page:
 class Document:
     """A document as a client sends it: plain text, the bytes of a file, or pages.
 
-    Without a title, the indexer uses the title in the document: from front matter, from its first
-    heading of level 1, or from its metadata. Raises InvalidArgument for a body of another type.
+    If `title` is empty, the indexer uses the title that it finds in the text or file: in front
+    matter, in the first heading of level 1, or in the file's metadata. Raises InvalidArgument for a
+    body of another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -74,7 +75,7 @@ class DocumentInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """A change of a document's metadata and source. Its content does not change.
+    """A change of a document's metadata and source. The document's text does not change.
 
     The values in `metadata` replace the stored values of the same top-level keys; other keys keep
     their values. With `replace`, `metadata` replaces all stored metadata. The keys in `remove_keys`
@@ -100,7 +101,7 @@ class MetadataChange:
 class MetadataUpdate:
     """A document after a change of its metadata.
 
-    The outcome is UPDATED, or UNCHANGED if the document already had these values.
+    The outcome is UPDATED, or UNCHANGED if the document already had the new values.
     """
 
     document: DocumentInfo
@@ -109,7 +110,7 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCount:
-    """The number of documents that pass a filter, and the number of all documents.
+    """The count of a collection's documents that pass a filter, and the count of all of them.
 
     Both numbers include all changes of the tenant up to the sequence number `sequence`, and no
     later change.
@@ -122,7 +123,7 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDeletion:
-    """The number of deleted documents, and the sequence number of the last deletion.
+    """The count of deleted documents, and the sequence number of the last deletion.
 
     If nothing was deleted, `sequence` is the sequence number of the tenant's last change.
     """

@@ -35,7 +35,7 @@ class ChunkId:
     index: int
 
     def __str__(self) -> str:
-        """Returns the chunk id as clients see it."""
+        """Returns the chunk id as one text: `<document_id>#<level>.<index>`."""
         return f"{self.document_id}#{self.level}.{self.index}"
 
 

@@ -52,7 +52,7 @@ DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
 DEFAULT_TOP_SECTIONS = 3
 # SUMMARY_FIRST chooses at most this many sections. The search scans every leaf of the chosen
-# sections, so this limits its time.
+# sections, so this limits the time of the search.
 MAX_TOP_SECTIONS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000

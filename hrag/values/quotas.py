@@ -28,7 +28,7 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """The nanoseconds between two calls at the rate limit; 0 if calls are unlimited."""
+        """The time between two calls at the maximum rate, in nanoseconds; 0 without a limit."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property
@@ -55,7 +55,7 @@ def unlimited(_tenant_id: str) -> Quota:
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """The usage of a tenant in all its collections, and its quota.
+    """What a tenant has stored in all its collections, and its quota.
 
     `stored_bytes` is the size of everything that is stored for the tenant's documents except the
     vector index: texts, vectors, chunk trees, titles, sources, metadata with its filter index, and

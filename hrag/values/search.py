@@ -44,7 +44,7 @@ class SummaryScope(StrEnum):
 
 
 class SearchPlan(StrEnum):
-    """The way in which a search found the nearest leaves: by an exact scan or by the index."""
+    """The way in which a search found the nearest leaves: by an exact scan or in the index."""
 
     SCAN = "scan"
     INDEX = "index"
@@ -63,9 +63,9 @@ class Aggregation(StrEnum):
 class SearchQuery:
     """A search request: a text, or a vector that is already embedded.
 
-    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. A
-    value of None means the default, which may depend on the call, the mode, the retrieval and the
-    collection.
+    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
+    other fields, None means the default, which may depend on the call, the mode, the retrieval and
+    the collection.
     """
 
     tenant_id: str

@@ -56,7 +56,7 @@ class ChunkRecord(NamedTuple):
 
     @property
     def token_end(self) -> int:
-        """The count of the document's tokens from its start to the end of the chunk."""
+        """The end of the chunk in tokens, counted from the start of the document."""
         return self.token_start + self.token_count
 
     def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
@@ -121,7 +121,7 @@ class ParsedText:
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
-    """Returns, for each section, the index of the section that contains it, or NONE."""
+    """Returns, for each section, the index of the innermost section that contains it, or NONE."""
     parents: list[int] = []
     open_sections: list[int] = []
     for index, section in enumerate(sections):
@@ -168,7 +168,7 @@ class Tree:
     __slots__ = ("_bases", "_buffer", "counts")
 
     def __init__(self, buffer: bytes | memoryview) -> None:
-        """Raises ValueError if the length of `buffer` does not match its header."""
+        """Reads an encoded tree. Raises ValueError if its length does not match its header."""
         try:
             (levels,) = _COUNT.unpack_from(buffer)
             self.counts: tuple[int, ...] = struct.unpack_from(f"<{levels}I", buffer, _COUNT.size)
@@ -194,7 +194,7 @@ class Tree:
 
     @property
     def top_level(self) -> int:
-        """The level of the largest chunks."""
+        """The highest level, which has the largest chunks."""
         return len(self.counts) - 1
 
     @property
@@ -237,9 +237,9 @@ class Tree:
         indexes of the leaves, row 1 those of their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # The levels are contiguous, so one numpy array covers all of them. Creating an array for
-        # each level would be slower: most trees are small, so the cost of a numpy call dominates,
-        # and a search may need many trees.
+        # The levels are contiguous in the buffer, so one numpy array covers all of them. One array
+        # for each level would be slower: most trees are small, so the fixed cost of a numpy
+        # call dominates, and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
@@ -251,10 +251,10 @@ class Tree:
     def problems(self, sizes: Sequence[int]) -> list[str]:
         """Returns a message for each violated invariant; the list is empty if the tree is valid.
 
-        `sizes` is the maximum number of tokens of a chunk at each level. These are the invariants:
-        the chunks of each level are in order and have at most that size; all levels cover the same
-        tokens, without a gap; every chunk lies inside exactly one parent; and the children of a
-        chunk are consecutive.
+        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants.
+        The chunks of each level are in order and have at most the size of their level. All levels
+        cover the same tokens, without a gap. Every chunk below the top level lies inside exactly
+        one parent. The children of a chunk are consecutive.
         """
         problems = []
         if len(self.counts) != len(sizes):

@@ -29,7 +29,8 @@ _MAX_DEPTH = 30
 # A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
 # in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
 _BYTES_PER_JSON = 6
-_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for unsuitable values.
+# Protobuf raises these errors for a value that does not fit the field of a message.
+_UNFIT = (TypeError, ValueError, OverflowError)
 
 Built = TypeVar("Built", bound=Message)
 
@@ -144,7 +145,8 @@ def _number(value: float) -> float:
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
     """Returns the dict that a Struct represents; whole numbers up to 2**53 become int.
 
-    Raises InvalidArgument for NaN, infinity and nesting that is too deep.
+    Whole numbers up to 2**53 become int. Raises InvalidArgument for NaN, infinity and nesting that
+    is too deep.
     """
     return _object_from(struct, 1)
 
@@ -239,7 +241,7 @@ def _unit_from(number: int) -> SummaryUnit | None:
         return None
     if number not in _UNIT:
         raise InvalidArgument(
-            f"summaries is {number}, which this server does not know", field="summaries"
+            f"summaries is {number}, which is no known value", field="summaries"
         )
     return _UNIT[number]
 

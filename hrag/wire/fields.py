@@ -29,7 +29,7 @@ def optional_field(message: Message, name: str) -> Any:
 def dataclass_from(value_type: type[Value], message: Message) -> Value:
     """Returns a `value_type`, with the values of the message's fields of the same names.
 
-    An optional field that is not set becomes None.
+    The names are the same in both. An optional field of the message that is not set becomes None.
     """
     return value_type(
         **{field.name: optional_field(message, field.name) for field in fields(value_type)}
@@ -43,7 +43,7 @@ def enum_value(names: Mapping[Any, Known], number: int, field: str) -> Known:
     `names`.
     """
     if number not in names:
-        raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
+        raise InvalidArgument(f"{field} is {number}, which is no known value", field=field)
     return names[number]
 
 

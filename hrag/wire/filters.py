@@ -152,7 +152,9 @@ def filter_from_json(value: dict[str, Any]) -> Filter:
 
 
 def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
-    """Returns the message of a filter that is at nesting level `depth`; 1 is the outermost level.
+    """Returns the protobuf message that represents a filter.
+
+    The filter is at the nesting level `depth`; 1 is the outermost level.
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """

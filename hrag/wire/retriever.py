@@ -100,7 +100,8 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
-# All other options of a SearchQuery have the same name and type in SearchRequest.
+# These options of a SearchQuery are converted. All other options have the same name and type in
+# SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {

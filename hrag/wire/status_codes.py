@@ -132,7 +132,7 @@ def message_of(error: HragError) -> str:
 
 
 def to_status(error: HragError) -> grpc.Status:
-    """Returns the status, with its details, that ends a call with `error`.
+    """Returns the gRPC status, with its details, that ends a call with `error`.
 
     The message of the status is cut to 1,000 bytes.
     """
@@ -172,9 +172,9 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 
 
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
-    """Returns the trailer that overrides the delay in a client's gRPC retry policy.
+    """Returns the trailer that overrides the retry delay of a client's gRPC retry policy.
 
-    Returns an empty list if that delay should apply.
+    Returns an empty list if the delay of the policy should apply.
     """
     if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
@@ -186,7 +186,7 @@ def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
 def error_from(failure: Any) -> HragError:
     """Returns the error that a failed gRPC call represents.
 
-    Its class is the class that the server raised. If the status has no details, the status code
+    The error has the class that the server raised. If the status has no details, the status code
     determines the class.
     """
     try:

@@ -71,8 +71,8 @@ def unchanged_result(document: DocumentRecord | None, content_hash: str) -> Inge
     """Returns the result UNCHANGED if a document is stored already with the same content hash.
 
     `document` is the record of the stored document, None if there is none. Returns None if the
-    document must be stored: if there is no stored document, its content hash differs from
-    `content_hash`, or `content_hash` is empty.
+    document must be stored. This is so if there is no stored document, if `content_hash` is empty,
+    or if it differs from the content hash in the record.
     """
     if document is None or not content_hash or document.content_hash != content_hash:
         return None

@@ -73,7 +73,7 @@ def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
     """Returns a view of unsigned integers as signed integers of the same size.
 
     numpy is twice as fast if an array of indexes is signed. The integers must be below half of the
-    range of their type.
+    range of their type, so that none becomes negative.
     """
     return numbers.view(f"i{numbers.itemsize}")
 
@@ -81,7 +81,7 @@ def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
 def union(sets: Sequence[Ordinals]) -> Ordinals:
     """Returns the ordinals that are in at least one of the sets, ascending.
 
-    The sets may be in any order.
+    The order of the sets does not matter.
     """
     filled = [numbers for numbers in sets if len(numbers)] or [np.empty(0, np.uint64)]
     every = filled[0] if len(filled) == 1 else np.concatenate(filled)
