@@ -1,4 +1,4 @@
-"""What an engine receives for a search, and what it returns: request, form of passages, result."""
+"""The request that an engine receives for a search, and the result that it returns."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

@@ -55,7 +55,7 @@ def unlimited(_tenant_id: str) -> Quota:
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """What a tenant has stored in all its collections, and its quota.
+    """The usage of a tenant in all its collections, and its quota.
 
     `stored_bytes` is the size of everything that is stored for the tenant's documents except the
     vector index: texts, vectors, chunk trees, titles, sources, metadata with its filter index, and

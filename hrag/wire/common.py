@@ -240,9 +240,7 @@ def _unit_from(number: int) -> SummaryUnit | None:
     if number == pb.SUMMARY_UNIT_UNSPECIFIED:
         return None
     if number not in _UNIT:
-        raise InvalidArgument(
-            f"summaries is {number}, which is no known value", field="summaries"
-        )
+        raise InvalidArgument(f"summaries is {number}, which is no known value", field="summaries")
     return _UNIT[number]
 
 

@@ -125,7 +125,7 @@ def _stop_during_stream(services: Running, documents: Iterator[Document], after:
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"stopping.*, send the rest again|^Stream removed"
+        errors.ServiceUnavailable, match=r"stopping.*, send the others again|^Stream removed"
     ):
         _collect(results, answered, after, services.indexer.terminate)
     began = time.monotonic()

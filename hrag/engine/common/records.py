@@ -68,7 +68,7 @@ class CollectionRecord:
 
 
 class Usage(NamedTuple):
-    """What a tenant has stored in all its collections, and the sequence number of its last change.
+    """The usage of a tenant in all its collections, and the sequence number of its last change.
 
     `collections` and `documents` do not include summary collections and their documents, but
     `stored_bytes` includes them. `sequence` is kept even if the tenant deletes everything, so that

@@ -174,7 +174,7 @@ class OpenAIChat:
 
 
 class _Reply:
-    """What has been read of one streamed reply."""
+    """The state of reading one streamed reply."""
 
     def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
         self._endpoint = endpoint

@@ -52,7 +52,7 @@ _LIMITER = RefusalLimiter(_log_counts)
 
 @dataclass(frozen=True, slots=True)
 class TokenPolicy:
-    """What a valid token must claim, and which claims contain its tenants and its role."""
+    """The claims that a valid token must have, and the claims that contain its tenants and role."""
 
     issuer: str
     audience: str

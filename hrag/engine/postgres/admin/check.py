@@ -285,7 +285,7 @@ class _CollectionCheck:
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"
         if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, but {shared} of its leaves are in the table hrag.leaves"
+            yield f"it has home {home}, but {shared} of its leaves are in the shared table"
 
     def _check_parts(self) -> Iterator[str]:
         """Checks that the parts of the lexical index do not overlap.

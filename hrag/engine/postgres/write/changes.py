@@ -113,7 +113,7 @@ class DocumentVersion:
 
 
 class Counts(NamedTuple):
-    """What a transaction adds to the running totals of a collection; values may be negative."""
+    """The amounts that a transaction adds to the totals of a collection; they may be negative."""
 
     documents: int = 0
     chunks: int = 0

@@ -62,7 +62,7 @@ def test_a_reader_needs_a_store_and_no_writer_can_be_opened_after_it(tmp_path):
     fill(engine)
     engine.close()
     assert engine.reader().sequence("t") == 5
-    with pytest.raises(RuntimeError, match="before its reader"):
+    with pytest.raises(RuntimeError, match="before any reader"):
         engine.writer()
     engine.close()
 

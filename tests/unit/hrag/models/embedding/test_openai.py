@@ -437,14 +437,14 @@ NO_NUMBERS = "neither a list of numbers nor base64 of float32"
             id="too many numbers",
         ),
         pytest.param(
-            openai_server.last_vector(NAN.tolist()), "NaN or infinity: number 2 of 3", id="NaN"
+            openai_server.last_vector(NAN.tolist()), "NaN or infinity: index 2 of 3", id="NaN"
         ),
         pytest.param(
             openai_server.last_vector(in_base64(NAN)), "NaN or infinity", id="NaN in base64"
         ),
         pytest.param(openai_server.last_vector([1e200, *ONES[1:]]), "NaN or infinity", id="huge"),
         pytest.param(
-            openai_server.last_vector([0.0] * DEFAULT_DIMENSION), "of zeros: number 2", id="zeros"
+            openai_server.last_vector([0.0] * DEFAULT_DIMENSION), "of zeros: index 2", id="zeros"
         ),
         pytest.param(openai_server.last_vector("%%%"), NO_NUMBERS, id="not base64"),
         pytest.param(openai_server.last_vector("AAAAAAA="), NO_NUMBERS, id="half a float"),
