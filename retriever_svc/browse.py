@@ -34,7 +34,8 @@ class Browse:
     ) -> Hierarchy:
         """Returns the chunk with its relatives: ancestors, siblings and descendants.
 
-        Descendants are returned down to `depth` levels below the chunk; a `depth` of 0 means 1.
+        Descendants are returned down to `depth` levels below the chunk. If `depth` is 0, only the
+        children are returned, as with a `depth` of 1.
         With `content`, the relatives are returned with their text. Raises what `chunk` raises, and
         InvalidArgument if `depth` is more than MAX_LEVELS.
         """
