@@ -1,9 +1,10 @@
 """The messages between the indexer and a parser process, over one socket.
 
-A message consists of two lengths, a JSON object (the head) and bytes (the body). In the answer of a
-parser, the head has the pages, the headings and the title, and the body is the text. Messages of a
-parser are untrusted, because a hostile file may have taken over the process. So nothing is
-unpickled, the receiver limits every length, and `answer_of` checks each value before it is used.
+A message consists of the lengths of head and body, a JSON object (the head), and bytes (the body).
+In the answer of a parser, the head has the pages, the headings and the title, and the body is the
+text. Messages of a parser are not trusted, because a hostile file may have taken over the process.
+So nothing is unpickled, the receiver limits every length, and `answer_of` checks each value before
+the value is used.
 """
 
 import json
@@ -20,7 +21,7 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 # headings of 200 characters and 100,000 pages. Heads are limited because decoded JSON needs many
 # times its encoded size in memory.
 MAX_HEAD_BYTES = 16 << 20
-# The largest depth of a heading. It is so large because bookmarks in a PDF may be nested very deep.
+# The maximum depth of a heading. It is large because bookmarks in a PDF may be nested very deep.
 MAX_DEPTH = 1_000_000
 
 _LENGTHS = struct.Struct("<II")
