@@ -217,9 +217,9 @@ class BulkLoad:
             self._check_running()
             # A document that equals its stored version is not stored again. But if another version
             # of the document came earlier in this stream and is not committed yet, it will replace
-            # the stored version. So the document must not be compared with the stored version. The
-            # keys in flight are read before the store. So the other version is either among these
-            # keys or already in the store.
+            # the stored version. So the document must not be compared with the stored version.
+            # `in_flight`, the keys of the documents that are not answered yet, is read before the
+            # store. So the other version is either in `in_flight` or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):

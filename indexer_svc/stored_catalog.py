@@ -144,8 +144,7 @@ class StoredCatalog:
         """Deletes the documents that pass `filter`, in several commits.
 
         Yields, after each commit, what `Writer.delete_matching` yields: the count of deleted
-        documents.
-        Raises InvalidArgument if there is no filter.
+        documents. Raises InvalidArgument if there is no filter.
         """
         if filter is None:
             raise InvalidArgument(

@@ -1,8 +1,8 @@
 """Writes the summaries of documents in one background thread.
 
-The store records which documents have no summaries yet. If the thread stops, only the summaries of
-documents of which some summaries are still missing are lost, and they are written again after the
-next start. The documents themselves are not changed.
+The store records which documents have no summaries yet. The summaries of a document are stored once
+all of them are written. If the thread stops before that, the finished summaries of the document are
+lost, and they are written again after the next start. The documents themselves are not changed.
 
 A chat model writes the summaries. In three cases a summary consists of sentences from the text
 instead (`extractive`): there is no chat model, the model rejects a section repeatedly, or the
@@ -192,7 +192,7 @@ class Summariser:
 
     @property
     def draft_count(self) -> int:
-        """The count of documents with finished summaries in memory and other summaries missing."""
+        """The count of drafts in memory. A draft has the first finished summaries of a document."""
         return len(self._drafts)
 
     def _run(self) -> None:

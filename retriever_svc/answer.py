@@ -72,7 +72,7 @@ class _ModelRequest:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts in URLs of the question and the passages. The answer may link only to these."""
+        """The hosts to which the answer may link: those in URLs of the question and passages."""
         chunks = (passage.chunk for passage in self.passages)
         texts = (text for chunk in chunks for text in (chunk.content, chunk.source))
         return hosts_in((self.question, *texts))
@@ -104,9 +104,9 @@ class AnswerPipeline:
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
-        Closing the iterator cancels the request to the model. Raises what `Search` raises. Raises
-        InvalidArgument or TooLarge if the question is not allowed. Raises TooBusy if too many
-        answers are being written.
+        Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
+        InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
+        if too many answers are being written.
         """
         began = self._clock()
         if query.search.mode is None:

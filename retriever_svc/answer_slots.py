@@ -62,6 +62,6 @@ class AnswerSlots:
         if used >= self._share and not self._recent.is_alone:
             raise TooBusy(
                 f"{used} answers are being written for tenant {tenant_id!r}; while other tenants "
-                f"ask, a tenant may have half of the {self._count} that "
+                f"ask questions, a tenant may have at most half of the {self._count} answers that "
                 "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )

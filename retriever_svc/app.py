@@ -87,9 +87,8 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
     """Serves calls at `address` as one of several worker processes.
 
-    The memory that the settings allow is divided equally among the workers.
-
-    Raises what `serve` raises.
+    The memory that the settings allow is divided equally among the workers. Raises the errors of
+    `serve`.
     """
     # A worker must stop when its standard input ends. If the setting `stop_on_eof` is set, the
     # process already watches its standard input.

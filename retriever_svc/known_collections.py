@@ -32,10 +32,10 @@ class KnownCollections:
     def have_vectors(self, tenant_id: str, collection: str) -> bool:
         """Returns True if the collection has vectors.
 
-        Raises CollectionNotFound. Raises EmbedderMismatch if the vectors were made by another
-        embedder than the embedder of this service.
-        Raises DeadlineExceeded or Cancelled if the gRPC call of this thread has passed its deadline
-        or was cancelled.
+        Raises CollectionNotFound if there is no such collection, and EmbedderMismatch if its
+        vectors were made by another embedder than the embedder of this service. Raises
+        DeadlineExceeded or Cancelled if the gRPC call of this thread has passed its deadline or was
+        cancelled.
         """
         key = (tenant_id, collection)
         with self._lock:

@@ -66,7 +66,7 @@ class CitedStatement:
 
 
 class MarkerFilter:
-    """Reads a text piece by piece, and removes numbers that no passage has from its markers."""
+    """Reads a text in pieces, and removes from its markers the numbers that no passage has."""
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
         """`passages` is the count of passages, which are numbered from 1.

@@ -41,9 +41,9 @@ _PATH_STARTS = frozenset("/?#")
 # These characters may follow the host of an address that has no path.
 _CLOSING = frozenset("\"'`)]}>*|,;!.:~")
 
-# Two patterns for the beginning of a link's destination. _UNDECIDED matches if the next characters
-# decide where the link leads. _ELSEWHERE matches if the link has a scheme other than `http` or
-# `https`, or if browsers read the beginning as the start of a host.
+# Two patterns for the beginning of a link's destination. _UNDECIDED matches if the characters that
+# follow decide to which host the link leads. _ELSEWHERE matches if the link has a scheme other than
+# `http` or `https`, or if browsers read the beginning as the start of a host.
 _UNDECIDED = re.compile(r"[a-z][a-z0-9+.-]{,31}|https?:/?|[/\\]", re.IGNORECASE | re.ASCII)
 _ELSEWHERE = re.compile(
     r"[a-z][a-z0-9+.-]*[:\\]|https?:/?[^/\s]|/\\|\\[/\\]", re.IGNORECASE | re.ASCII

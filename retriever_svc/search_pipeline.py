@@ -125,7 +125,7 @@ class Search:
     def _embedded(
         self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
     ) -> tuple[SearchRun, Stage]:
-        """Embeds one query; returns its search, and the start and end time of embedding."""
+        """Embeds one query; returns its SearchRun, and the start and end time of embedding."""
         began = self._clock()
         run = self._started(query, deadline, EmbeddingWork())
         self._embed([run], deadline, embedding_s)

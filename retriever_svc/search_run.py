@@ -336,9 +336,9 @@ class SearchRun:
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
         """Returns whether words, vectors or both are searched, and the reason for a fallback.
 
-        A fallback means that HYBRID searches only words or only vectors, because the other cannot
-        be searched. Without a fallback, the reason is "". In a collection without vectors, HYBRID
-        means LEXICAL, which is not a fallback.
+        A fallback means that HYBRID searches only words because vectors cannot be searched, or only
+        vectors because words cannot be searched. Without a fallback, the reason is "". In a
+        collection without vectors, HYBRID means LEXICAL, which is not a fallback.
 
         Raises NoVectors if the query needs vectors and the collection has no vectors, and
         NoLexicalIndex if the query needs a lexical index and the collection has none. Raises
@@ -380,7 +380,10 @@ class SearchRun:
         return engine_result
 
     def _forget_collection(self) -> None:
-        """Removes the collection from KnownCollections. Its next query reads its settings again."""
+        """Removes the collection from KnownCollections.
+
+        So the next query of the collection reads the settings of the collection again.
+        """
         self._parts.known_collections.forget(self.query.tenant_id, self.query.collection)
 
 

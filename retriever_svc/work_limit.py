@@ -41,9 +41,9 @@ class EmbeddingWork:
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
         """Counts the sentences of each leaf.
 
-        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES.
-        `window_count` is the count of windows that the search has chosen already. The message of
-        the error names a lower `limit` of the query with which the search would succeed.
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. The message of the
+        error names a lower `limit` of the query with which the search would succeed. `window_count`
+        is the count of windows that the search has chosen already.
         """
         size = fitting = 0
         for texts in texts_of_leaves:

@@ -53,10 +53,9 @@ class Coverage:
 
     `gold` is the amount of gold, and `found` the amount of gold that the text contains. `gold` and
     `found` count characters, or documents if whole documents are expected. The other fields always
-    count characters:
-    `text` is the length of the text, `relevant` the length of the text's part that is gold, and
-    `union` the length of text and gold together. If whole documents are expected, `union` is the
-    length of the text alone, because the length of the documents is not known.
+    count characters: `text` is the length of the text, `relevant` the length of the text's part
+    that is gold, and `union` the length of text and gold together. If whole documents are expected,
+    `union` is the length of the text alone, because the length of the documents is not known.
     """
 
     gold: int

@@ -35,9 +35,8 @@ def key_of(kind: str, **parts: Any) -> str:
 class Journal:
     """Stores the results of the finished calls of one or more runs.
 
-    Thread-safe. A context manager, which closes the file at its end.
-
-    Without a path, the calls are stored in memory, for this run only.
+    Thread-safe. A context manager, which closes the file at its end. Without a path, the results
+    are stored in memory, for this run only.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -97,9 +96,8 @@ class Journal:
     def put(self, key: str, value: Any) -> None:
         """Stores `value`, the result of a call, under the call's key. `value` is a dataclass.
 
-        When `put` returns, the result is in the file.
-
-        Raises OSError, which names the file, if the file cannot be written.
+        When `put` returns, the result is in the file. Raises OSError, which names the file, if the
+        file cannot be written.
         """
         with self._lock:
             if self._file is not None:

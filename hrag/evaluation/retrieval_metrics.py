@@ -81,7 +81,7 @@ def precision(covered: Coverage) -> float:
 
 
 def intersection_over_union(covered: Coverage) -> float:
-    """Returns the length of the gold in the text, divided by that of gold and text together.
+    """Returns the length of the gold in the text, divided by the length of gold and text together.
 
     This is the Jaccard index. Returns 0 if there is neither gold nor text.
     """

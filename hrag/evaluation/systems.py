@@ -2,8 +2,8 @@
 
 A system is written `mode[:retrieval][:option=value]...`, for example `context`,
 `standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options have the names of the fields
-of `hrag.types.SearchQuery`. The option `collection` compares collections that were
-created with different settings.
+of `hrag.types.SearchQuery`. With the option `collection`, systems can search different collections,
+for example collections that were created with different settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A way to search. `options` contains the keyword arguments of `Client.search` to set."""
+    """A way to search. `options` contains keyword arguments for `Client.search`."""
 
     name: str
     mode: SearchMode

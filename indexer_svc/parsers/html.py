@@ -103,7 +103,10 @@ def first_heading(writer: TextWriter) -> str:
 
 
 def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
-    """Writes the visible text of a page's body to `writer`. Raises TooLarge as `writer` does."""
+    """Writes the visible text of a page's body to `writer`.
+
+    Raises TooLarge if the text exceeds the limit of `writer`.
+    """
     if page.body is not None:
         has_tables = page.css_first("table") is not None
         layouts = _layout_tables(page.body) if has_tables else set()

@@ -24,8 +24,9 @@ from markdown_it.token import Token
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-# Only the first lines of a text, as many as this, are searched for headings, because parsing so
-# many lines takes seconds if they consist of list markers. So many lines fill 10,000 printed pages.
+# Headings are searched for only in this many lines from the beginning of a text. If the lines
+# consist of list markers, parsing so many lines takes seconds. So many lines fill 10,000 printed
+# pages.
 MAX_LINES = 500_000
 # Text that is nested deeper than this in lists and quotes is skipped, because the parser reads a
 # line once for each level of nesting. Each list adds two levels, so ten lists may be inside one

@@ -85,8 +85,8 @@ class ParserPool:
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
         # The kernel ends a parser process when the thread that has started the process ends. So no
-        # parser process outlives the indexer. And so all parser processes must be started by one
-        # thread that runs until `close`.
+        # parser process outlives the indexer. For the same reason, one thread, which runs until
+        # `close`, must start all parser processes.
         self._starter = ThreadPoolExecutor(1, "parsers")
         self._spares: dict[FormatFamily, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
@@ -194,7 +194,7 @@ class ParserPool:
             if time.monotonic() > end_s:
                 raise TooBusy(
                     f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
-                    f"(HRAG_PARSERS), of which a tenant may use {self._tenant_slots} at once"
+                    f"(HRAG_PARSERS), and one tenant may use at most {self._tenant_slots} at once"
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:

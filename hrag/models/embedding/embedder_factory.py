@@ -43,9 +43,8 @@ class QueryEmbedders:
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
     """Returns the embedders of searches.
 
-    For an endpoint, concurrent calls for single texts are coalesced into one request.
-
-    If a setting is invalid, raises SettingsError, which names the environment variable.
+    For an endpoint, concurrent calls for single texts are coalesced into one request. If a setting
+    is invalid, raises SettingsError, which names the environment variable.
     """
     embedder = open_embedder(settings)
     # e5-small embeds queries and passages differently. Concurrent texts are not coalesced, because

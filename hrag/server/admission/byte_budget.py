@@ -19,7 +19,7 @@ class ByteBudget:
     def __init__(
         self, max_bytes: int, name: str, setting: str, *, by_credential: bool = False
     ) -> None:
-        """Sets the limit for all callers together to `max_bytes`, and for one caller to its half.
+        """Creates a budget of `max_bytes` for all callers together, half of it for one caller.
 
         Error messages contain `name`, which says what the bytes are (for example "unread replies"),
         and `setting`, the name of the setting that limits the bytes. If callers are tenants, a
@@ -71,9 +71,10 @@ class ByteBudget:
         if self._by_credential:
             kind, owner = "caller", "this caller" if caller else "callers without a credential"
         raise TooBusy(
-            f"{self._name} of {owner} have {used} bytes, and those of all {kind}s {total} bytes; "
-            f"another {size_bytes} bytes would exceed the limit of {self._caller_max_bytes} bytes "
-            f"for a {kind} or of {self._max_bytes} bytes for all ({self._setting})"
+            f"{self._name} of {owner} have {used} bytes, and {self._name} of all {kind}s have "
+            f"{total} bytes; another {size_bytes} bytes would exceed the limit of "
+            f"{self._caller_max_bytes} bytes for a {kind} or of {self._max_bytes} bytes for all "
+            f"{kind}s ({self._setting})"
         )
 
     def give(self, caller: str, size_bytes: int) -> None:

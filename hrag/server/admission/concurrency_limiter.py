@@ -92,7 +92,10 @@ class ConcurrencyLimiter:
         return True
 
     def withdraw(self, tenant: str, call: PendingCall) -> bool:
-        """Removes a call from the tenant's waiting calls; returns False if it does not wait."""
+        """Removes a call from the tenant's waiting calls.
+
+        Returns False if the call is not one of the waiting calls.
+        """
         with self._lock:
             state = self._tenants.get(tenant)
             if state is None or call not in state.waiting:

@@ -340,7 +340,10 @@ class DedicatedThreads:
             )
 
     def start(self, call: PendingCall) -> None:
-        """Runs the call in a new thread; raises TooBusy if the operating system refuses one."""
+        """Runs the call in a new thread.
+
+        Raises TooBusy if the operating system refuses the thread.
+        """
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
             self._threads[thread] = call.account

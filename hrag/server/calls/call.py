@@ -188,7 +188,7 @@ class ServerCall(PendingCall):
     def _default_s(self) -> float:
         """Returns the remaining seconds of a call whose client sets no deadline.
 
-        They are infinite for a stream.
+        Returns infinity for a stream, because a stream without a deadline has no time limit.
         """
         if self.lane is Lane.STREAM:
             return math.inf
