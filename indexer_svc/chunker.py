@@ -202,8 +202,9 @@ def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop:
     """Returns the index of the last chunk of `below` that becomes a child of the next parent chunk.
 
     `first` is the index of the parent's first child. The last child ends at the boundary `stop` or
-    before it. If a heading begins in the last 1/_SNAP of `level.size`, the parent ends before this
-    heading. Otherwise the parent has as many children as fit together with the overlap.
+    before it. If headings begin in the last 1/_SNAP of `level.size`, the parent ends before the
+    last of these headings. Otherwise the parent has as many children as fit together with the
+    overlap.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1

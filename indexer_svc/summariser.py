@@ -112,9 +112,9 @@ class SummariserPolicy:
     `max_drafts`: if some summaries of a document are still missing, its finished summaries (a
     draft) stay in memory. At most this many drafts stay in memory. A draft needs a few hundred
     bytes for each section.
-    `max_tries`: after this many failed calls of the chat model or the embedder for one document,
-    the document itself is considered the cause. The thread then does not work on the document for
-    `backoff_s` seconds.
+    `max_tries`: after this many failures of the chat model, the embedder or the store during the
+    work on a document, the document itself is considered the cause. The thread then does not work
+    on the document for `backoff_s` seconds.
     `poll_s`: while no document needs summaries, the store is read again after this many seconds.
     `first_retry_s`, `last_retry_s`: after an outage, the thread waits for `first_retry_s` and tries
     again. The wait doubles with each further outage, up to `last_retry_s`.
@@ -221,10 +221,11 @@ class Summariser:
                 _report(error, policy.backoff_s)
             except EmbedderMismatch as error:
                 assert last is not None
-                # `_set_aside_until` maps versions of documents to times. The negative id of a
-                # collection stands for all documents of the collection: with it,
-                # `Writer.next_unsummarised` skips the whole collection. `UnreadableVersion.version`
-                # may be a negative id of a collection too.
+                # `_set_aside_until` maps the version of a document to the time until which the
+                # thread does not work on the document. The negative id of a collection stands for
+                # all documents of the collection: with it, `Writer.next_unsummarised` skips the
+                # whole collection. `UnreadableVersion.version` may be a negative id of a collection
+                # too.
                 self._set_aside(-last.collection_id)
                 _report(error, policy.backoff_s, tenant=last.tenant_id, collection=last.name)
             except Exception as error:
@@ -462,7 +463,7 @@ def _cost_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSumm
 
 
 def _report(error: Exception, retry_s: float, **about: str) -> None:
-    """Logs a failure that is not an outage. The work is tried again after `retry_s` seconds."""
+    """Logs a failure that is not in `_OUTAGES`. The work is repeated after `retry_s` seconds."""
     metrics.summary_failures.inc()
     cause = {"problem": str(error)} if isinstance(error, HragError) else {"exc_info": error}
     _log.error("summary_failed", **about, retry_s=retry_s, **cause)

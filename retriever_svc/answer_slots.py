@@ -21,7 +21,7 @@ _SHARING_S = 60.0
 
 
 class AnswerSlots:
-    """Counts the answers that are being written, and refuses further ones. Thread-safe.
+    """Counts the answers that are being written, and refuses answers above a limit. Thread-safe.
 
     Each answer occupies one of `count` slots while it is being written.
     """

@@ -213,8 +213,8 @@ def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatemen
     If a marker begins a line, its statement is the text after the marker in the same sentence.
     Otherwise its statement is the last sentence before the marker. If the previous marker is in
     this sentence, the statement begins after the previous marker. If there is no word between two
-    markers, both markers have the same statement. If there is no word before the first marker, its
-    statement is an empty range.
+    markers, both markers have the same statement. If these rules give no statement to the first
+    marker, its statement is an empty range.
     """
     starts = [0, *sentence_ends(text)]
     statements: list[CitedStatement] = []

@@ -78,9 +78,10 @@ class QueryVectors:
     def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
         """Records why a search has no vector.
 
-        The reason is recorded in `run.failure` if words alone can answer the query, and else in
-        `run.error`. If the time for embedding has passed, but the call has time left, the embedder
-        was too slow, and the reason is an EmbedderUnavailable.
+        The reason is recorded in `run.failure` if it is a failure of the embedder and words alone
+        can answer the query. Otherwise it is recorded in `run.error`. If the time for embedding has
+        passed, but the call has time left, the embedder was too slow, and the reason is an
+        EmbedderUnavailable.
         """
         if self._may_fall_back(run):
             if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:

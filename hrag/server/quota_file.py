@@ -78,7 +78,10 @@ def _explain(error: ErrorDetails) -> str:
 
 
 class Quotas:
-    """The quotas of all tenants. Calling it with a tenant id returns the quota. Thread-safe."""
+    """The quotas of all tenants. Thread-safe.
+
+    Calling a Quotas object with a tenant id returns the quota of this tenant.
+    """
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class _OutOfTime(Exception):
 
 
 class _WaitingFile:
-    """A file that waits until it may be parsed, because all slots are occupied."""
+    """A file that waits for a free slot, because all slots that its tenant may use are occupied."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id

@@ -54,8 +54,8 @@ class StyleSheet:
     def hides(self, element: Element) -> bool:
         """Returns True if the style of a table, a paragraph or a run hides text.
 
-        Only the style that the element names is considered, not the styles of the elements around
-        it and not the element's own properties.
+        A run is a piece of text with one format. Only the style that the element names is
+        considered, not the styles of the elements around it and not the element's own properties.
         """
         kind, path = _STYLES[element.tag]
         name = _value(element.find(path))
@@ -126,7 +126,10 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
 
 
 def _make_run(equation: Element) -> None:
-    """Turns the element of an equation into a run of text, in Word's linear format."""
+    """Turns the element of an equation into a run with the equation in Word's linear format.
+
+    A run is a piece of text with one format.
+    """
     text = _linear(equation).removeprefix(" ")
     equation.clear()
     equation.tag = _RUN
@@ -150,7 +153,7 @@ def _linear(equation: Element) -> str:
 def _vanishes(owner: Element | None) -> bool | None:
     """Returns True if the properties of a run or a style hide text, False if they show text.
 
-    Returns None if the properties do not specify this.
+    Returns None if the properties do not specify this. A run is a piece of text with one format.
     """
     vanish = None if owner is None else owner.find(_VANISH)
     return None if vanish is None else vanish.get(_VALUE) not in _FALSE

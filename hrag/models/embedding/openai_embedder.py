@@ -120,8 +120,9 @@ class OpenAIEmbedder:
 
     def _probed_dimension(self, deadline: Deadline) -> int:
         # One thread sends the request, and all waiting callers get the same outcome, even if it is
-        # an error. If each caller sent a request, the callers would wait one after another for an
-        # endpoint that does not answer. Each caller waits at most until its deadline.
+        # an error. If each caller sent its own request while the other callers wait for the lock,
+        # the callers would wait one after another for an endpoint that does not answer. Each caller
+        # waits at most until its deadline.
         with self._probe_lock:
             probe = self._probe
             if probe is None:

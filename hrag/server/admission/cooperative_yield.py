@@ -70,7 +70,10 @@ class RunningCalls:
 
 
 class RunningCall:
-    """A call in its thread. It is short until it has used 10 ms of processor time or has ended."""
+    """A call that a thread runs, and the processor time that the call has used.
+
+    A call is short until it has used 10 ms of processor time or has ended, and long afterwards.
+    """
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
 

@@ -29,7 +29,7 @@ from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_CACHED_TOKENS = 10_000  # A full cache needs about 5 MB.
+MAX_CACHED_TOKENS = 10_000  # A cache with so many verified tokens needs about 5 MB.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
 _MAX_SUBJECT_CHARS = 255  # The maximum length of a subject in OpenID Connect Core 1.0.

@@ -109,7 +109,7 @@ class RateLimiter:
             self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
-        """Examines the least recently examined buckets, and removes the full ones.
+        """Examines the least recently examined buckets, and removes full buckets.
 
         If there are `max_tenants` buckets, also removes examined buckets that are not full.
         """
