@@ -86,7 +86,7 @@ def _json_lines(path: Path) -> Iterator[Question]:
 def _question(
     row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
 ) -> Question:
-    """Returns a Question with these fields. `row` is the line of the file for error messages.
+    """Returns a Question with the given values. `row` is the line of the file, for error messages.
 
     Raises InvalidArgument, which names the line, if the gold contains both documents and texts.
     """

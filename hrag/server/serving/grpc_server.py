@@ -39,8 +39,8 @@ class ConnectionPolicy:
 
     Clients send pings, also between calls, to keep a connection open through proxies and to detect
     a broken connection. grpc-go and grpc-java send at most one ping every 10 s. Pings arrive less
-    evenly than they are sent, and gRPC closes a connection at the third ping that is too early, so
-    half of that interval is allowed.
+    evenly than they are sent, and gRPC closes a connection at the third ping that is too early. So
+    a client may send a ping every 5 s, half of this interval.
     """
     ping_interval_ms: int = 60_000
     """The interval at which the server pings each client.
