@@ -367,8 +367,8 @@ class BulkLoad:
         self._check_not_cancelled()
         if self._stopping.is_set():
             raise ServiceUnavailable(
-                "the indexer is stopping; documents that were answered are stored, so send only the "
-                "documents without an answer again"
+                "the indexer is stopping; documents that were answered are stored, so send only "
+                "the documents without an answer again"
             )
 
     def _check_not_cancelled(self) -> None:
