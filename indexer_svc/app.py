@@ -41,7 +41,7 @@ def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
     Closes everything that it has opened, in the reverse order of opening. Raises HragError or
     SettingsError if the store, a model, a file or a port cannot be opened.
     """
-    # A thread inherits the niceness (scheduling priority) of the thread that starts it. So this
+    # A new thread inherits the niceness (scheduling priority) of the thread that starts it. So this
     # niceness applies to all threads that are started below.
     os.nice(settings.niceness)
     protection = open_protection(settings, settings.address)
@@ -98,8 +98,8 @@ def _servicer(
 def _stop_maintenance(maintenance: Maintenance) -> None:
     """Stops the background maintenance of the index.
 
-    If a part of the index is still being built, ends the process at once, without waiting for the
-    build. The next start of the indexer builds this part again.
+    If a segment of the index is still being built, ends the process at once, without waiting for
+    the build. The next start of the indexer builds this segment again.
     """
     if not maintenance.close():
         abandon("a part of the index was still being built; the next start builds it again")

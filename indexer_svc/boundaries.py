@@ -11,15 +11,15 @@ from one heading to the next heading of any depth, except that tiny sections joi
 1. A tiny section joins the next section if the next one is deeper, because the tiny section
    introduces it.
 2. Consecutive tiny sections form one block.
-3. A block that is still tiny joins the block before it. If it is the first block, it joins the
-   block after it.
+3. A block that is still tiny joins the previous block. If the first block is tiny, it joins the
+   next block.
 
-So a leaf contains text of two sections only where one of them is tiny. A section, including
-its heading, is tiny if it has less than an eighth of a leaf's tokens: less than 32 of 256
-tokens, which is a heading and a sentence or two. If tiny sections were leaves, there would be
-many more vectors and postings, and each tiny leaf would match by little more than its heading.
-Text of a joined section is still cited correctly, because the matched sentence decides which
-section a citation names.
+So a leaf contains text of two sections only if one of the sections is tiny. A section, including
+its heading, is tiny if it has less than an eighth of the maximum tokens of a leaf: for leaves of
+256 tokens, less than 32 tokens, which is a heading and a sentence or two. If tiny sections were
+leaves, there would be many more vectors and postings, and each tiny leaf would match by little
+more than its heading. Text of a joined section is still cited correctly, because the matched
+sentence decides which section a citation names.
 """
 
 import re
@@ -37,10 +37,10 @@ from hrag.values.tree import ParsedText
 # cut.
 CUT_SECTION = hrag_fast.CUT_PARAGRAPH + 1
 
-# A section is tiny if it has less than 1/_TINY of the largest number of tokens of a leaf.
+# A section is tiny if it has less than 1/_TINY of the maximum tokens of a leaf.
 _TINY = 8
 _WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
-# The bytes with which the line below a heading may begin if this line is an underline.
+# If the line below a heading is an underline, it begins with one of these bytes.
 _UNDERLINES = tuple(b"=- ")
 
 
@@ -63,15 +63,16 @@ def boundaries_of(
     """Returns the ranks of the boundaries of `parsed.text`, and the ends of its blocks.
 
     `raw` is the text in UTF-8. `offsets` is `uint32[n + 1]`, the byte offset of each boundary.
-    `leaf_tokens` is the largest number of tokens of a leaf. The start of a page has the rank of a
-    paragraph. The start of a section has the highest rank, except if the section before it is tiny
-    and less deep, and so introduces it. A section that does not begin at a boundary is treated as
-    part of the section before it.
+    `leaf_tokens` is the maximum count of tokens of a leaf. The start of a page has the rank of a
+    paragraph. The start of a section has the highest rank. But if the previous section is tiny and
+    less deep, it introduces the section, so the start does not get this rank. A section that does
+    not begin at a boundary is treated as part of the previous section.
     """
     ranks = np.empty(len(offsets), np.uint8)
     ranks[0] = CUT_SECTION
     ranks[1:] = hrag_fast.boundary_ranks(raw, offsets[1:])
-    # Many short texts have neither pages nor sections. Then the calls of numpy below are skipped.
+    # Many short texts have neither pages nor sections. For these texts, the calls of numpy below
+    # are skipped to save time.
     if parsed.pages:
         pages = [page.char_start for page in parsed.pages if page.char_start < len(parsed.text)]
         _, at = _match_boundaries(_byte_offsets(parsed.text, raw, pages), offsets)
@@ -90,7 +91,7 @@ def boundaries_of(
 class _HeadingBoundaries:
     """The boundaries at which sections begin, ascending, and the depths of the sections.
 
-    Both arrays are `intp[headings]`.
+    `starts` and `depths` are `intp[headings]`.
     """
 
     starts: NDArray[np.intp]
@@ -113,9 +114,10 @@ def _byte_offsets(text: str, raw: bytes, chars: Sequence[int]) -> NDArray[np.uin
 def _match_boundaries(
     targets: NDArray[np.uint32], offsets: NDArray[np.uint32]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Finds the targets that are boundaries; returns their indices in `targets` and in `offsets`.
+    """Finds the byte offsets in `targets` that are also in `offsets`, the offsets of boundaries.
 
-    `targets` are byte offsets. `offsets` are the byte offsets of all boundaries, ascending.
+    Returns two arrays: the indices of these byte offsets in `targets`, and their indices in
+    `offsets`. `offsets` are the byte offsets of all boundaries, ascending.
     """
     at = np.searchsorted(offsets, targets)
     exact = np.flatnonzero(offsets[at] == targets)
@@ -139,10 +141,10 @@ def _keep_with_text(
 ) -> None:
     """Lowers the rank of the boundary after each heading to CUT_CODE_POINT.
 
-    So this boundary becomes a bad position for a cut. If the heading has an underline, the rank of
+    This makes the boundary a bad position for a cut. If the heading has an underline, the rank of
     the boundary after the underline is lowered too. Then the end of the first sentence below the
-    heading, or of any word in this sentence, is a better position. So the heading stays in one
-    chunk with the text below it.
+    heading, or the end of any word in this sentence, is a better position. So the heading stays in
+    one chunk with the text below the heading.
     """
     sentence_ends = np.flatnonzero(ranks >= hrag_fast.CUT_SENTENCE)
     at = np.searchsorted(sentence_ends, headings.starts, side="right")
@@ -159,10 +161,11 @@ def _keep_with_text(
 def _borders(headings: _HeadingBoundaries, count: int, tiny: int) -> NDArray[np.intp]:
     """Returns the boundaries at which sections begin and the last section ends: `intp[borders]`.
 
-    `count` is the number of tokens, where the last section ends. A section of fewer than `tiny`
-    tokens is tiny. A section is joined to a tiny section directly before it if that section is less
-    deep, so its beginning is left out. The first border is 0, because text before the first heading
-    is treated as a section that is less deep than all others.
+    `count` is the count of tokens of the text, so it is the boundary at which the last section
+    ends. A section of fewer than `tiny` tokens is tiny. If the section directly before a section is
+    tiny and less deep, the two sections are joined, so the boundary between them is left out. The
+    first border is 0, because text before the first heading is treated as a section that is less
+    deep than all others.
     """
     starts, depths = headings.starts, headings.depths
     lengths_before = np.diff(starts, prepend=0)
@@ -178,8 +181,8 @@ def _block_ends(borders: NDArray[np.intp], tiny: int) -> list[int]:
     blocks of fewer than `tiny` tokens are joined with their neighbours.
     """
     is_tiny = np.diff(borders) < tiny
-    # Consecutive tiny sections form one block. So a tiny section directly after another tiny
-    # section begins no new block.
+    # Consecutive tiny sections form one block. So no block begins at a tiny section whose previous
+    # section is tiny.
     is_continuation = np.append(False, is_tiny[1:] & is_tiny[:-1])
     starts = [*borders[:-1][~is_continuation].tolist(), int(borders[-1])]
     ends: list[int] = []

@@ -3,17 +3,17 @@
 The stages are cutting, embedding and committing. A group is a list of consecutive documents that
 are embedded in one request and committed in one transaction (group commit). While one group is
 committed and answered, the leaves of the next group are embedded, and the documents after the next
-group are read, admitted and cut. If the caller waits for each answer, each document is a group, and
-is answered at once. If the caller keeps sending, groups are large, because documents queue up while
-a commit is synced to disk. Before the next group is embedded, the load also waits for a moment as
-long as further documents arrive.
+group are read, admitted and cut. If the client waits for the answer to each document before it
+sends the next document, each document is a group, and is answered at once. If the client does not
+wait, groups are large, because documents queue up while a commit is synced to disk. Before a group
+is embedded, the load also waits for a moment as long as further documents arrive.
 
-Answers come in the order of the documents, each after the commit of its document. An error of
-one document is the answer to that document and affects no other document. An error that
-affects all documents ends the stream, after the answers to the documents that are stored.
-Memory is bounded: at most four groups and one document are in flight. A group stays within
-GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or it is a single document. This module knows
-nothing about gRPC.
+Answers have the order of the documents. A document is answered after its commit. An error of one
+document is the answer to that document and affects no other document. An error that affects all
+documents ends the stream, after the answers to the documents that are stored. Memory is limited: at
+most four groups and one document have been read and are not answered yet. A group stays within
+GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or consists of a single document. This module does
+not depend on gRPC.
 """
 
 import threading
@@ -40,27 +40,31 @@ from hrag.values.errors import (
 from indexer_svc.ingest_pipeline import IngestDraft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
-# A group has at most this many documents, which share one sync to disk. For 64 documents, the sync
-# takes little time compared with the other work, so larger groups would hardly be faster. And the
-# writer holds its lock for only a few hundredths of a second.
+# A group of documents that are committed together has at most this many documents, which share one
+# sync to disk. For 64 documents, the sync takes little time compared with the other work, so larger
+# groups would hardly be faster. With groups of this size, the writer holds its lock for only a few
+# hundredths of a second.
 GROUP_DOCUMENTS = 64
-# A group has at most this many leaves, which is also the maximum number of texts in one request to
-# an embedding endpoint. So a larger group would not be embedded faster, but its documents would be
-# answered later: the built-in model embeds about 350 leaves per second.
+# A group of documents that are embedded together has at most this many leaves, which is also the
+# maximum count of texts in one request to an embedding endpoint. So a larger group would not be
+# embedded faster, but its documents would be answered later: the built-in model embeds about 350
+# leaves per second.
 GROUP_LEAVES = 512
-# The texts, chunk trees and vectors of a group have at most this many bytes in total, so that the
-# groups in flight need little memory. This is half of the default of HRAG_MAX_DOCUMENT_BYTES.
+# The texts, chunk trees and vectors of a group of documents have at most this many bytes in total,
+# so that the few groups that are in memory at the same time need little memory. This is half of the
+# default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
-# Each document has a weight, its share of the limits of a group. The documents of a group weigh at
-# most this much in total.
+# The maximum weight of a group. The weight of a document is the share of the limits of a group that
+# the document needs (`_weight_of_draft`).
 _FULL = 1.0
-# Before the next group is embedded, the load waits at most this long for each further document. The
-# time is shorter than a commit, and longer than cutting a short document.
+# Before the next group is embedded, the load waits at most this long for each further document.
+# This time is shorter than a commit, and longer than cutting a short document.
 _PAUSE_S = 0.002
-_POLL_S = 0.1  # A wait checks at this interval whether the service is stopping.
+# While the load waits, it checks at this interval whether the service is stopping.
+_POLL_S = 0.1
 
-# These errors end the stream, because every further document would fail with them too.
+# These errors end the stream, because every further document would fail with the same error.
 _STREAM_ERRORS = (
     StorageFull,
     StoreUnavailable,
@@ -76,10 +80,10 @@ SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 
 @dataclass(frozen=True, slots=True)
 class IngestRequest:
-    """A document of the stream, not decoded yet.
+    """A document of the stream that has not been decoded yet.
 
     The names and ids are as the client sent them, so each may be empty or invalid. `read` decodes
-    the document and may raise an error.
+    the document, and may raise an error if the document is invalid.
     """
 
     tenant_id: str
@@ -89,13 +93,20 @@ class IngestRequest:
 
     @property
     def sent_as(self) -> Key:
-        """The document's key as the client sent it. Any part of it may be empty or invalid."""
+        """The tenant id, collection and document id as the client sent them.
+
+        Each of them may be empty or invalid.
+        """
         return self.tenant_id, self.collection, self.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """The outcome of a document. `sent_as` is the document's key as the client sent it."""
+    """The answer to a document of the stream.
+
+    `sent_as` has the tenant id, collection and document id as the client sent them. `outcome` is
+    the result of storing the document, or an error.
+    """
 
     sent_as: Key
     outcome: Outcome
@@ -110,9 +121,10 @@ class DocumentReply:
 class _InFlight(Generic[Work]):
     """A document of the stream that has not been answered yet.
 
-    `content` is the document as the next stage needs it. If the document needs no further stage,
-    for example because it failed or was stored already, `content` is its outcome. `key` is set once
-    the document has been cut. `weight` is the document's share of the limits of a group.
+    `content` is the document in the form that the next stage needs. If the document needs no
+    further stage, for example because it failed or was stored already, `content` is its outcome.
+    `key` is set once the document has been cut. `weight` is the share of the limits of a group that
+    the document needs.
     """
 
     sent_as: Key
@@ -122,7 +134,7 @@ class _InFlight(Generic[Work]):
 
 
 class BulkLoad:
-    """Stores one stream of documents. `cancel` may be called from any thread."""
+    """Stores the documents of one stream. `cancel` may be called from any thread."""
 
     def __init__(
         self,
@@ -131,7 +143,7 @@ class BulkLoad:
         deadline: Deadline,
         stopping: threading.Event,
     ) -> None:
-        """Stores nothing yet: `run` does that, and iterates `requests` in another thread.
+        """Stores nothing yet. `run` stores the documents, and iterates `requests` in a thread.
 
         Setting `stopping` ends the stream early.
         """
@@ -144,18 +156,17 @@ class BulkLoad:
         self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
         # With a capacity of 0, this queue contains at most one embedded group, which waits for its
-        # commit. Meanwhile the next documents queue up before the embedder and become one group. So
+        # commit. While it waits, the next documents queue up in `_drafts` and become one group. So
         # the embedder is called, and threads are switched, once for each group and not once for
         # each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
-        """Stores the documents and yields their answers in order.
+        """Stores the documents and yields the answers to the documents, in order.
 
-        The answers to documents of one commit are yielded together. Raises an error that
-        affects all documents, for example StorageFull, after the answers to the documents
-        that are stored. Raises ServiceUnavailable when the service stops, and Cancelled after
-        `cancel`.
+        The answers to documents of one commit are yielded together. If an error affects all
+        documents, for example StorageFull, raises it after the answers to the documents that are
+        stored. Raises ServiceUnavailable when the service stops, and Cancelled after `cancel`.
         """
         self._drafts.start(self._cut_all(self._requests))
         self._requests = ()
@@ -165,13 +176,14 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            # The store is read only while this lock is held. Once the lock is free, this load does
-            # not read the store any more, so the store may be closed.
+            # The first stage reads the store only while it holds this lock, and not after `cancel`.
+            # So once this thread has acquired the lock, the load does not read the store any more,
+            # and the store may be closed.
             with self._admitting:
                 pass
 
     def cancel(self) -> None:
-        """Makes every stage end soon, and returns at once. Committed documents stay stored."""
+        """Makes all stages end soon; does not wait for their end. Stored documents stay stored."""
         self._cancelled.set()
         self._drafts.stop()
         self._ready.stop()
@@ -188,9 +200,9 @@ class BulkLoad:
             yield [self._cut_or_refuse(request)]
 
     def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[IngestDraft]:
-        """Returns the document after it has been cut into chunks, or with its error.
+        """Returns the document after it has been cut into chunks, or with the error that it caused.
 
-        Raises errors that affect all documents.
+        Raises the errors in `_STREAM_ERRORS`, which affect all documents.
         """
         try:
             return self._cut(request)
@@ -203,10 +215,11 @@ class BulkLoad:
         checked = self._pipeline.check(request.tenant_id, request.collection, request.read())
         with self._admitting:
             self._check_running()
-            # A document that equals its stored version is not stored again. But if this stream has
-            # sent a newer version of the document before, that version will replace the stored
-            # version, so the two must not be compared. The keys in flight are read before the store
-            # is read. So a newer version is either among these keys or already in the store.
+            # A document that equals its stored version is not stored again. But if another version
+            # of the document came earlier in this stream and is not committed yet, it will replace
+            # the stored version. So the document must not be compared with the stored version.
+            # `in_flight`, the keys of the documents that are not answered yet, is read before the
+            # store. So the other version is either in `in_flight` or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -245,8 +258,8 @@ class BulkLoad:
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder is down: it has already repeated the request for seconds. So the drafts
-            # are not embedded one by one.
+            # The embedder is not available, even after it has repeated the request for seconds. So
+            # embedding the drafts one by one would fail too.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
             if len(drafts) == 1:
@@ -266,7 +279,7 @@ class BulkLoad:
     # The following methods are the third stage: they commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """Waits for the next group of embedded documents and returns it.
+        """Waits for the next group of embedded documents and returns the group.
 
         Returns an empty list at the end of the stream.
         """
@@ -280,10 +293,10 @@ class BulkLoad:
                 return group
 
     def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Commits a group of documents and yields their answers.
+        """Commits a group of documents and yields the answers to the documents.
 
-        Documents at the start of the group that need no commit are answered first, so that these
-        answers do not wait for the commit of the documents after them.
+        Documents at the start of the group that need no commit are answered first, so that their
+        answers do not wait for the commit of the other documents.
         """
         settled = list(takewhile(lambda document: not isinstance(document.content, Ready), group))
         if settled:
@@ -292,7 +305,7 @@ class BulkLoad:
             yield from self._commit(group[len(settled) :])
 
     def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Commits a group of documents in one transaction and yields their answers.
+        """Commits a group of documents in one transaction and yields the answers to the documents.
 
         If the commit fails because of one of the documents, commits the documents one by one.
         """
@@ -307,10 +320,10 @@ class BulkLoad:
                 yield from self._answer([document])
 
     def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
-        """Commits documents in one transaction and returns the outcome of each, in order.
+        """Commits documents in one transaction; returns the outcome of each document, in order.
 
-        Returns an empty list if one of several documents makes the commit fail: then none of them
-        is stored. Raises errors that affect all documents.
+        Returns an empty list if one of several documents makes the commit fail. In this case, none
+        of the documents is stored. Raises an HragError if the error affects all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
@@ -326,7 +339,7 @@ class BulkLoad:
     ) -> list[DocumentReply]:
         """Returns the answers to a group of documents, and removes their keys from `_in_flight`.
 
-        `committed` has the outcomes of those documents of the group that needed a commit, in order.
+        `committed` has the outcomes of the documents in the group that needed a commit, in order.
         """
         answers = []
         outcomes = iter(committed)
@@ -339,7 +352,7 @@ class BulkLoad:
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
-        """Waits until few enough leaves of the collection are not indexed yet (backpressure).
+        """Waits while too many leaves of the collection are not indexed yet (backpressure).
 
         Waits in short steps, so that a stop of the service or a cancellation ends the wait.
         """
@@ -354,8 +367,8 @@ class BulkLoad:
         self._check_not_cancelled()
         if self._stopping.is_set():
             raise ServiceUnavailable(
-                "the indexer is stopping; documents that were answered are stored, send the others "
-                "again"
+                "the indexer is stopping; documents that were answered are stored, so send only "
+                "the documents without an answer again"
             )
 
     def _check_not_cancelled(self) -> None:
@@ -371,7 +384,7 @@ class _KeysInFlight:
         self._lock = threading.Lock()
 
     def keys(self) -> frozenset[Key]:
-        """Returns the keys that have at least one document in flight now."""
+        """Returns the keys of all documents that have been cut but not answered yet."""
         with self._lock:
             return frozenset(self._counts)
 
@@ -390,8 +403,8 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
     """Returns `outcome` itself. If it is an error, removes its traceback and its causes.
 
     The frames of a traceback refer to the document and to the error itself. Only the garbage
-    collector could free this reference cycle. An error that is not an HragError is unexpected; its
-    traceback is kept as a note, as text for the log.
+    collector could free this reference cycle. An error that is not an HragError is unexpected. So
+    the traceback of this error is added to it as a note, which is text for the log.
     """
     if isinstance(outcome, Exception):
         if not isinstance(outcome, HragError):
@@ -403,10 +416,10 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
 def _to_next_stage(
     document: _InFlight[IngestDraft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
-    """Returns a document as the stage after embedding needs it.
+    """Returns a document in the form that the stage after embedding needs.
 
-    If the document was to be embedded, its content is the next result in `embedded`. If it already
-    had an outcome, it keeps this outcome, and no result is read.
+    If the document had to be embedded, its content is replaced by the next result in `embedded`. If
+    the document already has an outcome, it keeps this outcome, and no result is read.
     """
     content = document.content
     outcome = next(embedded) if isinstance(content, IngestDraft) else content
@@ -418,9 +431,9 @@ def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
 
 
 def _weight_of_draft(draft: IngestDraft) -> float:
-    """Returns the share of the limits of a group that a document needs, more than 0.
+    """Returns the share of the limits of a group that a document needs; it is more than 0.
 
-    Documents whose shares add up to at most 1 stay within all limits of a group.
+    If the shares of documents add up to at most 1, the documents stay within all limits of a group.
     """
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES

@@ -5,12 +5,12 @@ The tree is built bottom-up over one token sequence.
 * The chunks of level 0 are the positions of a window that slides over each block of sections
   (`boundaries` defines blocks). The window stops at the end of the block. It starts again at the
   beginning of the next block, without overlap.
-* A chunk of a higher level consists of consecutive chunks of the level below, as many as fit. Its
-  end is then extended until it shares the level's overlap with the next chunk. The end of a chunk
-  before a heading is not extended.
+* A chunk of a higher level consists of consecutive chunks of the next lower level, as many as fit.
+  The end of the chunk is then extended until the chunk shares the level's overlap with the next
+  chunk. If the next chunk begins with a heading, the end is not extended.
 
-So every chunk has one parent and lies inside it, for any chunk sizes. No leaf crosses the end of
-its block, even if a level above 0 is the embedded level.
+So every chunk has one parent and lies inside this parent, for any chunk sizes. No leaf crosses the
+end of its block, even if a level above 0 is the embedded level.
 
 `boundaries` gives each position between two tokens a rank, which says how good a cut there is.
 Every cut is made at the boundary of the highest rank near its target position.
@@ -31,15 +31,16 @@ from hrag.values.collections import TreeSettings
 from hrag.values.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
-# To find a better boundary, a cut may be before its target position by up to 1/_SNAP of the chunk
-# size. A quarter of 256 tokens is two or three sentences, so this range nearly always contains the
-# end of a sentence.
+# To find a better boundary, a cut may be up to 1/_SNAP of the chunk size before its target
+# position. A quarter of 256 tokens is two or three sentences, so this range nearly always contains
+# the end of a sentence.
 _SNAP = 4
 # To find a better boundary, the overlap of two neighbouring chunks may differ from its target size
 # by up to 1/_SNAP_OVERLAP of the target size.
 _SNAP_OVERLAP = 4
-# A code point may be divided among at most this many tokens, because it has at most 4 bytes in
-# UTF-8 and a token has at least one byte. A text must not be cut inside a code point.
+# One code point may consist of at most this many tokens, because a code point has at most 4 bytes
+# in UTF-8 and a token has at least one byte. This limit matters because a text must not be cut
+# inside a code point.
 _MAX_CODE_POINT_TOKENS = 4
 
 
@@ -57,9 +58,9 @@ class Level:
 
     @classmethod
     def of(cls, size: int, ratio: float) -> "Level":
-        """Returns the level whose chunks have at most `size` tokens.
+        """Creates the Level for chunks of at most `size` tokens.
 
-        Neighbouring chunks share about `ratio` of `size`, from 0 to 0.5.
+        Neighbouring chunks share about `ratio * size` tokens. `ratio` is from 0 to 0.5.
         """
         overlap = round(size * ratio)
         return cls(size, overlap, max(2, overlap // _SNAP_OVERLAP) if overlap else 0)
@@ -69,8 +70,8 @@ class Level:
 class _Spans:
     """The chunks of one level: the boundaries where they start and end, and their child counts.
 
-    `child_counts` has the number of children of each chunk. The lists have one value for each
-    chunk, in order of the text.
+    `child_counts` has the count of children of each chunk. Each of the three lists has one value
+    for each chunk, in the order of the chunks in the text.
     """
 
     starts: list[int]
@@ -120,10 +121,11 @@ class _CharOffsets:
 
 
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
-    """Returns the best boundary for a cut, the one of the highest rank in [low, high].
+    """Returns the boundary with the highest rank from `low` to `high`, the best one for a cut.
 
-    If several boundaries have this rank, returns the one nearest to `near`. If no cut is allowed at
-    any of them, returns the last boundary below `low` and above `floor` where a cut is allowed.
+    If several boundaries have this rank, returns the boundary nearest to `near`. If all boundaries
+    from `low` to `high` are forbidden, returns the last boundary before `low` and after `floor`
+    that is not forbidden.
     """
     best = max(ranks[low : high + 1])
     if best == hrag_fast.CUT_FORBIDDEN:
@@ -138,9 +140,9 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
 def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
     """Returns the chunks of level 0: windows that slide over each block of the text.
 
-    No window crosses the end of a block. Each window starts about `level.overlap` tokens before the
-    end of the previous window. The last window of a block has at least 1/_SNAP of `level.size`
-    tokens, or all tokens of the block if the block has fewer.
+    No window crosses the end of a block. Inside a block, each window starts about `level.overlap`
+    tokens before the end of the previous window. The last window of a block has at least 1/_SNAP of
+    `level.size` tokens. If the block has fewer tokens, its only window has all of them.
     """
     ranks = bounds.ranks
     starts, ends = list[int](), list[int]()
@@ -160,10 +162,10 @@ def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
 
 
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
-    """Returns the boundary at which the chunk after a chunk that ends at `end` begins.
+    """Returns the boundary at which the next chunk begins, after a chunk that ends at `end`.
 
-    This is about `level.overlap` tokens before `end`. If headings begin within the overlap, it is
-    the beginning of the last of these headings.
+    This boundary is about `level.overlap` tokens before `end`. If headings begin within the
+    overlap, it is the beginning of the last of these headings.
     """
     if not level.overlap:
         return end
@@ -176,11 +178,11 @@ def _next_start(ranks: bytes, end: int, level: Level) -> int:
 
 
 def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
-    """Returns the chunks of the level above the chunks `below`.
+    """Returns the chunks of a level. `below` has the chunks of the next lower level.
 
     Each chunk consists of as many consecutive chunks of `below` as fit into `level.size` tokens.
-    Its end is then extended to overlap the next chunk. With `in_blocks`, no chunk crosses the end
-    of a block.
+    The end of the chunk is then extended, so that the chunk overlaps the next chunk. With
+    `in_blocks`, no chunk crosses the end of a block.
     """
     starts, ends, counts = list[int](), list[int](), list[int]()
     stops = bounds.block_ends if in_blocks else bounds.block_ends[-1:]
@@ -199,9 +201,10 @@ def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks:
 def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
     """Returns the index of the last chunk of `below` that becomes a child of the next parent chunk.
 
-    `first` is the index of the parent's first child. The last child ends at the boundary `stop` at
-    the latest. The parent ends before a heading if this makes it at most 1/_SNAP shorter than
-    `level.size`. Otherwise it has as many children as fit together with the overlap.
+    `first` is the index of the parent's first child. The last child ends at the boundary `stop` or
+    before it. If headings begin in the last 1/_SNAP of `level.size`, the parent ends before the
+    last of these headings. Otherwise the parent has as many children as fit together with the
+    overlap.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1
@@ -219,11 +222,12 @@ def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop:
 def _group_end(
     ranks: bytes, below: _Spans, run: range, level: Level, previous_end: int, stop: int
 ) -> int:
-    """Returns the boundary at which a parent chunk ends, whose children are `run` in `below`.
+    """Returns the boundary at which a parent chunk ends.
 
-    The parent ends with its last child or later, so that it shares about `level.overlap` tokens
-    with the next parent. It has at most `level.size` tokens. If the next parent begins with a
-    heading, or if the last child ends at `stop`, the two parents share no tokens.
+    The children of the parent are the chunks of `below` with the indices in `run`. The parent ends
+    with its last child or later, so that it shares about `level.overlap` tokens with the next
+    parent. It has at most `level.size` tokens. If the next parent begins with a heading, or if the
+    last child ends at `stop`, the parent ends with its last child.
     """
     run_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
     if run_end == stop:
@@ -241,7 +245,7 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
     """Returns the chunks of one level as an array of CHUNK records.
 
     `boundaries` is `uint32[n + 1]`, the byte offset of each boundary. The fields for parents,
-    children, sections and code-point offsets are not set yet.
+    children, sections and code-point offsets are not set by this function.
     """
     level = np.zeros(len(spans.starts), CHUNK)
     starts, ends = np.array(spans.starts), np.array(spans.ends)
@@ -257,7 +261,7 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
 def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
     """Sets `char_start` and `char_end`, in code points, of the chunks of all levels.
 
-    An offset that several chunks have in common is computed only once.
+    If several chunks start or end at the same offset, this offset is converted only once.
     """
     if ascii_only:
         for level in levels:
@@ -306,8 +310,8 @@ class _SectionTable:
 
         The index is NONE if there is no such section. A span is the range of a chunk in the text.
         `starts`, `ends` and the result are `uint32[spans]`. A section that contains more than half
-        of a span contains the middle of the span. So only the innermost section at the middle and
-        its ancestors are examined.
+        of a span contains the middle of the span. So only the innermost section at the middle of
+        the span, and the ancestors of this section, are examined.
         """
         low, high = starts.astype(np.int64), ends.astype(np.int64)
         sections = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
@@ -323,10 +327,10 @@ class _SectionTable:
 
 
 def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
-    """Returns the end of each section.
+    """Returns the offset at which each section ends.
 
-    A section ends at the start of the next section of the same or a smaller depth, or at
-    `text_end`.
+    A section ends at the start of the next section of the same or a smaller depth. If there is no
+    such section, it ends at `text_end`.
     """
     ends = [text_end] * len(sections)
     open_sections: list[int] = []

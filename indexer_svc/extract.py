@@ -1,11 +1,11 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
-Text is extracted before a document is cut into chunks. A document that cannot be indexed is
-refused: its type is unknown, or its body is too large, unreadable or blank, or it has so many
-characters of white space, or of other characters, in a row that they would stall the tokenizer. The
-extracted text is never blank, and UTF-8 can always encode it. Pages and sections are in order of
-position. A document gives the same result on every machine. This module knows nothing about tokens,
-storage or gRPC.
+Text is extracted before a document is cut into chunks. A document is refused if its type is
+unknown, or if its body is too large, unreadable or blank. It is also refused if it has so many
+characters of white space, or so many characters without white space, in a row that they would
+stall the tokenizer. The extracted text is never blank, and can always be encoded in UTF-8. Pages
+and sections are in order of position. The same document has the same result on every machine. This
+module does not depend on tokens, storage or gRPC.
 """
 
 import codecs
@@ -24,15 +24,16 @@ from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
 # A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
-# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes such a run of
-# characters as a whole, in a time that grows faster than the length of the run. It fails on about
-# 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS allows the line breaks between
-# MAX_PAGES empty pages.
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes a run of these
+# characters as a whole, in a time that grows faster than the length of the run. The tokenizer fails
+# on about 1,000,000 characters of white space in a row. MAX_WHITE_SPACE_CHARS is large enough for
+# the line breaks between MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# The foreign formats, which are not text that a person reads. Only a parser process parses them,
-# even if the file is small. Each value is the name of the format in error messages.
+# The foreign formats: files of these formats are not text that a person can read. Only a parser
+# process parses these files, even if they are small. Each value is the name of the format in error
+# messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -41,17 +42,18 @@ _FOREIGN_FORMATS = {
     XLSX: "a workbook",
     EPUB: "an EPUB",
 }
-# This process parses short texts of these formats itself. A parser process parses longer texts,
-# because no other thread of this process can run while it parses: Markdown of
-# _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
+# The indexer's own process parses texts of these formats that have at most
+# _MAX_TEXT_BYTES_PARSED_HERE bytes. A parser process parses longer texts, because no other thread
+# of a process can run while the process parses. Parsing Markdown of this size that consists only of
+# markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
 # Matches a visible character. A text that consists of white space and of these zero-width
 # characters is blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-# Python counts these characters as white space, but the tokenizer does not. So they are replaced
-# before runs of characters are measured.
+# Python treats these characters as white space, but the tokenizer does not. So they are replaced
+# before the lengths of runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int], ParsedFile]
@@ -71,7 +73,7 @@ class Extracted:
     """The text, pages, sections and title of a document's body.
 
     `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8, or
-    empty if the body has none. It depends only on the body and its MIME type.
+    empty if the body contains no title. It depends only on the body and its MIME type.
     """
 
     parsed: ParsedText
@@ -81,7 +83,10 @@ class Extracted:
 def no_parser(
     _tenant_id: str, _deadline: Deadline, _content: bytes, mime_type: str, _max_text_bytes: int
 ) -> ParsedFile:
-    """Raises UnreadableDocument. Used as `parse` by a pipeline that reads only plain text."""
+    """Raises UnreadableDocument.
+
+    A pipeline that reads only plain text uses this function in place of a parser.
+    """
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
@@ -291,10 +296,10 @@ def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int
     """Returns the offset of the first run of more than `longest` characters, or None.
 
     A run has only white space, or only other characters. `last_run_chars` returns the length of the
-    run at the end of a text, or 0 if the text does not end with one. The search reads windows of
-    `longest` + 1 characters. If the run at the end of a window is not too long, the next window
-    begins where this run begins. All runs that end earlier in a window are too short, so they are
-    not examined.
+    run at the end of a text, or 0 if the text does not end with a run. The search reads pieces of
+    `longest` + 1 characters of the text. If the run at the end of a piece has at most `longest`
+    characters, the next piece begins where this run begins. The runs that end before the end of a
+    piece are too short, so they are not examined.
     """
     start = 0
     while len(text) - start > longest:

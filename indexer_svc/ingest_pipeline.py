@@ -1,9 +1,10 @@
 """Ingestion of a document in five steps: check, admit, cut, embed, commit.
 
 Each step is one method of `Pipeline`. A single document passes through the steps one after another.
-For a stream of documents, `bulk` runs the steps of different documents in parallel. Cheap checks
-come first: a document that is stored already is recognised by its hash, before its text is
-extracted or embedded. No part of a document is visible to searches before the commit.
+For a stream of documents, `bulk` runs the steps of different documents in parallel. Checks that
+take little time come first. For example, a document that is stored already is recognised by its
+hash, before its text is extracted or embedded. No part of a document is visible to searches before
+the commit.
 """
 
 import hashlib
@@ -47,19 +48,19 @@ from indexer_svc.document_limits import check_leaves, check_limits
 from indexer_svc.extract import TenantParse, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
 
-# This version is part of every content hash, by which an unchanged document is recognised. It is
-# raised when a new release parses or cuts documents in another way. Then a stored document that is
-# sent again is processed again, instead of being UNCHANGED.
+# This version is part of every content hash. The hash decides whether a document that is sent again
+# is UNCHANGED. When a new release parses or cuts documents differently, the version is raised. Then
+# documents that were stored by an older release are processed again when they are sent again.
 _PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The settings that a new collection gets if its creator sets none.
+    """The settings of a new collection that the request to create it does not set.
 
-    `max_document_bytes` limits the body of each document, in every collection. `language` is the
-    language of the text analyzer.
+    `max_document_bytes` is not a setting of a collection: it limits the body of each document in
+    every collection. `language` is the language of the text analyzer.
     """
 
     tree: TreeSettings
@@ -87,15 +88,15 @@ class Checked:
 
     @property
     def key(self) -> Key:
-        """The document's key. Its collection is the name that was sent, which may be an alias."""
+        """The document's key, with the collection name that was sent, which may be an alias."""
         return self.tenant_id, self.collection, self.document.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A document after the step `admit`: its collection exists and does not contain this version.
+    """A document after the step `admit`, which must be stored.
 
-    So the document must be ingested.
+    Its collection exists and does not contain the same version of the document.
     """
 
     collection: CollectionHandle
@@ -111,7 +112,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document with its vectors, ready to be committed."""
+    """A document after the step `embed`: it has the vectors of its leaves, and can be committed."""
 
     collection: CollectionHandle
     document: PreparedDocument
@@ -133,7 +134,10 @@ class IngestDraft:
 
     @property
     def size_bytes(self) -> int:
-        """The size in bytes of text, chunk tree and vectors. A stored document is not smaller."""
+        """The size in bytes of text, chunk tree and vectors.
+
+        The stored document needs at least this many bytes.
+        """
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
         return text + tree + self.vector_bytes
@@ -347,10 +351,10 @@ class Pipeline:
     def admit_draft(self, draft: IngestDraft, *, superseded: bool = False) -> IngestResult | None:
         """Checks again whether a document may be stored, because its size is now known.
 
-        Call this before embedding, which may cost money. If the same document has been stored
-        meanwhile, returns its result, else None. With `superseded`, a stored version is ignored.
-        Raises CollectionNotFound, or StorageQuotaExceeded if the document is too large for the
-        tenant's quota.
+        Call this before embedding, which may cost money. If the same document has been stored since
+        `admit`, returns the result of the stored document, else None. With `superseded`, the stored
+        version is ignored. Raises CollectionNotFound, or StorageQuotaExceeded if the document is
+        too large for the tenant's quota.
         """
         pending = draft.pending
         return self._writer.admit(
@@ -382,8 +386,8 @@ class Pipeline:
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
         """Embeds the leaves of all drafts in one request; returns the documents with their vectors.
 
-        A draft is a document that has been cut into chunks. The result is in the order of `drafts`.
-        If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
+        A draft is a document that has been cut into chunks. The returned documents are in the order
+        of `drafts`. If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
         EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
         for draft in drafts:
@@ -412,10 +416,10 @@ class Pipeline:
         self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
-        """Stores documents in one commit; returns the result or the error of each, in order.
+        """Stores documents in one commit; returns the result or the error of each document.
 
-        Raises an error that affects all documents, for example StorageFull. Then none of the
-        documents is stored.
+        The results are in the order of the documents. If an error affects all documents, for
+        example StorageFull, raises this error, and no document is stored.
         """
         with metrics.ingest_stage("commit"):
             return self._writer.put_many([(item.collection, item.document) for item in ready])
@@ -428,10 +432,9 @@ def _no_vectors(draft: IngestDraft) -> Vectors:
 def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
     """Returns a BLAKE2b hash, in hex, of all fields of a document except its id.
 
-    If the stored document with the same id has the same hash, the outcome of an ingest is
-    UNCHANGED. The name by which the MIME type is sent does not change the hash. A body of UTF-8
-    bytes has the same hash as a body that is the same text. Raises InvalidArgument for an unknown
-    MIME type.
+    If the stored document with the same id has the same hash, storing the document has the outcome
+    UNCHANGED. Two names of the same MIME type give the same hash. A body of UTF-8 bytes has the
+    same hash as a body that is the same text. Raises InvalidArgument for an unknown MIME type.
     """
     if metadata_json is None:
         metadata_json = canonical_json.encode(document.metadata)
@@ -465,7 +468,7 @@ def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
 def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
     """Adds a value and its length to a hash.
 
-    Because of the lengths, the hash of "ab", "c" differs from the hash of "a", "bc".
+    Because of the lengths, the values "ab" and "c" have another hash than the values "a" and "bc".
     """
     digest.update(len(part).to_bytes(8, "big"))
     digest.update(part)

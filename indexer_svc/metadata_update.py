@@ -1,9 +1,9 @@
 """Changes a document's metadata and source.
 
 An update reads the stored values, applies the change, checks the new values and stores them. The
-writer stores them only if the document is still the version that was read; otherwise the update
-starts again (optimistic concurrency control). So no change of another caller is lost, although no
-lock is held between reading and storing.
+writer stores the new values only if nobody has changed the document since it was read; otherwise
+the update starts again (optimistic concurrency control). So no change of another caller is lost,
+although no lock is held between reading and storing.
 """
 
 from hrag.engine import CollectionHandle, Writer

@@ -1,4 +1,4 @@
-"""Finds out the format of a document: from the MIME type that the client sends, or the content."""
+"""Determines the format of a document from the MIME type that the client sends, or the content."""
 
 import re
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ _PAGED = (PLAIN_TEXT, MARKDOWN)
 _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# The first entry in the archive of an EPUB is not compressed. _EPUB_MAGIC is the name and the
-# content of this entry, and _EPUB_START is the range of bytes where both are in the file.
+# The first entry in the archive of an EPUB is not compressed. _EPUB_MAGIC is the name of this entry
+# followed by its content. _EPUB_START is the range of bytes of the file that must be _EPUB_MAGIC.
 _EPUB_START = slice(30, 58)
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 # The formats of Office documents, by the name of the main file in the document's archive.
@@ -57,9 +57,10 @@ def field_of(body: Body) -> str:
 def resolve_mime_type(document: Document) -> str:
     """Returns the MIME type by which a document is parsed: one of `hrag.values.formats`.
 
-    If the client sends no type, the type is detected from the bytes. It is `text/plain` if they are
-    not clearly a PDF, HTML, an EPUB or an Office document. Raises InvalidArgument for a type that
-    is unknown or does not fit the body, and for an archive of an unknown format.
+    If the client sends no type, the type is detected from the bytes. The detected type is
+    `text/plain` if the bytes are not clearly a PDF, HTML, an EPUB or an Office document. Raises
+    InvalidArgument for a type that is unknown or does not fit the body, and for an archive of an
+    unknown format.
     """
     mime_type = document.mime_type.partition(";")[0].strip().lower()
     if not mime_type:
@@ -140,9 +141,10 @@ def _detect(content: bytes) -> str:
 def _detect_archive(content: bytes) -> str:
     """Returns the format of an archive: the format whose main file is named first in its bytes.
 
-    In an archive, the name of a file is before the bytes of the file. So the name of the real main
-    file comes before any such name in the content of files. Raises InvalidArgument if the archive
-    names no main file of a known format.
+    Each format has a main file with a certain name, for example `word/document.xml`. In an archive,
+    the name of a file is before the content of the file. So the name of the main file comes before
+    the same name inside the content of another file. Raises InvalidArgument if the archive names no
+    main file of a known format.
     """
     if content[_EPUB_START] == _EPUB_MAGIC:
         return EPUB

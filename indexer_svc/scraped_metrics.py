@@ -10,7 +10,7 @@ from hrag.observe.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """Yields the settings and the size of the store, as metrics.
+    """Yields metrics: some settings, and the size of the store.
 
     Raises StoreUnavailable if the store cannot be read.
     """

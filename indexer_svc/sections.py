@@ -47,7 +47,7 @@ def heading(title: str, sections: Sequence[Section], parents: Sequence[int], sec
     """Returns `title - outer > inner`: a document's title and the titles down to a section.
 
     Titles that are missing are left out. `section` is an index into `sections`, or NONE. `parents`
-    is `section_parents(sections)`. The caller computes it only once, because computing it for each
+    is the result of `section_parents(sections)`. It is a parameter because computing it for each
     heading would take quadratic time.
     """
     path = " > ".join(path_below(title, sections, parents, section))

@@ -30,8 +30,8 @@ from indexer_svc.metadata_update import check_change, update_metadata
 class StoredCatalog:
     """The collections and documents of all tenants. Safe to call from several threads.
 
-    Methods raise InvalidArgument for malformed names, page tokens and filters. Methods also raise
-    the errors of the method of `Writer` that they call.
+    Methods raise InvalidArgument for malformed names, page tokens and filters. Each method also
+    raises the errors of the method of `Writer` that it calls.
     """
 
     def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
@@ -72,7 +72,7 @@ class StoredCatalog:
         return self._writer.aliases(ids.check_tenant_id(tenant_id))
 
     def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
-        """Returns one document's fields without its text."""
+        """Returns the fields of one document, without the document's text."""
         ids.check_document_id(document_id)
         return self._writer.document(self._open(tenant_id, collection), document_id)
 
@@ -81,9 +81,9 @@ class StoredCatalog:
     ) -> tuple[DocumentInfo, str, int]:
         """Returns one document's fields, its text, and the byte offset at which this text ends.
 
-        With `part`, returns only this range of the whole text. If the range does not fit into a
-        reply, returns as much of its beginning as fits. The offset counts from the beginning of the
-        whole text.
+        With `part`, returns only this range of the document's text. If the range does not fit into
+        a reply, returns as much of its beginning as fits. The returned offset counts from the
+        beginning of the document's text.
         """
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
@@ -100,7 +100,7 @@ class StoredCatalog:
     ) -> Listing[DocumentInfo]:
         """Returns one page of the documents that pass `filter`, in order of id.
 
-        Without a filter, all documents pass. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
+        Without a filter, returns all documents. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
         """
         page = _checked_page_size(page_size), _decode_page_token(page_token)
         _check_optional_filter(filter)
@@ -112,7 +112,7 @@ class StoredCatalog:
     def count(
         self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
-        """Counts the documents that pass `filter`. Without a filter, all documents pass."""
+        """Counts the documents that pass `filter`, or all documents if there is no filter."""
         _check_optional_filter(filter)
         return self._writer.count(self._open(tenant_id, collection), filter, deadline)
 
@@ -143,8 +143,8 @@ class StoredCatalog:
     ) -> Iterator[DocumentDeletion]:
         """Deletes the documents that pass `filter`, in several commits.
 
-        Yields the count of deleted documents of each commit, as `Writer.delete_matching` does.
-        Raises InvalidArgument if there is no filter.
+        Yields, after each commit, what `Writer.delete_matching` yields: the count of deleted
+        documents. Raises InvalidArgument if there is no filter.
         """
         if filter is None:
             raise InvalidArgument(
@@ -189,8 +189,8 @@ def _with_opaque_token(listing: Listing[Item]) -> Listing[Item]:
 def _decode_page_token(page_token: str) -> str:
     """Returns the collection name or document id after which a page of a listing begins.
 
-    `page_token` is a token that `_with_opaque_token` has encoded. Token and result are empty for
-    the first page.
+    `page_token` is a token that `_with_opaque_token` has encoded. For the first page, `page_token`
+    and the returned name or id are empty.
     """
     if not page_token:
         return ""

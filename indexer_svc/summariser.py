@@ -1,23 +1,25 @@
 """Writes the summaries of documents in one background thread.
 
-The store records which documents have no summaries yet. If the thread stops, only its work on
-unfinished documents is lost, and the next start repeats this work. The documents themselves are not
-changed.
+The store records which documents have no summaries yet. The summaries of a document are stored once
+all of them are written. If the thread stops before that, the finished summaries of the document are
+lost, and they are written again after the next start. The documents themselves are not changed.
 
 A chat model writes the summaries. In three cases a summary consists of sentences from the text
 instead (`extractive`): there is no chat model, the model rejects a section repeatedly, or the
 summaries of the collection have cost as many tokens as allowed.
 
-While the model or the embedder is down or refuses requests, retries back off exponentially. The
-embedder is tried before the model is called: if the embedder failed afterwards, the same section
-might have to be paid for twice. For the same reason, the finished summaries of a few documents
-(`SummariserPolicy.max_drafts`) stay in memory until all sections of their document are written.
+While the chat model or the embedder is not available or refuses requests, retries back off
+exponentially. The embedder is tried before the model is called: if the embedder failed after the
+model, the same section might have to be paid for twice. For the same reason, the finished summaries
+of a few documents (`SummariserPolicy.max_drafts`) stay in memory until all summaries of their
+document are written.
 
-The thread works in turns. In one turn it writes a limited number of sections of one document, so a
-long document takes several turns, and other collections have their turns in between. The cost of
-the summaries is counted when a turn ends, even if the turn fails. A document that fails or cannot
-be read is set aside for a while: the thread does not work on it. A collection is set aside too if
-the dimension of its vectors is not the dimension of the embedder.
+The thread works in turns. In one turn it writes the summaries of a limited number of sections of
+one document. So a long document takes several turns, and other collections have their turns in
+between. The cost of the summaries is counted when a turn ends, even if the turn fails. A document
+that fails or cannot be read is set aside for a while: the thread does not work on this document. If
+the dimension of a collection's vectors is not the dimension of the embedder, the whole collection
+is set aside.
 """
 
 import threading
@@ -59,8 +61,8 @@ _log = structlog.get_logger()
 # summary rarely has more than 8,000 tokens.
 MAX_CHARS = 2000
 
-# The prompt for a summary contains at most this many characters of a text, about 6,000 tokens. If a
-# text is longer, only its beginning is summarised.
+# The prompt for a summary contains at most this many characters of a text, which are about 6,000
+# tokens. If a text is longer, only its beginning is summarised.
 MAX_PROMPT_CHARS = 24_000
 
 _PROMPT = """\
@@ -90,7 +92,7 @@ _OUTAGES = (
 
 @dataclass(frozen=True, slots=True)
 class SummaryLimits:
-    """The shortest text that gets a summary, and the limit of what summaries may cost.
+    """The minimum length of a text that gets a summary, and the limit of what summaries may cost.
 
     A text of fewer than `min_chars` characters gets no summary. For one collection, the chat model
     may read and write at most `max_tokens` tokens in total.
@@ -105,16 +107,19 @@ class SummariserPolicy:
     """How the background thread divides its work, and how long it waits.
 
     `max_calls`: at most this many calls of the chat model run at once.
-    `turn_sections`: at most this many sections of a document are written before another collection
-    has its turn.
-    `max_drafts`: the finished summaries of at most this many unfinished documents stay in memory.
-    They need a few hundred bytes for each section.
-    `max_tries`: after this many rejections or outages during the work on a document, the document
-    itself is considered their cause. The thread then does not work on it for `backoff_s` seconds.
+    `turn_sections`: at most this many sections of a document get a summary before another
+    collection has its turn.
+    `max_drafts`: if some summaries of a document are still missing, its finished summaries (a
+    draft) stay in memory. At most this many drafts stay in memory. A draft needs a few hundred
+    bytes for each section.
+    `max_tries`: after this many failures of the chat model, the embedder or the store during the
+    work on a document, the document itself is considered the cause. The thread then does not work
+    on the document for `backoff_s` seconds.
     `poll_s`: while no document needs summaries, the store is read again after this many seconds.
     `first_retry_s`, `last_retry_s`: after an outage, the thread waits for `first_retry_s` and tries
     again. The wait doubles with each further outage, up to `last_retry_s`.
-    `backoff_s`: a document that failed, or that cannot be read, is set aside for this time.
+    `backoff_s`: for this time, the thread does not work on a document that failed or that cannot be
+    read.
     `close_s`: `Summariser.close` waits at most this time for the thread to end.
     """
 
@@ -187,7 +192,7 @@ class Summariser:
 
     @property
     def draft_count(self) -> int:
-        """The number of unfinished documents whose finished summaries are in memory."""
+        """The count of drafts in memory. A draft has the first finished summaries of a document."""
         return len(self._drafts)
 
     def _run(self) -> None:
@@ -216,17 +221,18 @@ class Summariser:
                 _report(error, policy.backoff_s)
             except EmbedderMismatch as error:
                 assert last is not None
-                # `_set_aside_until` maps versions of documents to times. The negative id of a
-                # collection stands for all documents of the collection: with it,
-                # `Writer.next_unsummarised` skips the whole collection. `UnreadableVersion.version`
-                # may be a negative id of a collection too.
+                # `_set_aside_until` maps the version of a document to the time until which the
+                # thread does not work on the document. The negative id of a collection stands for
+                # all documents of the collection: with it, `Writer.next_unsummarised` skips the
+                # whole collection. `UnreadableVersion.version` may be a negative id of a collection
+                # too.
                 self._set_aside(-last.collection_id)
                 _report(error, policy.backoff_s, tenant=last.tenant_id, collection=last.name)
             except Exception as error:
                 if not self._closing.is_set():
                     self._give_up_for_now(document, error)
-        # Waits for all requests to the chat model, so that no thread of `_calls` still runs when
-        # this thread ends.
+        # This waits for all running requests to the chat model, so that no thread of `_calls` still
+        # runs when this thread ends.
         self._calls.shutdown()
         for draft in self._drafts.values():
             self._count_cost(draft)
@@ -250,7 +256,7 @@ class Summariser:
     def _give_up_for_now(self, document: Unsummarised | None, error: Exception) -> None:
         """Logs the error. The thread then does not work on the document for `backoff_s` seconds.
 
-        If the error has no document, waits for `first_retry_s` seconds.
+        If `document` is None, waits for `first_retry_s` seconds instead.
         """
         if document is None:
             _report(error, self._policy.first_retry_s)
@@ -267,8 +273,8 @@ class Summariser:
         """
         draft = self._drafts.get(document.version)
         if draft is None:
-            # There is no draft, so `_check_embedder` failed before any work on the document. So the
-            # document is not the cause.
+            # There is no draft with summaries of the document, so `_check_embedder` failed before
+            # any work on the document. So the document is not the cause of the failure.
             return
         draft.failures += 1
         if draft.failures >= self._policy.max_tries:
@@ -301,8 +307,8 @@ class Summariser:
     def _count_cost(self, draft: "_Draft") -> None:
         """Adds the tokens that the draft's summaries have cost to the total of its collection.
 
-        A draft has the finished summaries of an unfinished document. If the total cannot be stored,
-        the tokens stay in the draft and are added later.
+        A draft has the finished summaries of a document that still lacks summaries. If the total
+        cannot be stored, the tokens stay in the draft and are added later.
         """
         spent = draft.take_spent()
         if spent:
@@ -314,8 +320,8 @@ class Summariser:
     def _draft_of(self, document: Unsummarised) -> "_Draft":
         """Returns the document's draft, which has the summaries that earlier turns have written.
 
-        Creates the draft if there is none. If there are then more than `max_drafts` drafts, evicts
-        the least recently used one, whose summaries must be written again later.
+        Creates the draft if the document has no draft. If there are now more than `max_drafts`
+        drafts, evicts the least recently used draft, whose summaries must be written again later.
         """
         draft = self._drafts.pop(document.version, None) or _Draft(document.collection)
         self._drafts[document.version] = draft
@@ -328,8 +334,8 @@ class Summariser:
         """Writes up to `turn_sections` of the summaries that the draft does not have yet.
 
         The draft has the finished summaries of a document. If there are already `max_drafts`
-        drafts, this draft might be evicted before its next turn; then all missing summaries are
-        written now. Returns True if the draft has all summaries after this turn.
+        drafts, this draft might be evicted before its next turn, so all missing summaries are
+        written now. Returns True if the draft has all summaries of `sections` after this turn.
         """
         missing = [section for section in sections if section.leaves not in draft.texts]
         policy = self._policy
@@ -342,8 +348,8 @@ class Summariser:
         finally:
             for call in calls:
                 if not call.cancel():
-                    # The request to the model has begun and must be paid for. So this waits for its
-                    # summary, which the draft keeps.
+                    # The request to the model has begun and must be paid for. So this waits for the
+                    # summary, which is then stored in the draft.
                     call.exception()
         return len(turn) == len(missing)
 
@@ -352,8 +358,8 @@ class Summariser:
     ) -> list[tuple[_Section, str]]:
         """Returns the summary of the whole document, then the summaries of its sections.
 
-        The summaries of the sections must be in the draft. The summary of the whole document is
-        written here. If only one section has a summary, it is also the summary of the whole
+        The summaries of the sections must be in the draft. This method writes the summary of the
+        whole document. If only one section has a summary, the same summary is used for the whole
         document. Returns an empty list if the document is too short for a summary.
         """
         written = ((section, draft.texts[section.leaves]) for section in sections)
@@ -370,7 +376,7 @@ class Summariser:
         """Returns the summaries with their vectors.
 
         The text that is embedded begins with the section's heading. The stored summary does not
-        have the heading, because the citation of a chunk contains it already.
+        have the heading, because the citation of a chunk contains the heading already.
         """
         texts = [f"{section.heading}\n{text}".strip() for section, text in written]
         if texts:
@@ -411,7 +417,7 @@ class Summariser:
             answer = self._chat.complete(prompt, _ANSWER_TOKENS, Deadline.after(_CALL_S))
         except ChatRejected:
             # The model may have rejected the API key and not the text. So the error is raised, and
-            # a later turn repeats the request, until it has failed `max_tries` times.
+            # a later turn repeats the request, until `max_tries` requests have failed.
             if draft.failures < self._policy.max_tries - 1:
                 raise
             return ""
@@ -420,11 +426,12 @@ class Summariser:
 
 
 class _Draft:
-    """The finished summaries of an unfinished document, and the tokens that they have cost.
+    """The finished summaries of a document that still lacks summaries, and the tokens they cost.
 
     `texts` has the summary of each section; the key is the section's range of leaves.
-    `spent_tokens` is the number of tokens that are not in the collection's total yet. `max_tokens`
-    limits `spent_tokens`, but concurrent requests to the model may exceed this limit.
+    `spent_tokens` is the count of tokens that are not in the collection's total yet. No request to
+    the model begins once `spent_tokens` has reached `max_tokens`. But the requests that are running
+    at this time may still exceed it.
     """
 
     def __init__(self, collection: CollectionHandle) -> None:
@@ -456,14 +463,14 @@ def _cost_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSumm
 
 
 def _report(error: Exception, retry_s: float, **about: str) -> None:
-    """Logs a failure that is not an outage. The work is tried again after `retry_s` seconds."""
+    """Logs a failure that is not in `_OUTAGES`. The work is repeated after `retry_s` seconds."""
     metrics.summary_failures.inc()
     cause = {"problem": str(error)} if isinstance(error, HragError) else {"exc_info": error}
     _log.error("summary_failed", **about, retry_s=retry_s, **cause)
 
 
 def _sections(document: Unsummarised) -> Iterator[_Section]:
-    """Divides a document as the settings of its collection say; yields its sections in order."""
+    """Divides a document into sections by the settings of its collection; yields them in order."""
     settings, parsed = document.collection.settings, document.parsed
     parents = section_parents(parsed.sections)
     level = settings.tree.embedding_level

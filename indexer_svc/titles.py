@@ -12,8 +12,8 @@ from hrag.values.limits import MAX_TITLE_BYTES
 
 MAX_SECTION_TITLE_CHARS = 200
 
-# At most this many characters of the title's value in front matter are read. The value may be
-# longer than the title, because it may also have quotes, escapes and indentation.
+# At most this many characters of the title's value in front matter are read. This is more than a
+# title may have, because the value may also have quotes, escapes and indentation.
 _MAX_SCALAR_CHARS = 4 * MAX_TITLE_BYTES
 # Matches the key `title` of the outermost mapping in YAML, with its value. The value is the rest of
 # the line and the indented lines below it.
@@ -37,8 +37,8 @@ _NOT_PLAIN = re.compile(r"[\[\]{},&*!|>%@`]|[-?:](?:\s|$)|(?:~|null|Null|NULL)$|
 
 # Matches texts that programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word
 # - a.doc", "PowerPoint Presentation", the name of the file, punctuation. A real title may end with
-# the name of a file that the text is about ("A guide to robots.txt"). So a text with an ending from
-# `html` to `fm` matches only if it is one word or a path.
+# the name of a file that the text is about ("A guide to robots.txt"). So a text that ends with one
+# of the file extensions from `html` to `fm` matches only if it is one word or a path.
 _PLACEHOLDER = re.compile(
     r"untitled(?:[\s_-]*+(?:document|presentation|\d++))*"
     r"|(?:document|presentation|slide|book)[\s_-]?\d+"
@@ -74,7 +74,7 @@ def front_matter_title(front_matter: str) -> str:
 
     Reads plain, quoted and block scalars of YAML, folded to one line, and strings of TOML on one
     line. No YAML parser is used, so that no hostile text can abuse anchors, tags and the expansion
-    of aliases. The result is empty for a title that uses anchors, tags or aliases, and for a list,
+    of aliases. The result is empty if the title uses anchors, tags or aliases, or if it is a list,
     a mapping or null.
     """
     if front_matter.startswith(_TOML_MARK):

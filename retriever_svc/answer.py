@@ -1,8 +1,8 @@
 """Answers a question: searches, sends the passages, prompts a chat model, and sends its text.
 
-The citations are sent last. An error of the question or of the settings is raised before anything
-is sent. If the model fails, the passages have been sent already, so the last event reports this
-error.
+The citations are sent last. If the question or a setting is invalid, an error is raised before
+anything is sent. If the model fails, the passages have been sent already, so the last event
+contains the error.
 """
 
 import time
@@ -39,8 +39,9 @@ from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 
-# The query, and later the citations, wait at most this long for the embedder. Without this limit,
-# an embedder that hangs would use up the deadline, which may be minutes away.
+# The maximum time for embedding the query, and later for embedding the text of the citations.
+# Without this maximum, an embedder that does not answer would use up the time until the call's
+# deadline, which may be minutes.
 _EMBEDDING_S = 5.0
 
 
@@ -71,7 +72,7 @@ class _ModelRequest:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts in URLs of the question and the passages. The answer links to no other host."""
+        """The hosts to which the answer may link: those in URLs of the question and passages."""
         chunks = (passage.chunk for passage in self.passages)
         texts = (text for chunk in chunks for text in (chunk.content, chunk.source))
         return hosts_in((self.question, *texts))
@@ -88,7 +89,11 @@ class AnswerPipeline:
         reply: ReplyLimit = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`reply` limits the size of each event. `sentence_embedder` embeds text for citations."""
+        """Creates the pipeline.
+
+        `reply` limits the size of each event. `sentence_embedder` embeds the statements of an
+        answer and the sentences of its passages, which the citations compare.
+        """
         self._reply = reply
         self._search = search
         self._sentence_embedder = sentence_embedder
@@ -99,9 +104,9 @@ class AnswerPipeline:
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
-        Closing the iterator cancels the request to the model. Raises what `Search` raises. Raises
-        InvalidArgument or TooLarge if the question is not allowed. Raises TooBusy if too many
-        answers are being written.
+        Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
+        InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
+        if too many answers are being written.
         """
         began = self._clock()
         if query.search.mode is None:
@@ -157,7 +162,8 @@ class AnswerPipeline:
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
             except (Cancelled, DeadlineExceeded):
-                raise  # The caller has left or waits no longer, so nobody would read an AnswerEnd.
+                # The call was cancelled or its deadline has passed, so nobody reads an AnswerEnd.
+                raise
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
@@ -165,8 +171,8 @@ class AnswerPipeline:
             first_text_us = first_text_us or self._us_since(began)
             yield remaining_text
         statements = cited_statements(marker_filter.text, marker_filter.markers)
-        # Citations may use at most half of the remaining time for embedding. So the last event
-        # arrives in time even if the embedder hangs.
+        # Embedding for the citations may use at most half of the call's remaining time. So the last
+        # event is sent before the call's deadline even if the embedder does not answer.
         share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
         embed = partial(self._sentence_embedder.embed_each, request.tenant_id, deadline=share)
         supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
@@ -205,10 +211,10 @@ def unconfigured(*_: object) -> NoReturn:
 
 
 def _question(query: AnswerQuery) -> str:
-    """Returns the question for the model; without a question, this is the text of the search.
+    """Returns the question for the model: the query's question or, if empty, its search text.
 
-    Raises InvalidArgument if both are empty or the question is blank, and TooLarge if the question
-    is too long.
+    Raises InvalidArgument if the question and the search text are both empty, or if the question
+    has only white space. Raises TooLarge if the question has more than MAX_QUERY_BYTES bytes.
     """
     if not query.question:
         if isinstance(query.search.query, str):

@@ -51,9 +51,9 @@ from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
 
-# The switch interval of Python's interpreter lock: a search waits at most this long for the lock
-# while another thread computes, for example the thread that reads the change log. Python's default,
-# 5 ms, is as long as several searches.
+# The switch interval of Python's interpreter lock. A search waits about this long for the lock if
+# another thread computes, for example the thread that reads the change log. Python's default
+# interval of 5 ms is as long as several searches, so this interval is shorter.
 _SWITCH_S = 0.0002
 # A worker process serves its metrics on any free local port. The supervisor process collects the
 # metrics of all workers and serves them.
@@ -63,7 +63,7 @@ SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_nam
 
 
 def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves calls until `stopping` is set, with as many processes as the settings say.
+    """Serves calls until `stopping` is set, with `settings.workers` processes.
 
     Raises HragError or SettingsError if the store, a model, a file or a port cannot be opened.
     """
@@ -87,12 +87,11 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
     """Serves calls at `address` as one of several worker processes.
 
-    The memory that the settings allow is divided equally among the workers.
-
-    Raises what `serve` raises.
+    The memory that the settings allow is divided equally among the workers. Raises the errors of
+    `serve`.
     """
-    # A worker stops when its standard input ends. With `stop_on_eof`, the process already watches
-    # its standard input.
+    # A worker must stop when its standard input ends. If the setting `stop_on_eof` is set, the
+    # process already watches its standard input.
     if not settings.stop_on_eof:
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
@@ -103,7 +102,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
 
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
-    """Waits until there is a store, then serves calls until `stopping` is set."""
+    """Waits until the store exists, then serves calls until `stopping` is set."""
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)

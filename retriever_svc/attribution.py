@@ -1,8 +1,8 @@
 """Finds the sentence of a passage that best supports a statement of an answer.
 
-The statement cites the passage by its number. Statements and sentences are compared by their
-vectors. If they cannot be compared, for example because the embedder fails, the citation names the
-whole passage.
+The statement cites the passage by the passage's number. The vectors of statements and sentences are
+compared. If a statement cannot be compared with the sentences, for example because the embedder
+fails, the citation names the whole passage.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,9 +44,9 @@ def citations(
     """Returns one citation for each statement in `cited`, in order.
 
     `cited` has the statements of the answer `text`, each with the number of the passage that it
-    cites. At most MAX_EMBEDDED_BYTES of text are embedded: first the statements, then the sentences
-    of the cited passages, both in order. Further text is not embedded. If a statement or all
-    sentences of its passage are not embedded, the citation names the whole passage.
+    cites. The statements are embedded first, then the sentences of the cited passages, until
+    MAX_EMBEDDED_BYTES of text are embedded. If a statement is not embedded, or no sentence of its
+    passage is embedded, the citation names the whole passage.
     """
     statements = [text[item.start : item.end] for item in cited]
     sentences_of = {item.number: _sentences(passages[item.number - 1].chunk) for item in cited}
@@ -86,7 +86,7 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
 
 
 def _first_distinct(texts: Sequence[str]) -> list[str]:
-    """Returns the texts without duplicates, up to a total size of MAX_EMBEDDED_BYTES.
+    """Returns the first texts, without duplicates, whose total size is at most MAX_EMBEDDED_BYTES.
 
     The order stays the same. The size of a text is its length in bytes plus TEXT_BYTES.
     """
@@ -96,7 +96,10 @@ def _first_distinct(texts: Sequence[str]) -> list[str]:
 
 
 def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
-    """Returns the citations, in order, up to the first that does not fit into the reply."""
+    """Returns the citations, in order, that come before the first one that exceeds `reply`.
+
+    `reply` limits the total size of all citations, in bytes.
+    """
     sizes = accumulate(
         text_bytes(citation.document_id, citation.chunk_id) + _CITATION_BYTES
         for citation in all_citations
@@ -121,7 +124,7 @@ def _best(
 ) -> tuple[Span | None, float | None]:
     """Returns the span of the sentence that is nearest to the statement, and their cosine.
 
-    Returns (None, None) if the statement has no vector, or if no sentence has one.
+    Returns (None, None) if the statement has no vector, or if no sentence has a vector.
     """
     comparable = [sentence for sentence in sentences if sentence.text in vector_of]
     if statement not in vector_of or not comparable:

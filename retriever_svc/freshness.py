@@ -9,9 +9,10 @@ from hrag.values.errors import SequenceNotReached
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
     """Returns without an error if the tenant's changes up to `sequence` are visible.
 
-    If `sequence` is 0, no change is required. If the changes are not visible yet, raises Suspended:
-    the call is then run again once they are visible. Shortly before `deadline` passes, raises
-    SequenceNotReached instead. Raises Cancelled if the caller has left.
+    If `sequence` is 0, no change is required. If the changes are not visible yet, raises Suspended.
+    The server then runs the call again once the changes are visible. If only little time is left
+    before `deadline`, raises SequenceNotReached instead of Suspended. Raises Cancelled if the
+    client has cancelled the call.
     """
     if not sequence:
         return

@@ -1,18 +1,18 @@
 """Markers in a model's text: numbers of passages in brackets, by which the text cites passages.
 
-Markers are, for example: [1], [1, 3], [1-3], [1][2], and the same in 【】. `MarkerFilter` reads a
-text in pieces. It returns text in which every marker names only passages that exist. It delays text
-only while this text may become a marker. The result does not depend on how the text is cut into
-pieces. A number to which no passage belongs is removed. A marker in which no number remains is
-removed with the blanks before it.
+Markers are, for example: [1], [1, 3], [1-3], [1][2], and the same numbers in 【】. `MarkerFilter`
+reads a text in pieces. It returns text in which every marker names only passages that exist. It
+delays text only while this text may become a marker. The result does not depend on how the text is
+cut into pieces. If no passage has a number, this number is removed from the marker. If no number
+remains in a marker, the marker is removed together with the blanks before it.
 
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
-unchanged. Code between backticks stays unchanged too. Inline code ends at the end of its line at
-the latest. A block of code begins with three or more backticks, and ends at a run of at least as
-many backticks.
+unchanged. Markers in code between backticks stay unchanged too. Inline code ends at the end of its
+line at the latest. A block of code begins with three or more backticks, and ends at a run of at
+least as many backticks.
 
-The output contains no control characters except newline and tab. It contains no markup that a
-viewer would act on by itself (see `markup_guard`).
+The output contains no control characters except newline and tab. It contains no markup that makes
+a viewer load a file or link to an unknown host (see `markup_guard`).
 """
 
 import re
@@ -42,7 +42,11 @@ _LIST_SIGNS = re.compile(r"[ \t*+•>#-]*")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker in the output: its range in characters, and the numbers of its passages."""
+    """A marker in the output of a MarkerFilter.
+
+    `start` and `end` are its range of characters in the output. `numbers` are the passages that the
+    marker names.
+    """
 
     start: int
     end: int
@@ -51,7 +55,10 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class CitedStatement:
-    """A statement, as a range of characters, and the number of a passage that it cites."""
+    """A statement of an answer, and the `number` of a passage that the statement cites.
+
+    The statement is the range of characters from `start` to `end` of the answer's text.
+    """
 
     start: int
     end: int
@@ -59,7 +66,7 @@ class CitedStatement:
 
 
 class MarkerFilter:
-    """Reads a text piece by piece, and removes the numbers to which no passage belongs."""
+    """Reads a text in pieces, and removes from its markers the numbers that no passage has."""
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
         """`passages` is the count of passages, which are numbered from 1.
@@ -97,7 +104,7 @@ class MarkerFilter:
         return "".join(self._output[before:])
 
     def finish(self) -> str:
-        """Returns the text that was still delayed. Call it once, after the last piece."""
+        """Returns the text that is still delayed. Must be called once, after the last piece."""
         before = len(self._output)
         self._release()
         return "".join(self._output[before:])
@@ -204,9 +211,10 @@ def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatemen
     """Returns the cited statement for each number of each marker of a text, in order.
 
     If a marker begins a line, its statement is the text after the marker in the same sentence.
-    Otherwise its statement is the last sentence before the marker, or the part of this sentence
-    after the previous marker. If there is no word between two markers, both markers have the same
-    statement. If there is no statement, its range is empty.
+    Otherwise its statement is the last sentence before the marker. If the previous marker is in
+    this sentence, the statement begins after the previous marker. If there is no word between two
+    markers, both markers have the same statement. If these rules give no statement to the first
+    marker, its statement is an empty range.
     """
     starts = [0, *sentence_ends(text)]
     statements: list[CitedStatement] = []
@@ -234,9 +242,10 @@ def _begins_line(text: str, position: int) -> bool:
 
 
 def _last_sentence(text: str, starts: Sequence[int], begin: int, end: int) -> range:
-    """Returns the last sentence with a word between `begin` and `end`; one must exist.
+    """Returns the range of the last sentence that has a word between `begin` and `end`.
 
-    `starts` are the positions at which sentences start, then the end of the last sentence.
+    A sentence is cut at `begin` and `end`. `starts` has the positions at which sentences start,
+    then the end of the last sentence. There must be a word between `begin` and `end`.
     """
     sentences = (
         range(max(start, begin), min(stop, end))

@@ -1,17 +1,19 @@
 r"""Disables markup in a model's text that would make a viewer of the text load or link something.
 
 A document can make a model write an image whose address contains other text of the prompt. A
-viewer that renders Markdown loads the image, and so sends this text to a stranger's server. So
-images and HTML tags get a blank that turns them into plain text (`! [`, `< img`).
+viewer that renders Markdown loads the image, and so sends this text to the server of an attacker.
+So images and HTML tags get a blank that turns them into plain text (`! [`, `< img`).
 
 An address is a URL, or text that a viewer may turn into a link, like `www.example.org`. Addresses
-may lead only to known hosts: those that a passage or the question names. Any other address gets a
-blank before the first character that differs from all known hosts (`https:// evil.example`):
+may lead only to known hosts, which are the hosts that a passage or the question names. Any other
+address gets a blank before the first character that differs from all known hosts
+(`https:// evil.example`). The rules are:
 
 - The text after two slashes or `www.` has to be a known host. Only a port may stand between the
   host and its path. Punctuation that ends a sentence or a bracket may follow too.
 - The destination of a link, which is the text after `](` or `]:`, has to begin with `http://`,
-  `https://` or `//` and a known host. Or it has to be relative, without a scheme or a host.
+  `https://` or `//` and a known host. Or the destination has to be relative, without a scheme or a
+  host.
 - A character reference must not be a number (`& #47;`), and must not name a character that
   occurs in schemes or in the slashes of addresses (`&sol ;`).
 
@@ -19,10 +21,10 @@ Some viewers accept blanks in a destination, and browsers delete tabs and line e
 So the blank is put where it makes the URL invalid (WHATWG URL Standard). `@` gets a blank too,
 because it would turn a known host before it into a user name.
 
-If the host of an address is only the beginning of a known host, this is noticed only where the
-address ends. So this address stays unchanged, and a blank follows it. Text between backticks is
-checked too, because viewers disagree on where code begins and ends. Only HTML tags between
-backticks stay unchanged.
+If the host of an address is only the beginning of a known host, the guard notices this at the end
+of the address. So this address stays unchanged, and a blank follows it. Text between backticks is
+checked too, because viewers disagree on where code begins and ends. But HTML tags between backticks
+stay unchanged.
 """
 
 import re
@@ -39,8 +41,8 @@ _PATH_STARTS = frozenset("/?#")
 # These characters may follow the host of an address that has no path.
 _CLOSING = frozenset("\"'`)]}>*|,;!.:~")
 
-# Two patterns for the beginning of a link's destination. _UNDECIDED matches as long as later
-# characters decide where the link leads. _ELSEWHERE matches if the link has a scheme other than
+# Two patterns for the beginning of a link's destination. _UNDECIDED matches if the characters that
+# follow decide to which host the link leads. _ELSEWHERE matches if the link has a scheme other than
 # `http` or `https`, or if browsers read the beginning as the start of a host.
 _UNDECIDED = re.compile(r"[a-z][a-z0-9+.-]{,31}|https?:/?|[/\\]", re.IGNORECASE | re.ASCII)
 _ELSEWHERE = re.compile(
@@ -50,8 +52,9 @@ _DESTINATION_STARTS = ("](", "]:")
 
 _TAG_STARTS = frozenset("/!?")
 
-# The names of HTML character references (for example `sol` in `&sol;`) to characters that occur in
-# schemes or slashes of addresses, or that browsers delete in addresses.
+# The names of HTML character references that could hide a part of an address. For example, `sol` in
+# `&sol;` is a slash. A reference could hide a part if its character occurs in schemes or is a slash
+# or backslash, or if browsers delete the character from addresses.
 _REFERENCES = frozenset(
     name.removesuffix(";") for name, text in html5.items() if text in set("+-.:/\\\t\n")
 )
@@ -67,7 +70,7 @@ def hosts_in(texts: Iterable[str]) -> frozenset[str]:
 class MarkupGuard:
     """Reads a text character by character and says where a blank is needed to disable markup.
 
-    The time for a character does not depend on the text before the character.
+    The processor time for each character does not grow with the length of the text.
     """
 
     def __init__(self, hosts: frozenset[str]) -> None:
@@ -96,7 +99,8 @@ class MarkupGuard:
 class _References:
     """Finds HTML character references that could hide a part of an address.
 
-    These are references by number (`&#47;`), and references to the names in _REFERENCES (`&sol;`).
+    These are all references by number (`&#47;`), and the references whose names are in _REFERENCES
+    (`&sol;`).
     """
 
     def __init__(self) -> None:
@@ -119,7 +123,7 @@ class _References:
 
 
 class _Part(Enum):
-    """The part of the text that is being read. TEXT is any text outside of an address."""
+    """The kind of text that is being read. TEXT is any text outside of an address."""
 
     TEXT = auto()
     DESTINATION = auto()  # The beginning of a link's destination, before a host.
@@ -129,7 +133,7 @@ class _Part(Enum):
 
 
 class _Addresses:
-    """Finds the first character with which an address does not lead to a known host any more."""
+    """Finds the character at which it becomes certain that an address leads to no known host."""
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self._hosts = sorted(hosts)
@@ -143,11 +147,11 @@ class _Addresses:
         # would be equal too.
         self._word = ""
         self._in_angles = False  # True if the link's destination began with `<`.
-        # True in the destination of a link after `](`, until its path begins. Until then, later
-        # characters may change where the link leads.
+        # True in the destination of a link after `](`, until the path of the address begins. Before
+        # the path, later characters may change where the link leads.
         self._is_open = False
-        # True if a host was directly before `](` and no path has begun since. Then an `@` would
-        # make the host a user name.
+        # True if a host was directly before `](` and no path has begun after it. In this case, an
+        # `@` would turn the host into a user name.
         self._may_be_user = False
         # True if this link's destination began while `_is_open` was True for another link.
         self._stays_open = False
@@ -174,7 +178,10 @@ class _Addresses:
         return leads_elsewhere or is_user
 
     def _ends_user(self, char: str) -> bool:
-        """Returns True if `char` turns a host before `](` into a user name: `//host](@other`."""
+        """Returns True if `char` is an `@` that turns the host before `](` into a user name.
+
+        For example, `//host](@other` leads to `other`, with the user name `host`.
+        """
         is_user = self._may_be_user and char == "@"
         if is_user or char.isspace() or char in _PATH_STARTS:
             self._may_be_user = False
@@ -184,10 +191,11 @@ class _Addresses:
         self._part, self._read = part, read
 
     def _host_start(self, char: str) -> str | None:
-        """Returns None if `char` begins no host, else the part of the host that has been read.
+        """Returns the part of a host that has been read, or None if no host begins with `char`.
 
-        A host begins after two slashes, where this part is "", or with "www.". A backslash inside
-        of these characters is ignored, because in Markdown it may escape the next character.
+        A host begins after two slashes, and then the returned part is "". A host also begins with
+        "www.", and then the returned part is "www.". A backslash between these characters is
+        ignored, because in Markdown a backslash may escape the next character.
         """
         if char == "\\":
             self._word = self._word if self._word == "www" else ""
@@ -287,6 +295,6 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """Returns the first known host, in sorted order, that is not below `_read`, or ""."""
+        """Returns the first known host in sorted order that is `_read` or comes after it, or ""."""
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

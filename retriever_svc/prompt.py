@@ -1,11 +1,11 @@
 """The prompt: a template, filled with the question and the numbered passages.
 
-`answer_prompt.txt` is the built-in template; HRAG_ANSWER_PROMPT_FILE names another one. The text
-of a passage cannot imitate another passage. The heading of a passage is one line, each line of the
-text is quoted, and text that looks like a passage's number gets other brackets. Text that looks
-like a placeholder is not replaced. The token budget of a search counts only the text of its
-passages. In a prompt, headings and the marks of quoted lines may need _OVERHEAD times this budget
-in addition.
+`answer_prompt.txt` is the built-in template. The setting HRAG_ANSWER_PROMPT_FILE names the file of
+another template. The text of a passage cannot imitate another passage: the heading of a passage is
+one line, each line of the text is quoted, and text that looks like a passage's number gets other
+brackets. Text that looks like a placeholder is not replaced. The token budget of a search counts
+only the text of its passages. In a prompt, the headings and the `> ` before quoted lines may have
+up to _OVERHEAD times as many tokens as this budget, in addition to the budget.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,26 @@ MAX_TEMPLATE_BYTES = 64 * 1024
 
 _VARIABLE = "HRAG_ANSWER_PROMPT_FILE"
 _PLACEHOLDERS = {"question", "passages"}
-# The heading of a passage is cut to this many characters, because titles and the titles of sections
-# may have thousands of characters.
+# The heading of a passage is cut to this many characters, because the titles of documents and of
+# sections may have thousands of characters.
 _MAX_HEADING_CHARS = 256
-# Headings and quotes may need this share of the token budget in addition to the budget. Passages of
-# prose need half of it, so none of them is left out.
+# The headings of passages and the `> ` before quoted lines may have this share of the token budget,
+# in addition to the budget. Passages of prose need about half of this share, so no passage of prose
+# is left out.
 _OVERHEAD = 0.25
 
 
 class Prompt:
-    """A template of the prompt that has been checked.
+    """A checked template of the prompt.
 
-    Calling it with a question and passages returns the prompt.
+    Calling a Prompt with a question and passages returns the text of the prompt.
     """
 
     def __init__(self, template: str) -> None:
-        """Raises ValueError unless the placeholders are exactly `$question` and `$passages`."""
+        """Checks the template. Its placeholders must be exactly `$question` and `$passages`.
+
+        Otherwise raises ValueError.
+        """
         self._template = Template(template)
         if not self._template.is_valid():
             raise ValueError("it has a $ that is no placeholder; write $$ for a dollar sign")
@@ -57,7 +61,11 @@ class Prompt:
 
 
 def _numbered(number: int, passage: Passage) -> str:
-    """Returns `[1] title - section, page 3`, and below it the content, each line after `> `."""
+    """Returns the text of a passage in the prompt.
+
+    The first line is the heading, for example `[1] title - section, page 3`. Then the content
+    follows, with `> ` before each line.
+    """
     chunk = passage.chunk
     heading = citations.heading(chunk)[:_MAX_HEADING_CHARS]
     heading = ", ".join(filter(None, (heading, citations.pages(chunk))))
@@ -68,10 +76,11 @@ def _numbered(number: int, passage: Passage) -> str:
 
 
 def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Passage, ...]:
-    """Returns the passages, in order, up to the first that does not fit into the prompt.
+    """Returns the passages, in order, that come before the first one that does not fit.
 
-    The texts of `passages` have at most `token_budget` tokens. With headings and quoted lines, they
-    may have 1 + _OVERHEAD times as many tokens. The first passage is always returned.
+    The texts of `passages` have at most `token_budget` tokens in total. With the headings and the
+    `> ` before quoted lines, the returned passages have at most 1 + _OVERHEAD times `token_budget`
+    tokens. The first passage is always returned.
     """
     remaining = round(token_budget * (1 + _OVERHEAD))
     for number, passage in enumerate(passages, 1):

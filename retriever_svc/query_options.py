@@ -87,7 +87,7 @@ def check_query(query: SearchQuery) -> None:
 
 
 def _check_retrieval(query: SearchQuery) -> None:
-    """Checks the options of the candidates: words or vectors, their weights and their bonuses.
+    """Checks the options that choose and score leaves, for example `retrieval` and `fusion`.
 
     Raises InvalidArgument for an option that is not allowed.
     """
@@ -189,9 +189,9 @@ def returned_level(query: SearchQuery, settings: CollectionSettings, default_lev
     """Returns the level of the query's passages; in AUTO_MERGE, the highest level of passages.
 
     In STANDARD, SENTENCE_WINDOW and CONTEXT, this is the embedded level, whose chunks have vectors.
-    In other modes, it is the level that the query sets, or else the one that the collection sets,
-    or else `default_level`. Raises InvalidArgument if the collection cannot return the level that
-    the query sets.
+    In other modes, it is the level that the query sets. If the query sets no level, it is the level
+    that the collection sets, and if the collection sets no level either, `default_level`. Raises
+    InvalidArgument if the collection cannot return the level that the query sets.
     """
     tree = settings.tree
     if query.mode_or_default in _LEAF_MODES:
@@ -213,19 +213,19 @@ def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
     """Returns the maximum number of tokens of all passages together; 0 means no limit."""
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    # A token has at least one byte. So passages that have more tokens than the reply may have bytes
-    # do not fit into the reply, and a higher budget would change nothing.
+    # Each token has at least one byte. So passages with more than `reply.max_bytes` tokens do not
+    # fit into the reply, and a budget above `reply.max_bytes + 1` would change nothing.
     return min(budget, reply.max_bytes + 1)
 
 
 def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
     """Returns the query's neighbour bonus, or the default if the query sets none.
 
-    The score of each leaf is raised by this share of the best score among the leaf and the two
-    leaves beside it. If passages are leaves, a search without a bonus misses an answer in the leaf
-    next to the matched leaf. Larger passages contain both leaves, so the default is 0. In STANDARD,
-    the default is also 0 for a search by words only or by vectors only. So the bonus does not
-    change the meaning of its scores.
+    The bonus is a share, for example 0.5. It is multiplied by the best score among a leaf and the
+    two leaves beside it, and the product is added to the score of the leaf. If passages are leaves,
+    a search without a bonus misses an answer in the leaf next to the matched leaf. Larger passages
+    contain both leaves, so the default is 0 for them. In STANDARD, the default is also 0 for a
+    search by words only or by vectors only, so that scores keep their meaning.
     """
     if query.neighbour_bonus is not None:
         return query.neighbour_bonus
@@ -257,7 +257,7 @@ def find_request(
         mode=query.mode_or_default,
         level=level,
         # In CONTEXT without a limit, only the token budget limits the passages. Each passage has at
-        # least one token, so a limit of as many passages as the budget has tokens has no effect.
+        # least one token, so the search never reaches a limit that equals the token budget.
         limit=budget if is_context and query.limit is None else passage_limit(query),
         candidates=query.candidates,
         text=text,
@@ -288,7 +288,7 @@ def leaves_request(request: FindRequest, leaf_count: int) -> FindRequest:
     """Returns the request with which SENTENCE_WINDOW finds the best `leaf_count` leaves.
 
     The query's options for scores, tokens and joining apply to windows of sentences, not to leaves.
-    So they are not set in this request.
+    So these options are not set in the returned request.
     """
     return replace(
         request,

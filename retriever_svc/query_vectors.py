@@ -28,9 +28,9 @@ class QueryVectors:
     """Sets the query vectors of searches. Safe to call from several threads.
 
     Texts are embedded through a cache. A vector that the query contains is scaled to unit length.
-    With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered by words alone,
-    without a vector. So that enough time is left for this search, embedding may then use only a
-    share of the caller's time.
+    With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered by a search by
+    words alone. In this case, embedding may use only a part of the call's remaining time, so that
+    the rest is enough for the search.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -40,10 +40,10 @@ class QueryVectors:
     def __call__(
         self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float = math.inf
     ) -> None:
-        """Sets the `vector` of each search, or its `failure` or `error` if it cannot be embedded.
+        """Sets the `vector` of each search, or `failure` or `error` if its text has no vector.
 
-        The texts of one tenant are embedded together. If words alone can answer all searches that
-        need a vector, embedding takes at most `embedding_s` seconds.
+        The texts of one tenant are embedded together. If all searches that need a vector could also
+        be answered by words alone, embedding takes at most `embedding_s` seconds.
         """
         to_embed = [run for run in runs if run.embeds]
         if to_embed:
@@ -76,10 +76,12 @@ class QueryVectors:
                 run.vector = vector
 
     def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
-        """Records why a search has no vector: in `failure` if words alone can answer it.
+        """Records why a search has no vector.
 
-        Otherwise the reason is recorded in `error`. A DeadlineExceeded is recorded in `failure`
-        only if the call has time left, which means that only the embedder's share is used up.
+        The reason is recorded in `run.failure` if it is a failure of the embedder and words alone
+        can answer the query. Otherwise it is recorded in `run.error`. If the time for embedding has
+        passed, but the call has time left, the embedder was too slow, and the reason is an
+        EmbedderUnavailable.
         """
         if self._may_fall_back(run):
             if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:
@@ -92,16 +94,19 @@ class QueryVectors:
         run.error = error
 
     def _may_fall_back(self, run: SearchRun) -> bool:
-        """Returns True if the query can be answered without a vector.
+        """Returns True if words alone can answer the query, without a vector.
 
-        SENTENCE_WINDOW cannot, because it embeds sentences too.
+        A query in SENTENCE_WINDOW needs the embedder in any case, because it compares sentences.
         """
         has_words = run.retrieval is Retrieval.HYBRID
         return self._allows_fallback and has_words and run.mode is not SearchMode.SENTENCE_WINDOW
 
 
 def _use_given_vector(run: SearchRun) -> None:
-    """Sets the search's vector to the one in the query, unless the search is by words only."""
+    """Sets the search's vector to the query's vector, scaled to length 1.
+
+    Does nothing if the query has no vector or searches by words only.
+    """
     query = run.query
     vector = query.vector if isinstance(query.query, str) else query.query
     if vector is None or run.retrieval is Retrieval.LEXICAL:

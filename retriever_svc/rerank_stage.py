@@ -1,9 +1,9 @@
 """The optional last stage of a search: a reranker orders the best passages.
 
-The reranker orders a fixed number of passages, whatever the limit of the query is. So the order of
-the passages does not depend on the limit. The snapshot is closed
-before the reranker is called, because a read transaction must not wait for a model. If the reranker
-fails, the search returns its passages in the search's order, and the result says why.
+The reranker orders the best `RerankSetup.top` passages, whatever the limit of the query is. So the
+order of the passages does not depend on the query's limit. The snapshot is closed before the
+reranker is called, because a read transaction must not wait for a model. If the reranker fails, the
+passages are returned in the order of the search, and the result contains the reason.
 """
 
 from collections.abc import Sequence
@@ -41,10 +41,11 @@ _MODES = frozenset(
         SearchMode.SUMMARY_FIRST,
     }
 )
-# The reranker gets this share of the caller's remaining time. The reply needs the rest: it must
-# arrive even if the reranker does not answer.
+# The reranker may use this share of the call's remaining time. The rest is for the reply, which
+# must arrive before the call's deadline even if the reranker does not answer.
 _SHARE_OF_TIME = 0.8
-# The title and the sections of a passage are cut to this many characters for the reranker.
+# The reranker reads the title of the document and the titles of the sections of a passage. Together
+# they are cut to this many characters.
 _MAX_HEADING_CHARS = 256
 
 
@@ -109,9 +110,9 @@ class RerankStage:
         return is_requested and is_possible and self._setup is not None
 
     def widened(self, request: FindRequest) -> FindRequest:
-        """Returns `request` changed to find the passages to rerank.
+        """Returns a changed copy of `request` that finds the passages to rerank.
 
-        It finds at least `top` passages, and has no token budget.
+        The limit of the copy is at least `RerankSetup.top` passages. The copy has no token budget.
         """
         assert self._setup is not None
         return replace(
@@ -119,8 +120,8 @@ class RerankStage:
             limit=max(request.limit, self._setup.top),
             token_budget=0,
             cut_last=False,
-            # If two passages overlap, the repeated text is removed from the worse passage. Which
-            # one is worse is known only after reranking.
+            # If two passages overlap, the repeated text is removed from the passage with the lower
+            # rank. The ranks are known only after reranking.
             keep_overlap=True,
         )
 
@@ -129,9 +130,10 @@ class RerankStage:
     ) -> FindResult[Passage]:
         """Returns the passages in the reranker's order, within the limits of the query.
 
-        `text` is the query's text for the reranker. `candidates` is the result of the request that
-        `widened` returns. Raises RerankerUnavailable or RerankerRejected if the reranker fails.
-        Raises DeadlineExceeded if the deadline has passed, and Cancelled if the caller has left.
+        `text` is the query's text for the reranker. `candidates` is the result of a search with the
+        request that `widened` returns. Raises RerankerUnavailable or RerankerRejected if the
+        reranker fails. Raises DeadlineExceeded if `deadline` has passed, and Cancelled if the
+        client has cancelled the call.
         """
         assert self._setup is not None
         try:
@@ -147,9 +149,9 @@ class RerankStage:
         return candidates.with_passages(limited, exhausted=is_exhausted)
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Returns the `top` first passages in the reranker's order, then the other passages.
+        """Returns the first `RerankSetup.top` passages in the reranker's order, then the others.
 
-        Raises RerankerUnavailable or RerankerRejected.
+        Raises RerankerUnavailable or RerankerRejected if the reranker fails.
         """
         assert self._setup is not None
         if not passages:
@@ -177,10 +179,10 @@ class RerankStage:
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:
-    """Returns the text of a passage that the reranker reads.
+    """Returns the text that the reranker reads for a passage.
 
-    It consists of the title, the titles of sections, and at most `max_tokens` tokens of the content
-    around the best matched leaf.
+    The text consists of the title of the document, the titles of sections, and at most `max_tokens`
+    tokens of the content around the best matched leaf.
     """
     chunk = passage.chunk
     heading = " > ".join(filter(None, (one_line(chunk.title), sections(chunk))))[

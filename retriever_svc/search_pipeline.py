@@ -1,7 +1,7 @@
 """Answers queries: checks each query, embeds its text, and searches.
 
-A query with `min_sequence` first waits until this change of its tenant is visible. `SearchRun`
-searches for one query once its text has been embedded.
+A query with `min_sequence` first waits until the tenant's changes up to this sequence number are
+visible. A `SearchRun` searches for one query after the query's text has been embedded.
 """
 
 import math
@@ -26,8 +26,8 @@ from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import EmbeddingWork
 
-# An error needs at most this many bytes in the reply to a batch. The message of an error has at
-# most 1,000 bytes.
+# The maximum size of one encoded error in the reply to a batch, in bytes. The message of an error
+# has at most 1,000 bytes.
 _ERROR_BYTES = 2048
 
 
@@ -35,8 +35,9 @@ class Search:
     """Answers queries. Safe to call from several threads.
 
     `return_level` is the level of passages if neither the query nor the collection sets one.
-    Modes that return leaves ignore it. With `allows_fallback`, HYBRID searches by words alone
-    while the embedder is down. `reply` limits the bytes that a search, or a whole batch, returns.
+    Modes that return leaves ignore `return_level`. With `allows_fallback`, HYBRID queries are
+    answered by words alone while the embedder does not work. `reply` limits the bytes that a
+    search, or a whole batch, returns.
     """
 
     def __init__(
@@ -82,7 +83,10 @@ class Search:
         return run.result(VALUES, self._reply, embedding)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> SearchResult[bytes]:
-        """Returns the result of `__call__` with encoded passages; raises what `__call__` raises."""
+        """Returns the same result as `__call__`, but with passages encoded as bytes.
+
+        Raises the same errors as `__call__`.
+        """
         run, embedding = self._embedded(query, deadline)
         result = run.result(ENCODED, self._reply, embedding)
         self._reply.check(encoded_bytes(result), SEARCH_ADVICE)
@@ -93,9 +97,10 @@ class Search:
     ) -> list[SearchResult[bytes] | HragError]:
         """Returns the result or the error of each query, in order. Texts are embedded together.
 
-        An error in `queries` is returned unchanged. The error of a query is ReplyTooLarge if its
-        result does not fit into the reply after the results before it. Raises InvalidArgument for
-        an empty batch or too many queries, and TooLarge if the queries have too much text in total.
+        An error in `queries` is returned unchanged. If the result of a query does not fit into the
+        reply together with the results of the queries before it, the query's error is
+        ReplyTooLarge. Raises InvalidArgument if the batch has no queries or too many queries, and
+        TooLarge if the queries have too much text in total.
         """
         check_batch(len(queries))
         work = EmbeddingWork()
@@ -120,16 +125,16 @@ class Search:
     def _embedded(
         self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
     ) -> tuple[SearchRun, Stage]:
-        """Embeds one query; returns its search, and the start and end time of embedding."""
+        """Embeds one query; returns its SearchRun, and the start and end time of embedding."""
         began = self._clock()
         run = self._started(query, deadline, EmbeddingWork())
         self._embed([run], deadline, embedding_s)
         return run, ("embed", began, self._clock())
 
     def _started(self, query: SearchQuery, deadline: Deadline, work: EmbeddingWork) -> SearchRun:
-        """Checks a query and returns its search, which has no vector yet.
+        """Checks a query and returns its SearchRun, which has no vector yet.
 
-        Raises Suspended if the query must first wait for a change of its tenant.
+        Raises Suspended if the query has a `min_sequence` that is not visible yet.
         """
         check_query(query)
         parts = self._parts
@@ -148,7 +153,7 @@ def _outcome(
 ) -> SearchResult[bytes] | HragError:
     """Searches for one query of a batch; returns the result or the error.
 
-    `reply` limits the bytes of the result. `embedding` is the time of embedding.
+    `reply` limits the bytes of the result. `embedding` has the start and end time of embedding.
     """
     if isinstance(run, HragError):
         return run

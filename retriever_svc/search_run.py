@@ -1,13 +1,13 @@
 """Runs the search of one query.
 
-A SearchRun is created for each query. It parses the text, then stores the query's vector or the
-reason why there is none. The engine does the search itself, from the filter to the passages
-(`hrag.engine.Snapshot.find`).
+A SearchRun is created for each query. It parses the query's text, then stores the query's vector or
+the reason why the query has no vector. The engine does the search itself, from the filter to the
+passages (`hrag.engine.Snapshot.find`).
 
-A source of candidates is the lexical index or the vectors of a collection. Which sources are
-searched is decided twice: before the text is embedded, from the query's options, and once the
-snapshot is open, from the sources that the collection has. If one source cannot be used, HYBRID
-searches only the other source, and the result says why.
+A collection has two sources of candidates: its lexical index and its vectors. Which sources are
+searched is decided in two steps. The query's options decide before the text is embedded. The
+sources that the collection really has decide once the snapshot is open. If one source cannot be
+used, HYBRID searches only the other source, and the result contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No
@@ -74,12 +74,12 @@ from retriever_svc.search_timings import stage_seconds, timings
 from retriever_svc.sentence_window import SentenceComparison, choose_windows
 from retriever_svc.work_limit import EmbeddingWork
 
-P = TypeVar("P")  # The form in which passages are returned: Passage, or encoded bytes.
+P = TypeVar("P")  # The type of the returned passages: Passage, or bytes if they are encoded.
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
-# SENTENCE_WINDOW first finds this many leaves for each window. One leaf for each window is often
-# too few, because neighbouring leaves may have the same window.
+# SENTENCE_WINDOW first finds this many leaves for each window that the query may return. One leaf
+# for each window is often too few, because neighbouring leaves may have the same window.
 _LEAVES_PER_WINDOW = 2
 # These errors may mean that the cached entry of the collection (`KnownCollections`) is out of date.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
@@ -112,7 +112,7 @@ class SearchParts:
 
 
 class SearchRun:
-    """The search of one query. `check_query` must have checked the query.
+    """Searches for one query. `check_query` must have checked the query.
 
     `text` is the query's text without quotes and plus signs. `required` has the phrases and words
     that quotes and plus signs mark as required. `retrieval` says whether the query asks for words,
@@ -159,7 +159,7 @@ class SearchRun:
         """Searches and returns the result, with its passages in `form`.
 
         `QueryVectors` must have been called for this search. `embedding` has the start and end time
-        of this call. If `self.error` is set, raises it. Raises ReplyTooLarge if the passages are
+        of the embedding. Raises `self.error` if it is set. Raises ReplyTooLarge if the passages are
         larger than `reply` allows. Also raises CollectionNotFound, EmbedderMismatch, NoSummaries,
         NoVectors, NoLexicalIndex, InvalidArgument, DeadlineExceeded, Cancelled, and the errors of
         the embedder.
@@ -199,7 +199,11 @@ class SearchRun:
         )
 
     def _find(self, form: PassageForm[P]) -> FindResult[P]:
-        """Returns the passages: sentence windows, reranked passages, or those of one search."""
+        """Returns the passages that the query asks for, in `form`.
+
+        In SENTENCE_WINDOW, these are windows of sentences. Otherwise they are the passages that the
+        engine finds, reranked if the query has to be reranked. Raises `self.error` if it is set.
+        """
         if self.error is not None:
             raise self.error
         self._deadline.check("embedding")
@@ -243,10 +247,10 @@ class SearchRun:
     def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
         """Returns as many windows of sentences as the query's limit allows, or all if fewer exist.
 
-        A search in a snapshot finds leaves. Then their sentences are embedded and compared with the
-        query. If these leaves yield too few windows, a search in a new snapshot finds more leaves.
-        All snapshots are of the same collection, even if the query names the collection by an alias
-        that is set to another collection meanwhile.
+        A search in a snapshot finds leaves. Then the sentences of the leaves are embedded and
+        compared with the query. If the leaves yield too few windows, a search in a new snapshot
+        finds more leaves. All snapshots are of the same collection, even if the query names an
+        alias and the alias is set to another collection meanwhile.
         """
         clock, limit = self._parts.clock, passage_limit(self.query)
         margin = window_sentences(self.query)
@@ -319,8 +323,8 @@ class SearchRun:
         Raises EmbedderMismatch if another embedder made the collection's vectors, and
         InvalidArgument if their dimension is different.
         """
-        # The query was embedded, so the collection had vectors when the query was checked. Since
-        # then it was created again without vectors, and its cached entry is out of date.
+        # The query was embedded, so the collection had vectors when the query was checked. If the
+        # collection was created again without vectors since, its cached entry is out of date.
         if self.embeds and not settings.dimension:
             self._forget_collection()
         if self.vector is None or not settings.dimension:
@@ -332,13 +336,14 @@ class SearchRun:
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
         """Returns whether words, vectors or both are searched, and the reason for a fallback.
 
-        A fallback is a HYBRID search of only one source, because the other source cannot be used.
-        The reason is "" without a fallback. In a collection without vectors, HYBRID means LEXICAL,
-        which is not a fallback.
+        A fallback means that HYBRID searches only words because vectors cannot be searched, or only
+        vectors because words cannot be searched. Without a fallback, the reason is "". In a
+        collection without vectors, HYBRID means LEXICAL, which is not a fallback.
 
-        Raises NoVectors or NoLexicalIndex if the collection does not have the only source that can
-        be searched. Raises `failure` if the query has no vector and the collection has no lexical
-        index. Raises VectorMissing if the query was not embedded, but has to be.
+        Raises NoVectors if the query needs vectors and the collection has no vectors, and
+        NoLexicalIndex if the query needs a lexical index and the collection has none. Raises
+        `failure` if the text could not be embedded and the collection has no lexical index. Raises
+        VectorMissing if the text was not embedded, but the collection has vectors.
         """
         retrieval = self.retrieval
         if retrieval is Retrieval.LEXICAL or (
@@ -375,12 +380,15 @@ class SearchRun:
         return engine_result
 
     def _forget_collection(self) -> None:
-        """Removes the collection from the cache: its next query reads its settings again."""
+        """Removes the collection from KnownCollections.
+
+        So the next query of the collection reads the settings of the collection again.
+        """
         self._parts.known_collections.forget(self.query.tenant_id, self.query.collection)
 
 
 def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument if the vector has another dimension than the collection's vectors."""
+    """Raises InvalidArgument if the vector's dimension is not that of the collection's vectors."""
     if len(vector) != settings.dimension:
         raise InvalidArgument(
             f"vector has {len(vector)} numbers; the vectors of the collection have "

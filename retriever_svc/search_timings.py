@@ -18,7 +18,10 @@ def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
 
 
 def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
-    """Returns the durations of the stages and of the whole search, in whole microseconds."""
+    """Returns the durations in `seconds` and `total_s`, converted into whole microseconds.
+
+    `seconds` has the duration of each stage by name; `total_s` is the duration of the search.
+    """
     return Timings(
         embed_us=_us(seconds["embed"]),
         search_us=_us(seconds["search"]),

@@ -37,12 +37,12 @@ class SentenceComparison:
     ) -> Iterator[tuple[int, float]]:
         """Yields the index and the score of the best sentence of each context, in order.
 
-        A context is a leaf with the sentences around it. Its best sentence is the sentence of the
-        leaf that is nearest to the query. If a leaf contains no word, its first sentence is the
-        best one, with the score of the leaf. `window_count` is the count of windows that this
+        A context is a leaf with the sentences around it. The best sentence is the sentence of the
+        leaf that is nearest to the query. If a leaf contains no word, its first sentence is its
+        best sentence, with the score of the leaf. `window_count` is the count of windows that this
         search has chosen already. Raises TooLarge if the sentences have more text than `work`
-        allows. Raises the embedder's error if embedding fails or the embedder refuses all
-        sentences.
+        allows. Raises the embedder's error if embedding fails. Also raises it if the embedder
+        refuses all sentences and `window_count` is 0.
         """
         indices = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
@@ -77,9 +77,9 @@ def choose_windows(
 ) -> tuple[ChosenWindows, bool]:
     """Returns up to `limit` windows, and True if no leaf and no window was left out.
 
-    A window has up to `margin` sentences on each side of the best sentence of its leaf. `leaves`
-    are the leaves that the search has found, best first. Their sentences are embedded only until
-    `limit` windows are chosen. Raises the errors of `SentenceComparison.best`.
+    A window is the best sentence of a leaf, with up to `margin` sentences on each side. `leaves`
+    are the leaves that the search has found, best first. The sentences of further leaves are not
+    embedded once `limit` windows are chosen. Raises the errors of `SentenceComparison.best`.
     """
     chosen, remaining = ChosenWindows(query, limit), list(leaves)
     while remaining and chosen.missing:
@@ -92,9 +92,9 @@ def choose_windows(
 
 
 def _require_any(embedded: Sequence[Vector | HragError]) -> None:
-    """Raises the embedder's error if the embedder has refused all sentences.
+    """Raises the first error in `embedded` if the embedder has refused all sentences.
 
-    Does nothing if there are no sentences.
+    `embedded` has the vector or the error of each sentence. Does nothing if it is empty.
     """
     refusals = [outcome for outcome in embedded if isinstance(outcome, EmbedderRejected)]
     if refusals and len(refusals) == len(embedded):
@@ -104,7 +104,8 @@ def _require_any(embedded: Sequence[Vector | HragError]) -> None:
 def _score(sentence: Vector | HragError, vector: Vector) -> float:
     """Returns the cosine of a sentence's vector and the query's `vector`.
 
-    Returns -1 if the embedder has refused this sentence. Raises any other error of the embedder.
+    `sentence` is the sentence's vector, or the embedder's error. Returns -1 if the embedder has
+    refused only this sentence. Raises any other error.
     """
     if isinstance(sentence, EmbedderRejected) and not sentence.every_text:
         return -1.0

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_EMBEDDED_BYTES
 
-# Embedding a text takes some time even if the text is short. So each text counts as if it had this
-# many more bytes.
+# Embedding a text takes some time even if the text is short. So this many bytes are added to the
+# size of each text.
 TEXT_BYTES = 64
 
 
@@ -24,7 +24,10 @@ class EmbeddingWork:
         self._left_bytes = MAX_EMBEDDED_BYTES
 
     def add_queries(self, texts: Iterable[str]) -> None:
-        """Counts the texts of queries. Raises TooLarge if the total size is above the limit."""
+        """Counts the texts of queries.
+
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES.
+        """
         size = self._count(texts)
         if size > self._left_bytes:
             raise TooLarge(
@@ -36,10 +39,11 @@ class EmbeddingWork:
         self._left_bytes -= size
 
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
-        """Counts the sentences of each leaf. Raises TooLarge if the total size is above the limit.
+        """Counts the sentences of each leaf.
 
-        `window_count` is the count of windows that the search has chosen already. The message of
-        the error names a lower `limit` of the query with which the search would succeed.
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. The message of the
+        error names a lower `limit` of the query with which the search would succeed. `window_count`
+        is the count of windows that the search has chosen already.
         """
         size = fitting = 0
         for texts in texts_of_leaves:
@@ -61,7 +65,7 @@ class EmbeddingWork:
         self._left_bytes -= size
 
     def _count(self, texts: Iterable[str]) -> int:
-        """Returns the size of those texts that have not been counted in this call before."""
+        """Returns the total size of the texts that have not been counted in this call before."""
         new = set(texts) - self._texts
         self._texts |= new
         return sum(len(text.encode()) + TEXT_BYTES for text in new)

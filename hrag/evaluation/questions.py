@@ -53,11 +53,11 @@ Gold: TypeAlias = GoldSpan | GoldQuote | GoldDocument
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold and a reference answer, which both may be empty.
+    """A question with its gold and a reference answer. Both may be empty.
 
     `gold` contains either only texts (spans and quotes) or only documents. Without gold, the
-    metrics of retrieval cannot be computed for the question; only a judge can compare the answers
-    to it. `answer` is the reference answer, which the judge reads.
+    metrics of retrieval cannot be computed for the question; only a judge can compare the systems'
+    answers to the question. `answer` is the reference answer, which the judge reads.
     """
 
     question_id: str

@@ -1,8 +1,8 @@
 """A search whose tenant and options are fixed, so that a call needs only the query.
 
-The program that creates a retriever determines which tenant and collection it searches, and with
-which options. A call can only narrow the search: a document must pass both the filter of the call
-and the fixed filter.
+The program that creates a retriever determines which tenant and collection the retriever searches,
+and with which options. A call can replace the limit. A call can also add a filter: then a document
+must pass both the filter of the call and the fixed filter.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from hrag.values.search import Passage, SearchQuery
 class BoundSearch:
     """Searches one tenant's collection with fixed options.
 
-    `options` are arguments of `Client.search`; they must contain collection, limit and filter. The
-    constructor raises InvalidArgument, which names the field, if no search accepts a value. It
-    raises TypeError if `Client.search` does not have an option.
+    `options` are keyword arguments of `Client.search`. They must include `collection`, `limit` and
+    `filter`. The constructor raises InvalidArgument, which names the field, if a value is not
+    allowed in any search. It raises TypeError if `Client.search` does not have an option.
     """
 
     tenant_id: str
@@ -51,7 +51,7 @@ class BoundSearch:
     ) -> tuple[Passage, ...]:
         """Returns the same passages as `passages`, but does not block a thread while it waits.
 
-        It runs in any event loop.
+        May be called in any event loop.
         """
         options = self._narrow_options(limit, filter)
         search_query = SearchQuery(self.tenant_id, query_text(query), **options)

@@ -16,7 +16,7 @@ def citation(passage: Passage) -> dict[str, Any]:
     `section_path` is a list of headings. `first_page` and `last_page` are 0 if the document has no
     pages. `char_start` and `char_end` are offsets in characters of the document's text. If the
     document's metadata has a key with one of these names, the value of the citation replaces the
-    value of the metadata, so that no document can pretend to be another one.
+    value of the metadata. So no document can pretend to be another document.
     """
     chunk = passage.chunk
     return {

@@ -1,7 +1,7 @@
 """Quotas of tenants: defaults from the settings, and overrides from a file.
 
-The file is TOML with a table for each tenant. The default applies to each key that a table lacks.
-The file is reloaded when it changes; `hrag.host.watched_file` describes how.
+The file is TOML with a table for each tenant. If a table lacks a key, the default of this key
+applies. The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
 import time
@@ -41,7 +41,8 @@ def read(path: Path, default: Quota) -> Mapping[str, Quota]:
     """Returns the quotas in the file by tenant id.
 
     If the table of a tenant lacks a key, the value in `default` applies. Raises OSError if the file
-    cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
+    cannot be read. Raises ValueError, which describes the problem, if the content of the file is
+    invalid.
     """
     with path.open("rb") as file:
         try:
@@ -77,7 +78,10 @@ def _explain(error: ErrorDetails) -> str:
 
 
 class Quotas:
-    """The quotas of all tenants. Call the object with a tenant id to get its quota. Thread-safe."""
+    """The quotas of all tenants. Thread-safe.
+
+    Calling a Quotas object with a tenant id returns the quota of this tenant.
+    """
 
     def __init__(
         self,

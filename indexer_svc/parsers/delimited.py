@@ -5,8 +5,8 @@ semicolon, the tab or the vertical bar, whichever occurs most often in the first
 quotation marks.
 
 A cell in quotation marks may contain separators and line ends. In tab-separated values, a
-quotation mark may be an ordinary character: the format itself (IANA, text/tab-separated-values)
-has no quoting, and `"` often means inches.
+quotation mark may be an ordinary character, because the standard of this format (IANA,
+text/tab-separated-values) has no quoting, and `"` often means inches.
 """
 
 import csv
@@ -24,8 +24,8 @@ _FIRST_LINE_BYTES = 1 << 16
 _QUOTED = re.compile('"[^"]*"?')
 _BYTE_ORDER_MARK = "\ufeff"
 
-# By default, the csv module limits the size of a cell. The limit is not needed here, because the
-# size of the document is limited.
+# By default, Python's module csv limits the size of a cell. Its limit is set so high that it has no
+# effect, because the size of the document is limited already.
 csv.field_size_limit(sys.maxsize)
 
 
@@ -61,9 +61,9 @@ def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
 def _tabbed_rows(text: str) -> list[list[str]]:
     """Returns the rows of tab-separated values.
 
-    Quotation marks enclose cells only if all of them are paired. Otherwise all of them are ordinary
-    characters. If an unpaired quotation mark began a cell, the rest of the file would be part of
-    this cell.
+    Quotation marks enclose cells only if all quotation marks of the file are paired. Otherwise all
+    quotation marks are ordinary characters. If an unpaired quotation mark began a cell, the rest of
+    the file would be part of this cell.
     """
     try:
         return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))

@@ -1,10 +1,10 @@
 """Parses Word documents: headings, paragraphs, lists, tables and notes.
 
-The library mammoth converts the document into HTML by its styles, so the texts of Word documents
-and of HTML pages have the same form. mammoth gets a new archive that contains only the parts that
-it must read. A part is a file in the archive of a document. Before, `office_xml` and `keep_shown`
-rewrite these parts. Deleted and hidden text, comments, pictures, headers and footers are left out.
-The result has no pages, because a Word document has none before it is laid out.
+A part is a file in the archive of a document. The library mammoth converts the document into HTML
+by the document's styles, so the texts of Word documents and of HTML pages have the same form.
+mammoth gets a new archive with only the parts that it must read. `office_xml` and `keep_shown`
+rewrite these parts first. Deleted and hidden text, comments, pictures, headers and footers are left
+out. The result has no pages, because the pages of a Word document are not known before its layout.
 """
 
 import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)
@@ -24,8 +24,8 @@ from indexer_svc.parsers.word_markup import StyleSheet, keep_shown
 from indexer_svc.titles import metadata_title
 
 _KIND = "a Word document (DOCX)"
-# The names of the main part. Word on the Web numbers the parts of a document, so it uses the second
-# name.
+# The possible names of the main file in the archive of a Word document. Word on the Web numbers the
+# files, so it uses the second name.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
 _MAIN, _STYLES = "document", "styles"
 _TEXT_PARTS = (_MAIN, "footnotes", "endnotes")
@@ -40,8 +40,9 @@ p[style-name='Subtitle'] => p:fresh
 def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a document, its headings and its title.
 
-    The title is the one in its properties, or else its first paragraph in the style Title, or
-    else its first heading of level 1. Raises UnreadableDocument or TooLarge.
+    The title is the title in the document's properties. If there is no such title, it is the first
+    paragraph in the style Title, or else the first heading of level 1. Raises UnreadableDocument or
+    TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, *_MAIN_PARTS)

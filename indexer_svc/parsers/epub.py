@@ -29,8 +29,9 @@ _MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a book, its headings and its title.
 
-    The title is the one in its metadata, or else its first heading of level 1. Raises
-    UnreadableDocument if the file is damaged or a chapter is encrypted. Raises TooLarge.
+    The title is the title in the book's metadata, or else the first heading of level 1. Raises
+    UnreadableDocument if the file is damaged or a chapter is encrypted, and TooLarge if a limit is
+    exceeded.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _CONTAINER)
@@ -62,7 +63,7 @@ def _root_part(package: Package) -> str:
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
     """Yields the file names of the book's chapters in reading order.
 
-    The table of contents is left out.
+    The file with the table of contents is left out.
     """
     for reference in book.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref", ""))

@@ -3,8 +3,8 @@
 Lexbor parses a page by the algorithm of the HTML standard, as browsers do, so the text is what a
 browser shows. Parts that a browser does not show are left out: scripts, styles, templates,
 comments, and elements that are `hidden` or have the style `display: none`. Controls, pictures and
-navigation are left out too. Nothing that a page refers to is loaded. No function here recurses,
-so elements may be nested to any depth.
+navigation are left out too. Nothing that a page refers to is loaded. No function of this module
+calls itself recursively, so elements may be nested to any depth.
 """
 
 import re
@@ -44,10 +44,10 @@ _START_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _SPAN = re.compile(r"[0-9]{1,4}")
 _WHITE_SPACE = re.compile(r"\s+")
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
-# single tag (`<a/>`), except elements that never have an end tag in HTML. It also matches whole
-# comments, so that markup inside a comment is not matched. If a comment is not closed, the rest of
-# the page is matched as the comment, because searching for the end of each comment again would take
-# quadratic time.
+# single tag (`<a/>`), except elements that never have an end tag in HTML. The pattern also matches
+# whole comments, so that it does not match markup inside a comment. A comment that is not closed
+# matches to the end of the page. If it did not match, a page with many unclosed comments would be
+# searched to its end for each of these comments, which takes quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
@@ -63,8 +63,9 @@ _MAX_SPANNED_COLUMNS = 1_000
 def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a page, its headings and its title.
 
-    The title is the one in the page's head, or else its first heading of level 1. Raises
-    UnreadableDocument if the encoding is unknown, and TooLarge if there is too much text.
+    The title is the title in the page's head, or else the first heading of level 1. Raises
+    UnreadableDocument if the encoding is unknown, and TooLarge if the text has more than
+    `max_text_bytes` bytes.
     """
     text = decoded(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
@@ -78,8 +79,8 @@ def parse_html(content: bytes, max_text_bytes: int) -> ParsedFile:
 def as_html(xhtml: str) -> str:
     """Rewrites the CDATA sections and `/>` endings of XHTML as HTML; returns the HTML.
 
-    An HTML parser does not know CDATA sections and `/>`. It would treat the page's text after
-    `<title/>` or `<script/>` as the content of this element.
+    An HTML parser does not know CDATA sections and `/>`. Without the change, it would treat the
+    page's text after `<title/>` or `<script/>` as the content of the title or script.
     """
     return _XML_ONLY_MARKUP.sub(_to_html, xhtml)
 
@@ -102,7 +103,10 @@ def first_heading(writer: TextWriter) -> str:
 
 
 def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
-    """Writes the visible text of a page's body to `writer`. Raises TooLarge for too much text."""
+    """Writes the visible text of a page's body to `writer`.
+
+    Raises TooLarge if the text exceeds the limit of `writer`.
+    """
     if page.body is not None:
         has_tables = page.css_first("table") is not None
         layouts = _layout_tables(page.body) if has_tables else set()
@@ -111,7 +115,7 @@ def write_html(page: LexborHTMLParser, writer: TextWriter) -> None:
 
 @dataclass(slots=True)
 class _List:
-    """A list whose items are being read. `count` is the number of the last item so far."""
+    """A list whose items are being read. `count` is the list number of the last item so far."""
 
     is_ordered: bool
     count: int
@@ -146,8 +150,8 @@ class _BodyReader:
     def _enter_block(self, node: LexborNode, tag: str) -> bool:
         """Begins a block element; returns True if its child nodes must be visited.
 
-        If the element is a heading, a table or preformatted text, writes its whole text. Then its
-        child nodes need not be visited.
+        If the element is a heading, a table or preformatted text, writes the whole text of the
+        element. In this case, the child nodes need not be visited.
         """
         if tag in _HEADINGS:
             self._writer.heading(_HEADINGS[tag], _visible_text(node))
@@ -202,8 +206,8 @@ def _walk(
 ) -> None:
     """Visits the visible nodes below `root` in document order.
 
-    Calls `enter` for each node, and visits its child nodes if `enter` returns True. Then it calls
-    `leave` for the node, after its last child node.
+    Calls `enter` for each node. If `enter` returns True, visits the child nodes of the node, and
+    calls `leave` for the node after its last child node.
     """
     ancestors = [root]
     node = root.child
@@ -245,7 +249,8 @@ def _is_visible(node: LexborNode) -> bool:
 def _is_anchor(link: LexborNode, attributes: dict[str, str | None]) -> bool:
     """Returns True if a link has no letters or digits and leads to a position on the same page.
 
-    Many pages have a link like this (for example `#` or `¶`) next to each heading. It is left out.
+    Many pages have a link like this next to each heading, for example `#` or `¶`. These links are
+    left out of the text.
     """
     target = attributes.get("href") or ""
     return target.startswith("#") and not any(map(str.isalnum, link.text()))
@@ -283,7 +288,7 @@ def _layout_tables(body: LexborNode) -> set[int]:
     """Returns the `mem_id` (the parser's id of a node) of each layout table in a page's body.
 
     A layout table arranges parts of a page, and has no rows of values. A table is a layout table if
-    it has a role that says so, or if it contains a table, a heading or preformatted text.
+    its attribute `role` says so, or if it contains a table, a heading or preformatted text.
     """
     layout_tables: set[int] = set()
     tables: list[int] = []
@@ -309,8 +314,8 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
     """Yields the texts of the cells of each row of a table.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
-    that spans several columns is only in the first of these columns; the others are empty. No cell
-    spans columns after _MAX_SPANNED_COLUMNS.
+    that spans several columns is only in the first of these columns; the other columns are empty.
+    After column _MAX_SPANNED_COLUMNS, no cell spans several columns.
     """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
@@ -330,7 +335,7 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
 
 
 def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
-    """Yields those visible children of a node whose tag is one of `tags`, in order."""
+    """Yields the visible children of a node whose tags are in `tags`, in order."""
     child = node.child
     while child is not None:
         if child.tag in tags and _is_visible(child):

@@ -6,8 +6,8 @@ outline. Front matter (YAML or TOML) is skipped, because CommonMark would read t
 YAML as the underline of a heading. Only blocks are parsed. Inline markup is parsed in titles only.
 
 Parsing takes linear time: 0.2 s for each MB of prose, about 5 s for each MB that consists only of
-markers. Lines, sections, nesting and titles are limited, so that a hostile text of the largest
-size takes about half a minute.
+markers. Lines, sections, nesting and titles are limited, so that a hostile text of the maximum size
+takes about half a minute.
 """
 
 import logging
@@ -24,17 +24,19 @@ from markdown_it.token import Token
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, front_matter_title, section_title
 
-# Headings after this many lines are ignored, because parsing so many lines takes seconds if they
-# consist of list markers. So many lines fill 10,000 printed pages.
+# Headings are searched for only in this many lines from the beginning of a text. If the lines
+# consist of list markers, parsing so many lines takes seconds. So many lines fill 10,000 printed
+# pages.
 MAX_LINES = 500_000
 # Text that is nested deeper than this in lists and quotes is skipped, because the parser reads a
-# line once for each level of nesting. Each list adds two levels, so ten lists may be nested.
+# line once for each level of nesting. Each list adds two levels, so ten lists may be inside one
+# another.
 MAX_NESTING = 20
 
-# At most this many characters of a heading are parsed as its title. They may be more than the title
-# has, because of markup, for example the URL of a link.
+# At most this many characters of a heading are parsed as its title. This is more than a title may
+# have, because a heading may contain markup, for example the URL of a link.
 _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
-# A title with more characters of markup than this is not parsed: it stays as it is written.
+# If a title has more characters of markup than this, its markup is not removed.
 _MAX_TITLE_MARKS = 40
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -93,10 +95,10 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _split_front_matter(source: str) -> tuple[str, str]:
-    """Returns the front matter of a Markdown text, and the text with blank lines in its place.
+    """Returns the front matter of a Markdown text, and the text without the front matter.
 
-    Because of the blank lines, the line numbers of the other text do not change. If `source` has no
-    front matter, returns an empty string and `source`.
+    In the returned text, blank lines replace the front matter, so that line numbers do not change.
+    If `source` has no front matter, returns an empty string and `source`.
     """
     match = _FRONT_MATTER.match(source)
     if match is None:
@@ -114,7 +116,7 @@ def _sections(
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
-    """Returns the text of a heading without its inline markup, cut to a section title."""
+    """Returns the text of a heading without inline markup, cut to the limit of section titles."""
     if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
         return section_title(source)
     tokens: list[Token] = []
@@ -133,7 +135,7 @@ def _visible_text(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 class _MarkdownHeadings(list[Token]):
-    """The list to which the parser appends its tokens. It keeps only those of top-level headings.
+    """The list to which the parser appends its tokens. Stores only tokens of top-level headings.
 
     For each heading, the list contains the opening token, then the token of the heading's content.
     All other tokens are discarded, because the tokens of 10 MB of list markers would take
@@ -149,10 +151,11 @@ class _MarkdownHeadings(list[Token]):
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
     """A rule for the parser: skips lines that cannot contain a heading of the outline.
 
-    Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter.
-    No other kind of block begins with a letter, so the parser need not try its other rules on these
-    lines. In text that is nested at least MAX_NESTING levels deep, it skips each single line.
-    Otherwise the parser would reach its own nesting limit and ignore the rest of the document.
+    Returns True if the rule has skipped lines. It skips a paragraph whose lines all begin with a
+    letter. No other kind of block begins with a letter, so the parser need not try its other rules
+    on these lines. In text that is nested at least MAX_NESTING levels deep, the rule skips every
+    line. Otherwise the parser would reach its own nesting limit and ignore the rest of the
+    document.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -172,8 +175,8 @@ def _build_parser() -> MarkdownIt:
     The parser compiles its rules when it parses its first text, without a lock. So this function
     parses a short text before threads use the parser.
     """
-    # The parser's own nesting limit must be above MAX_NESTING, so that `_skip_text` applies first.
-    # A list adds two levels at once.
+    # The nesting limit of the parser must be higher than MAX_NESTING, so that `_skip_text` skips
+    # deeper text before the parser reaches its limit. A list adds two levels at once.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.parse("# warm *up*")

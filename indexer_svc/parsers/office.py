@@ -1,7 +1,7 @@
 """Reads what all Office documents have: properties, relations between parts, and XML.
 
-A part is a file in the document's archive. The format of the XML, Open XML, has a Strict and a
-Transitional form, which use different namespaces.
+A part is a file in the document's archive. The XML of Office documents (Open XML) has two forms,
+Strict and Transitional, which use different namespaces.
 """
 
 import re
@@ -31,10 +31,10 @@ def office_title(package: Package) -> str:
 
 
 def office_xml(package: Package, part: str) -> Element:
-    """Returns the root element of a part. All names in it are those of Transitional Open XML.
+    """Returns the root element of a part (a file in the document's archive).
 
-    Names of Strict Open XML are replaced by those of Transitional Open XML. Raises the errors of
-    `Package.xml`.
+    Names of Strict Open XML are replaced by the names of Transitional Open XML, so the returned
+    element has only these names. Raises the errors of `Package.xml`.
     """
     root = package.xml(part)
     for element in root.iter():

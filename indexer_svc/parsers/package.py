@@ -1,11 +1,11 @@
 """Opens Office documents and EPUBs, which are ZIP archives of XML files, with limits.
 
 A part is a file in the archive. Nothing is unpacked before the archive's directory has been
-checked: the number of parts, their unpacked size, and whether they are encrypted. `zipfile` reads
-no more bytes of a part than the directory says. The unpacked size of all markup together is
-limited. A part is markup if the end of its name says so (`.xml`, `.html`). Any other part is
-counted once it is read. XML must not declare entities, because these could expand to gigabytes or
-to the contents of other files.
+checked: the count of parts, their unpacked size, and whether they are encrypted. `zipfile` reads no
+more bytes of a part than the directory says. The unpacked size of all markup together is limited. A
+part is markup if its name ends with, for example, `.xml` or `.html`. Any other part counts against
+this limit once it is read. XML must not declare entities, because an entity could expand to
+gigabytes or to the contents of another file.
 """
 
 import codecs
@@ -21,8 +21,8 @@ from zipfile import ZipFile, ZipInfo
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
-# The markup in an archive has at most this many bytes in total when it is unpacked. Pictures,
-# sounds and films are not counted.
+# The maximum size, in bytes, of all markup in an archive when it is unpacked. Pictures, sounds and
+# films are not counted.
 MAX_UNPACKED_BYTES = 256 << 20
 
 _FIELD = "content"
@@ -31,9 +31,9 @@ _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _READ_BYTES = 1 << 16
 
-# The names of parts may be encoded in cp437. A codec is a module. A parser process loads this
-# module before it gives up the right to open files, and cannot load modules after that. So the
-# codec is loaded here.
+# The names of files in an archive may be encoded in cp437. Python's codecs are modules. A parser
+# process loads this module before it gives up the right to open files, and cannot load any module
+# afterwards. So the codec is loaded here.
 codecs.lookup("cp437")
 
 Element = ElementTree.Element
@@ -41,7 +41,7 @@ Element = ElementTree.Element
 
 @contextmanager
 def readable(kind: str) -> Iterator[None]:
-    """Turns any error that a library raises for a damaged file into UnreadableDocument.
+    """Converts any error that a library raises for a damaged file into UnreadableDocument.
 
     InvalidArgument and MemoryError are raised unchanged. `kind` is the name of the format in
     messages, with its article, for example "an EPUB".
@@ -89,8 +89,8 @@ class Package:
     def read(self, name: str) -> bytes:
         """Returns the unpacked bytes of a part.
 
-        Raises UnreadableDocument if the part is missing. Raises TooLarge if the parts that are
-        counted exceed MAX_UNPACKED_BYTES together.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
+        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
         """
         return self._zip.read(self._part(name))
 
@@ -98,7 +98,8 @@ class Package:
         """Returns the root element of a part, which must be XML.
 
         Raises UnreadableDocument if the part is missing or declares entities. Raises TooLarge if
-        the parts that are counted exceed MAX_UNPACKED_BYTES together.
+        the markup and the other parts that are read have more than MAX_UNPACKED_BYTES bytes
+        together.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
@@ -106,8 +107,8 @@ class Package:
     def _part(self, name: str) -> ZipInfo:
         """Returns the directory entry of a part that will be read, and counts its unpacked bytes.
 
-        Raises UnreadableDocument if the part is missing. Raises TooLarge if the parts that are
-        counted exceed MAX_UNPACKED_BYTES together.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
+        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
         """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)

@@ -1,9 +1,10 @@
 """A parser process: `python -m indexer_svc.parsers.parser_child MEMORY_BYTES FAMILY`.
 
-Its standard input is a socket. The process loads the parsers of its family of formats, limits its
-own rights (`sandbox`), and reports that it is ready. Then it receives, parses and answers one file
-after another until the socket is closed. It does not import the store, gRPC or numpy, so that it
-starts fast and needs little memory.
+Its standard input is a socket to the indexer. FAMILY is the set of formats that the process reads.
+The process loads the parsers of these formats, limits its own rights (`sandbox`), and reports that
+it is ready. Then it receives one file after another, parses the file and sends the result, until
+the socket is closed. The process does not import the store, gRPC or numpy, so that it starts fast
+and needs little memory.
 """
 
 import codecs
@@ -26,14 +27,15 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
     `memory_bytes` limits the address space of this process. `family` is the family of formats that
     this process can read.
     """
-    # Codecs are modules. After `confine`, this process cannot load modules, so they are loaded now.
+    # Python's codecs are modules. After `confine`, this process cannot load modules, so the codecs
+    # are loaded now.
     for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
     load(family)
     _send(message({"confined": confine(memory_bytes)}))
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
-        # Once parsing has used `cpu_s` seconds of processor time, the signal SIGPROF ends this
+        # If parsing uses more than `cpu_s` seconds of processor time, the signal SIGPROF ends this
         # process, even while code of a library runs.
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
         _send(answer_to(partial(parse, content, request["mime_type"], request["max_text_bytes"])))

@@ -1,11 +1,11 @@
 """The formats that parser processes read, and the function that parses each format.
 
 A family is a set of formats that the same process reads. A process loads the modules of its family
-before it gives up the right to open files, because it cannot load modules after that. The formats
-of the family EXTRA need the libraries of the extra `formats`. A process for the family CORE (PDFs
-and text formats) does not load these libraries. To add a format, add it here, in
+before it gives up the right to open files, because it cannot load any module afterwards. The
+formats of the family EXTRA need the libraries of the extra `formats`. A process for the family CORE
+(PDFs and text formats) does not load these libraries. To add a format, add it in this module, in
 `hrag.values.formats`, and in `indexer_svc.extract`, which decides whether a parser process must
-read it.
+read the format.
 """
 
 from collections.abc import Mapping

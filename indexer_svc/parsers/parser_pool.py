@@ -1,14 +1,16 @@
 """A pool of parser processes for all tenants.
 
-While a file is parsed, it occupies one of the pool's slots, so the number of slots limits how many
-files are parsed at once. A tenant occupies at most half of the slots, so the files of other tenants
+While a file is parsed, it occupies one of the pool's slots, so the count of slots limits how many
+files are parsed at once. A tenant occupies at most half of all slots, so the files of other tenants
 need not wait for the many slow files of one tenant. A slot that becomes free goes to a file of the
-tenant that occupies the fewest slots. Among the files of such tenants, the first that came is next.
+tenant that occupies the fewest slots. If several tenants occupy equally few slots, the file that
+has waited longest is next.
 
 A process is kept for further files of the same tenant. The files of two tenants are never read by
 the same process, so a hostile file that takes over its process learns nothing about another tenant.
-For each family of formats that has been needed, one unused process is started in advance, because
-a start takes a tenth of a second.
+For each family of formats that has been needed, one process is started in advance for the next
+tenant, because a start takes a tenth of a second. A family is a set of formats that the same
+process can read.
 """
 
 import threading
@@ -39,7 +41,8 @@ from indexer_svc.parsers.protocol import MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-# While a file waits for a slot, the deadline and the caller are checked at this interval.
+# While a file waits for a slot, the interval at which the pool checks whether the call's deadline
+# has passed or the call was cancelled.
 _POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
@@ -53,7 +56,7 @@ class _OutOfTime(Exception):
 
 
 class _WaitingFile:
-    """A file that waits until it may be parsed, because all slots are occupied."""
+    """A file that waits for a free slot, because all slots that its tenant may use are occupied."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id
@@ -71,9 +74,9 @@ class ParserPool:
     ) -> None:
         """Starts no process yet.
 
-        `slots`, at least 2, is the number of files that may be parsed at once. `memory_bytes`
-        limits the address space of a process. A file may wait for a slot for `timeout_s` seconds,
-        and parsing it may take as long. `start` is called with `memory_bytes` and a family of
+        `slots`, at least 2, is the count of files that may be parsed at once. `memory_bytes` limits
+        the address space of a process. A file may wait for a slot for `timeout_s` seconds, and then
+        be parsed for `timeout_s` seconds. `start` is called with `memory_bytes` and a family of
         formats. It must start a process that reads the formats of this family.
         """
         self._slots = slots
@@ -81,9 +84,9 @@ class ParserPool:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
-        # The kernel ends a parser process when the thread that has started it ends. So no process
-        # outlives the indexer. For the same reason, one thread, which runs until `close`, starts
-        # all processes.
+        # The kernel ends a parser process when the thread that has started the process ends. So no
+        # parser process outlives the indexer. For the same reason, one thread, which runs until
+        # `close`, must start all parser processes.
         self._starter = ThreadPoolExecutor(1, "parsers")
         self._spares: dict[FormatFamily, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
@@ -106,7 +109,7 @@ class ParserPool:
         Raises:
             InvalidArgument, UnreadableDocument, TooLarge: the file cannot be read, makes its
                 parser fail, or exceeds a limit.
-            DeadlineExceeded, Cancelled: the caller does not wait any longer.
+            DeadlineExceeded, Cancelled: `deadline` has passed, or the call was cancelled.
             TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S.
             ServiceUnavailable: no process can be started, or the pool is closed.
         """
@@ -119,8 +122,8 @@ class ParserPool:
                 is_healthy = True
                 return parsed
             except InvalidArgument:
-                # The process itself has reported that the file cannot be read, so the process
-                # works.
+                # The process itself has reported that the file cannot be read, so the process is
+                # not damaged and may read further files.
                 is_healthy = True
                 raise
             except (ParserEnded, ParserFault, MalformedMessage, _OutOfTime) as failure:
@@ -153,7 +156,7 @@ class ParserPool:
 
     @property
     def waiting_count(self) -> int:
-        """The number of files that wait until a parser is free."""
+        """The count of files that wait for a free slot."""
         with self._changed:
             return len(self._waiting)
 
@@ -191,7 +194,7 @@ class ParserPool:
             if time.monotonic() > end_s:
                 raise TooBusy(
                     f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
-                    f"(HRAG_PARSERS), of which a tenant may use {self._tenant_slots} at once"
+                    f"(HRAG_PARSERS), and one tenant may use at most {self._tenant_slots} at once"
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
@@ -200,8 +203,8 @@ class ParserPool:
     def _next_file(self) -> _WaitingFile | None:
         """Returns the waiting file that may be parsed next, or None if no file may be parsed now.
 
-        The files of those tenants that occupy the fewest slots come first. Among these files, the
-        one that has waited longest is next.
+        The files of the tenants that occupy the fewest slots come first. Among these files, the
+        file that has waited longest is next.
         """
         if self._running.total() >= self._slots:
             return None
@@ -223,7 +226,7 @@ class ParserPool:
             idle.kill()
         try:
             process = self._pop_unused(assignment[1])
-        # The system has no memory for a process, or allows no further processes or threads.
+        # The operating system has no memory for a process, or allows no more processes or threads.
         except (OSError, RuntimeError) as error:
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
@@ -240,8 +243,8 @@ class ParserPool:
     def _pop_unused(self, family: FormatFamily) -> ParserProcess:
         """Returns a process that has read no file.
 
-        This is the process that an earlier call has started in advance, or else a new process. Also
-        starts the process for the next call in advance.
+        If an earlier call has started a process in advance, returns this process, else a new
+        process. Also starts a process for the next call in advance.
         """
         with self._changed:
             if self._is_closed:
@@ -249,8 +252,8 @@ class ParserPool:
             spare = self._spares.get(family)
             started = spare or self._starter.submit(self._start, family)
             self._spares[family] = self._starter.submit(self._start, family)
-        # If an earlier call could not start the process, for example because there was not enough
-        # memory, a process is started again below.
+        # If the process could not be started, for example because there was not enough memory, or
+        # if it has ended since, another process is started below.
         with suppress(OSError):
             process = started.result()
             if process.is_alive:
@@ -259,7 +262,7 @@ class ParserPool:
         return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
-        """Ends idle processes until there are not more processes than slots.
+        """Ends idle processes until the pool has at most as many processes as slots.
 
         The processes that have been idle longest are ended first. Processes that were started in
         advance are not counted.

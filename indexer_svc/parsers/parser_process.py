@@ -21,14 +21,16 @@ from indexer_svc.parsers.protocol import Head, answer_of, message, received
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
-# During a wait for the process, the function `check` is called at this interval.
+# While the indexer waits for a parser process, the caller's function `check` is called at this
+# interval.
 _POLL_S = 0.05
 _RECEIVE_BYTES = 1 << 20
 _KILLED_WAIT_S = 10.0
 _ENDING_WAIT_S = 1.0
 
-# After this many files, or once it occupies this much memory, a process is ended and replaced by a
-# new one. Otherwise PDFium's caches and the fragmentation of the heap would grow with each file.
+# After this many files, or once it occupies this much memory, a parser process is ended and
+# replaced by a new process. Otherwise PDFium's caches and the fragmentation of the heap would grow
+# with each file.
 MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -42,7 +44,7 @@ Check = Callable[[], None]
 class ParserEnded(Exception):
     """Raised if a parser process has ended unexpectedly.
 
-    The message says how, for example `exit code 1` or `SIGSEGV`.
+    The message says how the process has ended, for example `exit code 1` or `SIGSEGV`.
     """
 
 
@@ -58,7 +60,7 @@ class ParserProcess:
     """
 
     def __init__(self, memory_bytes: int, family: FormatFamily, max_files: int = MAX_FILES) -> None:
-        """Starts a process for the formats of `family`, and does not wait until it is ready.
+        """Starts a process for the formats of `family`; does not wait until the process is ready.
 
         `memory_bytes` limits the address space of the process. After `max_files` files, the process
         is not reusable. Raises OSError if no process can be started.
@@ -102,7 +104,7 @@ class ParserProcess:
     def is_reusable(self) -> bool:
         """True if the process may read a further file.
 
-        It must be alive, and must be below its limits of files and of memory.
+        The process must be alive, and must be below its limits of files and of memory.
         """
         try:
             resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1])
@@ -143,7 +145,7 @@ class ParserProcess:
         return answer_of(head, body)
 
     def kill(self) -> str:
-        """Ends the process if it is alive; returns how it ended, for example SIGSEGV."""
+        """Ends the process if it is alive; returns how the process ended, for example `SIGSEGV`."""
         # The process is killed before the socket is closed. If the socket were closed first, the
         # process would end by itself, and the result could be `exit code 0`.
         self._process.kill()
@@ -153,7 +155,7 @@ class ParserProcess:
     def _describe_end(self) -> str:
         """Waits for the end of a process that has closed its socket; returns how the process ended.
 
-        If the process does not end within _ENDING_WAIT_S seconds, kills it.
+        If the process does not end within _ENDING_WAIT_S seconds, kills the process.
         """
         try:
             return self._wait_for_end(_ENDING_WAIT_S)

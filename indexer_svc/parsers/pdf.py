@@ -1,8 +1,8 @@
 """Parses PDFs: the text of each page, the bookmarks and the title.
 
-PDFium is not thread-safe, not even across documents, so only one thread of a process may use this
-module. A parser process has only one thread. Every PDFium object is closed explicitly, and none
-leaves this module.
+PDFium is not thread-safe, even if each thread reads another document. So only one thread of a
+process may use this module. A parser process has only one thread. This module closes every PDFium
+object explicitly, and returns none.
 """
 
 import re
@@ -23,13 +23,13 @@ from indexer_svc.titles import metadata_title, section_title
 # each bookmark.
 MAX_BOOKMARKS = 10_000
 
-# The title of a bookmark is searched for in at most this many characters of its page, because the
-# text of a page may have any length. Four densely printed pages have about this many characters.
+# Only this many characters of a page are searched for the title of a bookmark, because the text of
+# a page may have any length. Four densely printed pages have about this many characters.
 _TITLE_SEARCH_CHARS = 20_000
 _FIELD = "content"
 # These characters are removed from the text. PDFium joins words that are hyphenated at the end of a
-# line, and leaves one of these characters in place of the hyphen. It returns NUL for a glyph that
-# has no character.
+# line, and puts one of these characters in place of the hyphen. PDFium returns NUL for a glyph that
+# stands for no character.
 _ARTEFACTS = dict.fromkeys(map(ord, "\x00\x02\u00ad\ufffe\uffff"))
 # Matches what may stand before a title on its line: "2.1", "IV.", "Chapter 3:", "Appendix B".
 _NUMBERED = (
@@ -62,10 +62,10 @@ class PdfContent:
 def read_pdf(content: bytes, max_text_bytes: int) -> PdfContent:
     """Returns the text of every page, the first MAX_BOOKMARKS bookmarks and the title.
 
-    Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the one in the
-    document information dictionary (ISO 32000-1, 14.3.3), unless it is a placeholder that a
-    program has put there. A PDF that opens with the empty password is read like a PDF that is not
-    encrypted.
+    Lines end with `\\n`. Bookmarks that lead to no page are left out. The title is the title in the
+    document information dictionary (ISO 32000-1, 14.3.3). It is empty if that title is a
+    placeholder that a program has written. A PDF that opens with the empty password is read like a
+    PDF that is not encrypted.
 
     Raises:
         UnreadableDocument: `content` is encrypted, damaged or not a PDF.
@@ -137,7 +137,7 @@ def _title(document: pdfium.PdfDocument) -> str:
     try:
         return metadata_title(document.get_metadata_value("Title").translate(_ARTEFACTS))
     except UnicodeDecodeError:
-        # The title has half of a surrogate pair. The PDF is not refused for this: it has no title.
+        # The title has half of a surrogate pair. The PDF is not refused for this, but has no title.
         return ""
 
 
@@ -162,9 +162,9 @@ def headings_of_bookmarks(
 ) -> tuple[Heading, ...]:
     """Returns the bookmarks as headings, in order of position.
 
-    A heading begins at the line that is the title of its bookmark. If there is no such line, it
-    begins at the start of the bookmark's page. The bookmarks of one page are in order, so the
-    search for a title begins where the heading before it begins.
+    A heading begins at the line that is the title of its bookmark. If there is no such line, the
+    heading begins at the start of the bookmark's page. The bookmarks of one page are in order, so
+    the search for a title begins where the previous heading begins.
     """
     headings = []
     position = 0
@@ -173,8 +173,8 @@ def headings_of_bookmarks(
         if not page.char_start <= position < page.char_end:
             position = page.char_start
         position = _line_of_title(bookmark.title, text, position, page.char_end)
-        # If the last page has no text, it begins at the end of the text, where no heading can
-        # begin.
+        # If the last page has no text, the page begins at the end of the text. No heading can begin
+        # there.
         if position < len(text):
             headings.append(Heading(bookmark.title, bookmark.depth, position))
     return tuple(sorted(headings, key=lambda heading: heading.char_start))

@@ -38,8 +38,8 @@ _REPEATED = ("dt", "ftr", "sldNum", "hdr")
 def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a presentation, its slides as pages and sections, and its title.
 
-    The title is the one in its properties, or else the title of its first slide. Raises
-    UnreadableDocument or TooLarge.
+    The title is the title in the presentation's properties, or else the title of the first slide.
+    Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _MAIN_PART)
@@ -86,7 +86,8 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
 def _remove_hidden(slide: Element) -> Element:
     """Removes hidden shapes from a slide, and returns the slide.
 
-    Also removes the alternatives to newer kinds of shapes, which only older programs show.
+    A newer kind of shape has an alternative that only older programs show. The alternatives are
+    removed too.
     """
     for parent in slide.iter():
         if parent.tag in _SHAPE_CONTAINERS:
@@ -152,7 +153,7 @@ def _line(paragraph: Element) -> str:
 
 
 def _notes(package: Package, part: str) -> list[str]:
-    """Returns the texts of the speaker notes of the slide in the file `part`."""
+    """Returns the paragraphs of the speaker notes of the slide in the file `part`."""
     parts = [target for kind, target in relations(package, part).values() if kind == "notesSlide"]
     shapes = (shape for notes_part in parts for shape in _shapes(office_xml(package, notes_part)))
     texts = (_text(shape).strip() for shape in shapes if _placeholder(shape) == "body")

@@ -1,9 +1,10 @@
 """The messages between the indexer and a parser process, over one socket.
 
-A message consists of two lengths, a JSON object (the head) and bytes (the body). In the answer of a
-parser, the head has the pages, the headings and the title, and the body is the text. Messages of a
-parser are untrusted, because a hostile file may have taken over the process. So nothing is
-unpickled, the receiver limits every length, and `answer_of` checks each value before it is used.
+A message consists of the lengths of head and body, a JSON object (the head), and bytes (the body).
+In the answer of a parser, the head has the pages, the headings and the title, and the body is the
+text. Messages of a parser are not trusted, because a hostile file may have taken over the process.
+So nothing is unpickled, the receiver limits every length, and `answer_of` checks each value before
+the value is used.
 """
 
 import json
@@ -20,7 +21,7 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 # headings of 200 characters and 100,000 pages. Heads are limited because decoded JSON needs many
 # times its encoded size in memory.
 MAX_HEAD_BYTES = 16 << 20
-# The largest depth of a heading. It is so large because bookmarks in a PDF may be nested very deep.
+# The maximum depth of a heading. It is large because bookmarks in a PDF may be nested very deep.
 MAX_DEPTH = 1_000_000
 
 _LENGTHS = struct.Struct("<II")
@@ -59,16 +60,16 @@ def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
     head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
     if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
         raise MalformedMessage(
-            f"a message whose head has {head_bytes} bytes and whose body has {body_bytes} bytes; "
+            f"the message has a head of {head_bytes} bytes and a body of {body_bytes} bytes; "
             f"at most {MAX_HEAD_BYTES} and {max_body_bytes} are allowed"
         )
     try:
         head = json.loads(receive(head_bytes))
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"a message whose head is not JSON: {error}") from None
+        raise MalformedMessage(f"the head of the message is not JSON: {error}") from None
     if not isinstance(head, dict):
         raise MalformedMessage(
-            f"a message whose head is a {type(head).__name__}; it must be a JSON object"
+            f"the head of the message is a {type(head).__name__}; it must be a JSON object"
         )
     return head, receive(body_bytes)
 
@@ -114,7 +115,7 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         _check_pages(pages, len(text))
         _check_headings(headings, len(text))
     except (ValueError, TypeError, KeyError) as error:
-        raise MalformedMessage(f"an invalid answer of the parser: {error}") from None
+        raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
     return ParsedFile(text, pages, headings, title)
 
 
@@ -125,7 +126,7 @@ def _refusal(head: Head) -> InvalidArgument:
     """
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
-        raise MalformedMessage("an answer of the parser with an unknown error")
+        raise MalformedMessage("the parser's answer reports an error of an unknown kind")
     return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64))
 
 
@@ -134,7 +135,8 @@ def _check_pages(pages: tuple[PageRange, ...], length: int) -> None:
     position = 0
     for page in pages:
         _require(
-            type(page.char_start) is int and type(page.char_end) is int, "a page without offsets"
+            type(page.char_start) is int and type(page.char_end) is int,
+            "a page whose offsets are not whole numbers",
         )
         _require(position <= page.char_start <= page.char_end <= length, "a page out of order")
         position = page.char_end
@@ -146,7 +148,7 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
     for heading in headings:
         _require(
             type(heading.depth) is int and type(heading.char_start) is int,
-            "a heading without numbers",
+            "a heading whose depth or offset is not a whole number",
         )
         _require(1 <= heading.depth <= MAX_DEPTH, "a heading of a wrong depth")
         _require(position <= heading.char_start <= length, "a heading out of order")
@@ -165,11 +167,11 @@ def _text(value: Any, max_bytes: int) -> str:
         _require(len(value.encode()) <= max_bytes, "a string that is too long")
     except UnicodeEncodeError:
         raise MalformedMessage(
-            "an invalid answer of the parser: a string with a lone surrogate"
+            "the parser's answer is invalid: it has a string with a lone surrogate"
         ) from None
     return str(value)
 
 
 def _require(is_valid: bool, problem: str) -> None:
     if not is_valid:
-        raise MalformedMessage(f"an invalid answer of the parser: {problem}")
+        raise MalformedMessage(f"the parser's answer is invalid: it has {problem}")

@@ -2,7 +2,7 @@
 
 One regular expression finds the definitions; it also recognises comments and strings. Python's own
 parser is not used, because it reads only the syntax of the indexer's version of Python, and the
-same bytes must give the same sections on every machine. Parsing takes linear time. Definitions that
+same file must have the same sections on every machine. Parsing takes linear time. Definitions that
 are nested deeper than _MAX_DEPTH get the depth _MAX_DEPTH.
 """
 

@@ -2,9 +2,9 @@
 
 An adornment is a line that repeats one punctuation character. The title of a section is the line
 above an adornment; the same adornment may also be above the title. The style of a title is the
-character of its adornment, and whether there is an adornment above it. The first style that appears
-has depth 1, the second depth 2, and so on, as in docutils. Indented lines, and therefore literal
-blocks, contain no titles. Parsing takes linear time.
+character of its adornment, and whether there is an adornment above the title. The first style that
+appears in the text has depth 1, the second style depth 2, and so on, as in docutils. Indented
+lines, and therefore literal blocks, contain no titles. Parsing takes linear time.
 """
 
 import re
@@ -18,12 +18,12 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
-# An adornment is the line of punctuation below or above a title. If it has fewer characters than
-# this, it must be at least as long as the title.
+# An adornment is the line of punctuation below or above a title. An adornment with fewer characters
+# than this must be at least as long as the title.
 _MIN_ADORNMENT = 4
 _EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with these characters.
-# At most this many characters of a title's line are read. They may be more than the title has,
-# because of markup, for example the URL of a link.
+# At most this many characters of a title's line are read. This is more than a title may have,
+# because the line may contain markup, for example the URL of a link.
 _MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
 _INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
 _EMPHASIS = re.compile(r"\*\*|\*|\\")
@@ -56,9 +56,9 @@ def _headings(text: str) -> Iterator[Heading]:
 def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
     """Yields, for each title, the index of its first line, the text of its line, and its style.
 
-    An adornment is a line of punctuation. The first line is the adornment above the title, or the
-    title itself if there is no adornment above it. The style is the character of the adornment, and
-    True if there is an adornment above the title.
+    An adornment is a line of punctuation. The first line is the adornment above the title. If there
+    is no adornment above the title, the first line is the title itself. The style consists of the
+    character of the adornment and a bool, which is True if there is an adornment above the title.
     """
     at = 0
     while at + 1 < len(lines):
@@ -113,8 +113,8 @@ def _is_title(line: str, adornment: str) -> bool:
 def _width(line: str) -> int:
     """Returns how many columns the first _MIN_ADORNMENT characters of a line occupy on a terminal.
 
-    The other characters are ignored, because the caller only needs to know whether the line has
-    fewer than _MIN_ADORNMENT columns.
+    The characters after them are ignored, because the caller only needs to know whether the line
+    has fewer than _MIN_ADORNMENT columns.
     """
     shown = (char for char in line[:_MIN_ADORNMENT] if not combining(char))
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in shown)

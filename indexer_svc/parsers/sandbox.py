@@ -4,7 +4,7 @@ The address space of the process is limited. The process can open no files, star
 write no core dump, and it ends when its parent ends. On x86-64 and AArch64, a seccomp filter also
 refuses every system call except those for memory, for time, and for the socket that is already
 open. If a hostile file makes the process run the file's code, this code cannot open the store, open
-a connection, or send a signal to another process. Refused calls fail with EPERM.
+a connection, or send a signal to another process. A refused system call fails with EPERM.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 
 A chunk may contain some rows of a long table without the header, and must still be understood. So
 only a table that fits into a leaf becomes a Markdown table. Each row of a longer table becomes a
-record, in which each cell follows the name of its column:
+record: a list of the cells of the row, each after the name of its column:
 
     Name: Pump
     Price: 12.5
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 # this many characters.
 MAX_TABLE_CHARS = 1_000
 
-# A cell of a Markdown table needs at least this many characters. So a large table is recognised
-# before its text is built.
+# A cell of a Markdown table needs at least this many characters. This minimum is used to recognise
+# a large table before its text is built.
 _MIN_CELL_CHARS = 3
 _NUMBER = re.compile(r"[-+]?[.,:/%\s]*\d[\d.,:/%\s]*")
 _SEPARATOR = " | "
@@ -32,9 +32,9 @@ def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[s
     remains, each row becomes a separate block.
 
     With `has_header`, the first row is the header. Otherwise the rows at the top with a single
-    filled cell are titles of the table, and each of them becomes a separate block. The first row
-    after the titles is the header in two cases. All its cells are filled and different, and none of
-    them is a number; or only its first cell is empty, and all others are different.
+    filled cell are titles of the table, and each title becomes a separate block. The first row
+    after the titles is the header in two cases: if all its cells are filled, different and not
+    numbers, or if only its first cell is empty and its other cells are different.
     """
     cleaned = _without_empty([[" ".join(cell.split()) for cell in row] for row in rows])
     width = max(map(len, cleaned), default=0)
@@ -101,8 +101,8 @@ def _looks_like_header(row: list[str]) -> bool:
 def _record(header: list[str], row: list[str]) -> str:
     """Returns a row as lines of the form `name: cell`, one line for each filled cell.
 
-    The name is the cell of `header` in the same column. `header` has at least as many cells as
-    `row`.
+    The name of a cell is the cell of `header` in the same column. `header` has at least as many
+    cells as `row`.
     """
     return "\n".join(
         f"{name}: {cell}" if name else cell for name, cell in zip(header, row, strict=False) if cell

@@ -1,8 +1,8 @@
 """Builds the text of a parsed file as Markdown: headings, paragraphs, lists and tables, in pages.
 
-The position of each heading is recorded when it is written. So the Markdown need not be parsed to
-find the headings, and a paragraph that begins with `#` is not a heading. Blocks are separated by
-one blank line, and list items by a line end.
+The position of each heading is recorded when the heading is written. So the Markdown need not be
+parsed to find the headings, and a paragraph that begins with `#` is not a heading. Blocks are
+separated by one blank line, and list items by a line end.
 """
 
 import re
@@ -56,7 +56,7 @@ class TextWriter:
         return self._headings
 
     def heading(self, depth: int, text: str) -> None:
-        """Adds a heading and records that a section begins there. `depth` counts from 1."""
+        """Adds a heading, and records that a section begins at it. `depth` counts from 1."""
         title = section_title(text.replace(_SOFT_HYPHEN, ""))
         if not title:
             return
@@ -69,7 +69,7 @@ class TextWriter:
         self._add(text.strip())
 
     def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
-        """Adds an item of a list. `depth` is the depth of the list, 1 if it is not nested."""
+        """Adds an item of a list. `depth` is 1 for a list that is not inside another list."""
         indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
         if text.strip():
             self._add(f"{indent}{marker} {text.strip()}", is_item=True)
@@ -100,7 +100,7 @@ class TextWriter:
         self._ends_with_item = False
 
     def parsed(self, title: str = "") -> ParsedFile:
-        """Returns all that was written as a ParsedFile with this title."""
+        """Returns the whole text, its pages and headings as a ParsedFile with this title."""
         return ParsedFile("".join(self._parts), self._pages(), tuple(self._headings), title)
 
     def _add(self, block: str, *, is_item: bool = False) -> int:

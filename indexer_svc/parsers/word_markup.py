@@ -2,7 +2,8 @@
 
 mammoth, the library that converts Word documents, supports neither hidden text nor equations. So
 hidden text is removed, and an equation becomes text in Word's linear format: `E=mc^2`, `1/2`. A
-part is a file in the document's archive. Its elements must have the names of Transitional Open XML.
+part is an XML file in the document's archive. The elements in a part must have the names of
+Transitional Open XML.
 """
 
 from xml.etree import ElementTree
@@ -15,11 +16,11 @@ _TABLE, _PARAGRAPH, _RUN, _MATH_RUN = f"{_WORD}tbl", f"{_WORD}p", f"{_WORD}r", f
 _VANISH = f"{_WORD}rPr/{_WORD}vanish"
 _VALUE = f"{_WORD}val"
 _TRUE, _FALSE = ("1", "true", "on"), ("0", "false", "off")
-# The elements of fields, for example of cross-references. They are not removed with hidden text,
-# because hidden text may contain only the beginning or only the end of a field.
+# The elements of fields, for example of cross-references. These elements are not removed together
+# with hidden text, because hidden text may contain only the beginning or only the end of a field.
 _FIELD_ELEMENTS = (f"{_WORD}fldChar", f"{_WORD}instrText")
-# For each element that can have a style: the kind of its style, and the path to the child element
-# that names its style.
+# For each element that can have a style: the kind of the style, and the path from the element to
+# the child element that names the style.
 _STYLES = {
     _TABLE: ("table", f"{_WORD}tblPr/{_WORD}tblStyle"),
     _PARAGRAPH: ("paragraph", f"{_WORD}pPr/{_WORD}pStyle"),
@@ -27,7 +28,7 @@ _STYLES = {
     _MATH_RUN: ("character", f"{_WORD}rPr/{_WORD}rStyle"),
 }
 _EQUATION = f"{_MATH}oMath"
-# The elements that are replaced by the text of equations. An oMathPara is a paragraph of one or
+# The elements with equations, which are replaced by text. An oMathPara is a paragraph of one or
 # more oMath elements.
 _EQUATIONS = (f"{_MATH}oMathPara", _EQUATION)
 _MATH_TEXTS = (f"{_MATH}t", f"{_WORD}t")
@@ -36,7 +37,7 @@ _DELETED = (f"{_WORD}del", f"{_WORD}moveFrom")
 
 
 class StyleSheet:
-    """The styles of a document that hide text."""
+    """Finds out which styles of a Word document hide text."""
 
     def __init__(self, styles: Element | None) -> None:
         """Reads `styles`, the root element of the file that contains the document's styles.
@@ -53,8 +54,8 @@ class StyleSheet:
     def hides(self, element: Element) -> bool:
         """Returns True if the style of a table, a paragraph or a run hides text.
 
-        Only the style is considered, and neither the styles of the elements around the element nor
-        the element's own properties.
+        A run is a piece of text with one format. Only the style that the element names is
+        considered, not the styles of the elements around it and not the element's own properties.
         """
         kind, path = _STYLES[element.tag]
         name = _value(element.find(path))
@@ -76,7 +77,7 @@ class StyleSheet:
     def _vanishes(self, kind: str, name: str) -> bool:
         """Returns True if a style hides text.
 
-        A style may not specify whether text is hidden. Then the style on which it is based decides,
+        If a style does not specify whether text is hidden, the style on which it is based decides,
         and so on. If none of these styles specifies it, the text is not hidden.
         """
         visited_names = set()
@@ -104,7 +105,8 @@ def keep_shown(root: Element, styles: StyleSheet) -> None:
 
 def _remove_hidden(root: Element, styles: StyleSheet) -> None:
     # Each entry has an element and two values. The first value is True if the style of the table
-    # around the element hides text, the second if the style of the paragraph around it does.
+    # around the element hides text. The second value is True if the style of the paragraph around
+    # the element hides text.
     pending = [(root, False, False)]
     while pending:
         element, by_table, by_paragraph = pending.pop()
@@ -115,8 +117,8 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
         elif element.tag in (_RUN, _MATH_RUN):
             hidden = _vanishes(element)
             if hidden is None:
-                # "Hidden" is a toggle property: each style that sets it inverts the value of the
-                # outer styles (ISO/IEC 29500-1, 17.7.3).
+                # "Hidden" is a toggle property: each style that sets this property inverts the
+                # value of the outer styles (ISO/IEC 29500-1, 17.7.3).
                 hidden = styles.hides_by_default or by_table ^ by_paragraph ^ styles.hides(element)
             if hidden:
                 element[:] = [child for child in element if child.tag in _FIELD_ELEMENTS]
@@ -124,7 +126,10 @@ def _remove_hidden(root: Element, styles: StyleSheet) -> None:
 
 
 def _make_run(equation: Element) -> None:
-    """Turns the element of an equation into a run of text, in Word's linear format."""
+    """Turns the element of an equation into a run with the equation in Word's linear format.
+
+    A run is a piece of text with one format.
+    """
     text = _linear(equation).removeprefix(" ")
     equation.clear()
     equation.tag = _RUN
@@ -148,7 +153,7 @@ def _linear(equation: Element) -> str:
 def _vanishes(owner: Element | None) -> bool | None:
     """Returns True if the properties of a run or a style hide text, False if they show text.
 
-    Returns None if the properties do not specify this.
+    Returns None if the properties do not specify this. A run is a piece of text with one format.
     """
     vanish = None if owner is None else owner.find(_VANISH)
     return None if vanish is None else vanish.get(_VALUE) not in _FALSE

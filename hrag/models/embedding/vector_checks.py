@@ -1,7 +1,7 @@
 """Validates vectors, and checks that a collection and a service have the same embedder.
 
-Every vector of an embedder is finite, nonzero and of unit length. A collection accepts only
-vectors of the embedder that it was created with.
+Every vector of an embedder is finite and has the length 1. A collection accepts only vectors of the
+embedder with which the collection was created.
 """
 
 import numpy as np

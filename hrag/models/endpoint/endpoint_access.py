@@ -13,7 +13,7 @@ from hrag.config import SettingsError
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 _HEADER_SAFE = re.compile(r"[!-~]*")  # An HTTP header can contain only visible ASCII.
-_NO_KEY = "none"  # The SDK requires a key. A server that needs no key ignores this one.
+_NO_KEY = "none"  # The SDK requires a key. A server that needs no key ignores this key.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Which passages of a search answer the query best? Rerankers decide it.
+"""Which passages of a search answer the query best? A reranker scores the passages.
 
 A reranker, for example a cross-encoder, reads the query and a text together. So its scores are
-better than the similarity of two vectors, but it is too slow for more than a few dozen texts.
+better than the similarity of two vectors. But a reranker is too slow for more than a few dozen
+texts.
 
 A reranker raises RerankerUnavailable for a retryable failure (the endpoint is down, slow or
 rate-limiting) and RerankerRejected for a permanent failure. It raises DeadlineExceeded if the

@@ -27,7 +27,7 @@ Request = dict[str, Any]
 class RerankForm:
     """One of the two formats of requests and replies of `POST /rerank`.
 
-    - `request` returns the request for a model, a query and texts. The model may be empty.
+    - `request` returns the request for a model name, a query and texts. The name may be empty.
     - `results` is the name of the reply's field that contains the list of entries. If it is empty,
       the reply itself is the list.
     - `score` is the name of the field that contains the score of an entry.
@@ -114,6 +114,9 @@ def _finite(value: object) -> float | None:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the count of tokens that the endpoint reports; 0 if missing or invalid."""
+    """Returns the count of tokens that the endpoint reports; 0 if it reports no valid count.
+
+    `usage` is the field `usage` of the reply.
+    """
     count = usage.get("total_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0

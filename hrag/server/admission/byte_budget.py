@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hrag.values.errors import TooBusy
 
-_CALLER_SHARE = 2  # One caller may use at most half of the limit for all callers together.
+_CALLER_SHARE = 2  # One caller may use at most half of `max_bytes`, the limit for all callers.
 
 
 class ByteBudget:
@@ -19,13 +19,13 @@ class ByteBudget:
     def __init__(
         self, max_bytes: int, name: str, setting: str, *, by_credential: bool = False
     ) -> None:
-        """`max_bytes` is the limit for all callers together.
+        """Creates a budget of `max_bytes` for all callers together, half of it for one caller.
 
         Error messages contain `name`, which says what the bytes are (for example "unread replies"),
-        and `setting`, the name of the setting that limits the bytes. A message names a tenant, but
-        no credential, because a credential is a secret. With `by_credential`, callers are
-        credentials, and "" means everybody without a credential. So only the limit for all callers
-        applies to "".
+        and `setting`, the name of the setting that limits the bytes. If callers are tenants, a
+        message names the tenant. With `by_credential`, callers are credentials. A message does not
+        name a credential, because it is a secret. The caller "" stands for everybody without a
+        credential, so only the limit for all callers applies to "".
         """
         self._max_bytes = max_bytes
         self._caller_max_bytes = max_bytes // _CALLER_SHARE
@@ -45,7 +45,7 @@ class ByteBudget:
     def share(self, caller: str) -> Iterator["Share"]:
         """Yields a `Share` that counts the bytes of one request of the caller.
 
-        At the end of the `with` block, these bytes no longer count.
+        At the end of the `with` block, the bytes of the `Share` do not count any more.
         """
         share = Share(self, caller)
         try:
@@ -56,7 +56,8 @@ class ByteBudget:
     def take(self, caller: str, size_bytes: int) -> None:
         """Counts `size_bytes` more bytes of the caller, until `give` is called.
 
-        Raises TooBusy if they would exceed the limit of one caller or of all callers together.
+        Raises TooBusy if the caller would exceed half of `max_bytes`, or if all callers together
+        would exceed `max_bytes`.
         """
         has_share = bool(caller) or not self._by_credential
         with self._lock:
@@ -70,13 +71,14 @@ class ByteBudget:
         if self._by_credential:
             kind, owner = "caller", "this caller" if caller else "callers without a credential"
         raise TooBusy(
-            f"{self._name} of {owner} have {used} bytes, and those of all {kind}s {total} bytes; "
-            f"another {size_bytes} bytes would exceed the limit of {self._caller_max_bytes} bytes "
-            f"for a {kind} or of {self._max_bytes} bytes for all ({self._setting})"
+            f"{self._name} of {owner} have {used} bytes, and {self._name} of all {kind}s have "
+            f"{total} bytes; another {size_bytes} bytes would exceed the limit of "
+            f"{self._caller_max_bytes} bytes for a {kind} or of {self._max_bytes} bytes for all "
+            f"{kind}s ({self._setting})"
         )
 
     def give(self, caller: str, size_bytes: int) -> None:
-        """Stops counting `size_bytes` of the bytes that `take` has counted for the caller."""
+        """Subtracts `size_bytes` from the bytes that `take` has counted for the caller."""
         with self._lock:
             self._total -= size_bytes
             remaining = self._bytes[caller] - size_bytes
@@ -95,10 +97,7 @@ class Share:
         self.size_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Adds `size_bytes` to the counted bytes.
-
-        Raises TooBusy if they would exceed the limit of one caller or of all callers together.
-        """
+        """Adds `size_bytes` to the counted bytes. Raises what `ByteBudget.take` raises."""
         self._budget.take(self._caller, size_bytes)
         self.size_bytes += size_bytes
 

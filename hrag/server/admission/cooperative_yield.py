@@ -2,8 +2,8 @@
 
 Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
 another call computes for seconds. While a short call of another tenant runs, a long call sleeps
-between its steps for as long as it has computed. Operating systems favour short tasks in the same
-way (multilevel feedback queue), but Python's interpreter lock has no priorities.
+between two steps for as long as the last step took. Operating systems favour short tasks in the
+same way (multilevel feedback queue), but Python's interpreter lock has no priorities.
 """
 
 import threading
@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A call is short until its thread has used this processor time. A plain search needs only a few
-# milliseconds, so it stays short.
+# A call is short until its thread has used this processor time for the call. A plain search needs
+# only a few milliseconds, so it stays short.
 _SHORT_S = 0.01
-# The longest sleep of a long call. After it, the call continues to its next step and checks there
-# whether short calls still run.
+# The longest sleep of a long call. After its sleep, the call runs its next step and then checks
+# again whether short calls of other tenants run.
 _LONGEST_SLEEP_S = 0.005
 
 
@@ -70,7 +70,10 @@ class RunningCalls:
 
 
 class RunningCall:
-    """A call in its thread. It is short until it has used 10 ms of processor time or has ended."""
+    """A call that a thread runs, and the processor time that the call has used.
+
+    A call is short until it has used 10 ms of processor time or has ended, and long afterwards.
+    """
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
 
@@ -78,8 +81,8 @@ class RunningCall:
         self._calls = calls
         self._tenant = tenant
         self._began_s = self._slept_s = calls.clock()
-        # Before this time, by the wall clock, the call cannot have used `_SHORT_S` of processor
-        # time. The processor time is not read before, because reading it needs a system call.
+        # The call cannot have used `_SHORT_S` of processor time before this time of the wall clock.
+        # So the processor time, which needs a system call, is not read before this time.
         self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
         calls.count_short(tenant, 1)

@@ -1,4 +1,4 @@
-"""Creates the function that verifies the credentials of callers, as the settings say."""
+"""Creates the function that verifies the credentials of callers, from the settings."""
 
 from typing import TypeVar
 
@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 def open_auth(settings: CommonSettings) -> Authenticate | None:
     """Returns the function that verifies credentials; None if HRAG_AUTH is `none`.
 
-    Reads the key file that the settings name. Raises SettingsError if a setting is missing, or if
-    the file is missing or invalid.
+    Reads the file of API keys or of signing keys that the settings name. Raises SettingsError if a
+    setting is missing, or if the file is missing or invalid.
     """
     if settings.auth == "none":
         return None

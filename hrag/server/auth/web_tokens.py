@@ -1,12 +1,11 @@
 """Verifies JSON Web Tokens (RFC 7519) with the public keys of their issuer.
 
 The public keys are in a JWKS file (RFC 7517). Only asymmetric signatures are accepted, so a party
-that can verify a token cannot issue one. A token must have an expiry (`exp`) and a subject
+that can verify tokens cannot issue tokens. A token must have an expiry (`exp`) and a subject
 (`sub`), and it must come from the configured issuer for the configured audience. Verified tokens
 are cached by their digest until they expire, because verifying a signature takes longer than
-starting a search. A change of the key file empties the cache, so revoking a signing key takes
-effect immediately. A single token cannot be revoked; instead, issuers should give tokens short
-lifetimes.
+starting a search. A change of the JWKS file empties the cache, so revoking a signing key takes
+effect immediately. A single token cannot be revoked, so issuers should give tokens short lifetimes.
 """
 
 import json
@@ -30,13 +29,14 @@ from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_CACHED_TOKENS = 10_000  # A full cache needs about 5 MB.
+MAX_CACHED_TOKENS = 10_000  # A cache with so many verified tokens needs about 5 MB.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
 _MAX_SUBJECT_CHARS = 255  # The maximum length of a subject in OpenID Connect Core 1.0.
 
-# Any of these errors means that a token is invalid. Anybody may send a token, so a number in it may
-# be too large to convert (OverflowError), and its JSON may be nested too deep (RecursionError).
+# Each of these errors means that a token is invalid. Anybody may send a token, so a number in the
+# token may be too large to convert (OverflowError), and the token's JSON may be nested too deep
+# (RecursionError).
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()
@@ -52,7 +52,11 @@ _LIMITER = RefusalLimiter(_log_counts)
 
 @dataclass(frozen=True, slots=True)
 class TokenPolicy:
-    """The claims that a valid token must have, and the claims that contain its tenants and role."""
+    """The requirements for tokens.
+
+    `issuer` and `audience` are the values that a token must have in its claims `iss` and `aud`.
+    `tenants_claim` and `role_claim` are the names of the claims with the tenants and the role.
+    """
 
     issuer: str
     audience: str
@@ -62,7 +66,7 @@ class TokenPolicy:
 
 
 class WebTokens:
-    """Verifies tokens with the keys of a JWKS file, which is reloaded when it changes.
+    """Verifies tokens with the keys of a JWKS file. The file is reloaded when it changes.
 
     Thread-safe.
     """
@@ -111,8 +115,8 @@ def _signing_key(entry: Any) -> PyJWK | None:
     try:
         key = PyJWK(entry)
     except (PyJWTError, TypeError):
-        # TypeError means that the algorithm or the key type is not a string. An unusable key is
-        # skipped.
+        # A TypeError means that the algorithm or the key type is not a string. Keys that cannot be
+        # used are skipped.
         return None
     return key if key.algorithm_name in ALGORITHMS else None
 
@@ -182,7 +186,7 @@ class _Verifier:
 
 
 def _subject(claim: str) -> str:
-    """Returns the subject of a token as printable text, for logs.
+    """Returns the subject of a token as printable text, which identifies the caller in logs.
 
     A subject that is too long is cut, and a digest of the whole subject is appended. So different
     long subjects remain different.
@@ -196,7 +200,7 @@ def _subject(claim: str) -> str:
 def _tenants(claim: Any) -> frozenset[str]:
     """Returns the tenants in a token's claim, which must be a tenant id or a list of tenant ids.
 
-    `*` means all tenants. Raises ValueError if the claim is anything else.
+    The id `*` means all tenants. Raises ValueError if the claim has any other value.
     """
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):

@@ -48,13 +48,13 @@ _STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this inte
 
 @dataclass(frozen=True, slots=True)
 class MalformedRequest:
-    """The replacement of a request that cannot be parsed; `problem` is the parser's message."""
+    """Takes the place of a request that cannot be parsed. `problem` is the parser's message."""
 
     problem: str
 
     @property
     def error(self) -> InvalidArgument:
-        """The error with which a call with this request ends."""
+        """The error with which the call ends if its request cannot be parsed."""
         return InvalidArgument(
             f"the request cannot be parsed: {self.problem}; it must be a message of the "
             "method's type, its strings in UTF-8, nested less than 100 deep",
@@ -127,8 +127,9 @@ class ServerCall(PendingCall):
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The counts of received and of answered messages of a stream. Two threads write, so each thread
-    # has its own counter, instead of one common counter of the messages without an answer.
+    # The counts of received and of answered messages of a stream. One thread counts the received
+    # messages, and another thread the answered messages. A single counter of the messages without
+    # an answer would be changed by both threads.
     _received = 0
     _answered = 0
 
@@ -139,18 +140,19 @@ class ServerCall(PendingCall):
         self._limits = limits
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account, mostly a tenant id, against whose limits an encoded request counts.
+        """Returns the tenant id or credential id against whose limits an encoded request counts.
 
         Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
         return self.guard.account_of(message)
 
     def rejection(self, error: HragError) -> Behavior:
-        """Returns a function for gRPC that ends the call with `error` instead of handling it.
+        """Returns a function that gRPC calls instead of the handler; it ends the call with `error`.
 
         In each second, each of the first few rejections has a log line; the other rejections are
-        logged as counts. If the server has too many calls (TooBusy), a rejection does as little
-        work as possible: metrics and the audit log count it, and it has no log line.
+        only counted, and the counts are logged. If `error` is TooBusy, the server has too many
+        calls, so the function does as little work as possible: the rejection is counted in metrics
+        and in the audit log, and has no log line.
         """
         # The traceback is removed, because the error, its traceback, the frame and this call would
         # form a reference cycle.
@@ -184,19 +186,22 @@ class ServerCall(PendingCall):
         metrics.call_started()
 
     def _default_s(self) -> float:
-        """Returns the seconds that remain if the client sets no deadline; infinity for a stream."""
+        """Returns the remaining seconds of a call whose client sets no deadline.
+
+        Returns infinity for a stream, because a stream without a deadline has no time limit.
+        """
         if self.lane is Lane.STREAM:
             return math.inf
         return self._limits.deadline_s - (time.monotonic() - self.arrived_s)
 
     def admit(self, raw: bytes) -> Any:
-        """Returns the parsed request if it is authorized and within the limits of its tenants.
+        """Returns the parsed request if the caller is authorized and its rate limits permit it.
 
         Otherwise raises the HragError that ends the call.
         """
         if self._is_admitted:
-            # The call was left open. Its credential may have expired or been revoked meanwhile, so
-            # it is verified again.
+            # The handler left the call open in an earlier run. The credential may have expired or
+            # been revoked since, so the credential is verified again.
             self.guard.authorize()
             return self._request
         self._authorize_and_parse(raw)
@@ -211,8 +216,8 @@ class ServerCall(PendingCall):
 
         A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # When the client receives the request id, it knows that it is authorized, before it sends a
-        # message.
+        # The request id is sent at once. So the client knows that it is authorized before it sends
+        # a message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -236,8 +241,8 @@ class ServerCall(PendingCall):
     def _admit_throttled(self, ended: threading.Event, raw: bytes) -> Any:
         """Waits until the rate limit permits the request, then returns the parsed request.
 
-        Raises RateQuotaExceeded if the deadline would pass before that. During the wait, no further
-        message is read, so gRPC's flow control slows the client down.
+        Raises RateQuotaExceeded if the deadline would pass during the wait. During the wait, no
+        further message is read, so gRPC's flow control slows the client down.
         """
         self._received += 1
         self._active_s = time.monotonic()
@@ -253,10 +258,10 @@ class ServerCall(PendingCall):
         return request
 
     def _authorize_and_parse(self, raw: bytes) -> Any:
-        """Returns the parsed request of an authorized caller.
+        """Checks the caller's credential, then returns the parsed request.
 
-        The request is parsed only after authorization, because a parsed message may need seventy
-        times the memory of its encoded form.
+        The request is parsed only after this check, because a parsed message may need seventy times
+        the memory of its encoded form.
         """
         identity = self.guard.authorize()
         request = self._method.deserialize(raw)
@@ -295,9 +300,9 @@ class ServerCall(PendingCall):
         self._active_s = time.monotonic()
 
     def fail(self, error: Exception) -> NoReturn:
-        """Ends the call with the status of `error`.
+        """Ends the call with the gRPC status that belongs to `error`.
 
-        If `error` is Suspended, the handler has to wait. Then the call stays open instead, and the
+        If `error` is Suspended, the handler has to wait. In this case, the call stays open, and the
         handler runs again later.
         """
         if isinstance(error, Suspended):
@@ -323,7 +328,7 @@ class ServerCall(PendingCall):
         """Records the end of the call in metrics, log and audit log.
 
         Does nothing if the handler left the call open, because then the handler runs again later.
-        A failed call is logged at `info`, a successful one at `debug`.
+        A failed call is logged at the level `info`, a successful call at the level `debug`.
         """
         if self.is_left_open:
             return
@@ -335,14 +340,14 @@ class ServerCall(PendingCall):
         else:
             _log.debug("call", method=method, code=self.code, ms=ms)
         call_audit.record_end(method, self.code, self._reason, self._request, self._context)
-        # The call and its context refer to each other. This removes the reference from the context
-        # to the call, so that no reference cycle remains. The check is needed because the generator
-        # of a stream might be closed in the context of another call.
+        # The call and its context refer to each other. The reference from the context to the call
+        # is removed, so that no reference cycle remains. The condition is needed because Python may
+        # close the generator of a stream in the context of another call.
         if CURRENT.get() is self:
             CURRENT.set(NO_CALL)
 
     def log_fields(self) -> dict[str, str]:
-        """Returns the request id, the tenants and the id of the credential, for each log line.
+        """Returns the fields of each log line of the call: request id, tenants and credential id.
 
         Returns no fields before `start` is called.
         """
@@ -359,7 +364,7 @@ def running_call(context: grpc.ServicerContext) -> ServerCall:
 def caller_is_admin() -> bool:
     """Returns True if the caller whose call this thread handles has the role admin.
 
-    Without authentication, every caller has this role.
+    Without authentication, every caller has the role admin.
     """
     call = CURRENT.get()
     return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
@@ -373,7 +378,7 @@ def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
 def _forget_frames(error: BaseException | None) -> None:
     """Removes the tracebacks of an error and of its causes.
 
-    Otherwise an error that is logged or sent later would be part of a reference cycle.
+    With its traceback, an error that is logged or sent later would be part of a reference cycle.
     """
     while error is not None:
         error.__traceback__ = None

@@ -1,7 +1,7 @@
 """Access control of the metrics port: a token, TLS, and rules for a port that others can reach.
 
-Metrics name no tenant, but they reveal how much a service does. Other machines can read them only
-with a token or a client certificate, unless the operator acknowledges the risk.
+Metrics name no tenant, but they reveal how much a service does. If other machines can reach the
+port, a token or a client certificate must be required, or the operator must acknowledge the risk.
 """
 
 import re
@@ -21,9 +21,10 @@ _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
 @dataclass(frozen=True, slots=True)
 class MetricsAccess:
-    """The access to a metrics port: functions that return the current token and TLS context.
+    """The access control of a metrics port.
 
-    `token` is None if no token is needed, `tls` is None for plaintext.
+    `token` and `tls` are functions that return the current token and the current TLS context.
+    `token` is None if no token is needed, and `tls` is None for plaintext.
     """
 
     token: Callable[[], bytes] | None = None

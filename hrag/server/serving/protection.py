@@ -1,7 +1,8 @@
 """The access control of a service: authentication, TLS and quotas.
 
-A service without authentication or without TLS may listen on loopback only, unless the
-operator acknowledges the risk by setting a variable to the sentence that describes it.
+A service without authentication or without TLS may listen on loopback only. An operator who wants
+to listen on another address must acknowledge the risk, by setting an environment variable to the
+sentence that describes the risk.
 """
 
 from dataclasses import dataclass
@@ -74,8 +75,8 @@ def require_acknowledgement(
 ) -> None:
     """Logs a warning if the operator acknowledged the risk, else raises SettingsError.
 
-    The operator acknowledges a risk by setting `variable` to `sentence`; `acknowledgement` is the
-    value of that variable. `remedy` says how to remove the risk instead.
+    The operator acknowledges a risk by setting the environment variable `variable` to `sentence`.
+    `acknowledgement` is the value of this variable. `remedy` says how to remove the risk instead.
     """
     if acknowledgement != sentence:
         raise SettingsError(

@@ -1,8 +1,9 @@
 """The process of a service: settings, logs, signals, exit codes.
 
-Exit codes: 0 after a stop, 1 if the service cannot run, 2 for an invalid setting. SIGTERM and
-SIGINT stop a service. With HRAG_STOP_ON_EOF the end of standard input stops it too: if standard
-input is a pipe from a parent process, the service stops when the parent ends, even if it is killed.
+The exit code is 0 after a stop, 1 if the service cannot run, and 2 for an invalid setting. SIGTERM
+and SIGINT stop a service. With HRAG_STOP_ON_EOF, the end of standard input stops a service too: if
+standard input is a pipe from a parent process, the service stops when the parent ends, even if the
+parent is killed.
 """
 
 import os
@@ -42,9 +43,10 @@ def run(
     settings_class: type[Settings],
     serve: Callable[[Settings, threading.Event], None],
 ) -> None:
-    """Calls `serve`, which serves until the event that it receives is set.
+    """Runs a service: loads the settings, sets up logs and signals, and calls `serve`.
 
-    Exits the process with code 1 or 2 if the service cannot run.
+    `serve` must serve until its second argument, an event, is set. Exits the process with code 1 if
+    the service cannot run, and with code 2 if a setting is invalid.
     """
     private_files.set_umask()
     try:
@@ -55,7 +57,7 @@ def run(
     log.configure(name, settings.log_format, settings.log_level)
     # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
     # When eight threads scanned tails of 8,000 leaves, they made 470 scans a second with several
-    # BLAS threads each, and 7,300 with one BLAS thread each.
+    # BLAS threads for each scan, and 7,300 scans a second with one BLAS thread for each scan.
     threadpool_limits(1, "blas")
     _raise_limit_of_open_files()
     stopping = threading.Event()
@@ -110,13 +112,13 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 def stop_on_eof(stopping: threading.Event) -> None:
     """Sets `stopping` when standard input ends; the content of standard input is ignored.
 
-    This is for child processes: their standard input is a pipe, and the parent has its other end.
-    The pipe closes when the parent ends for any reason.
+    This is for child processes: their standard input is a pipe from the parent. The pipe closes
+    when the parent ends for any reason.
     """
 
     def wait() -> None:
-        # Python could not exit while a thread waits in the buffer of sys.stdin, so this reads the
-        # file descriptor.
+        # The file descriptor is read instead of sys.stdin, because Python could not exit while a
+        # thread reads sys.stdin.
         with suppress(OSError):  # If standard input cannot be read, it is treated as ended.
             while os.read(_STDIN, _READ_BYTES):
                 pass
@@ -138,7 +140,7 @@ def report_serving(metrics_port: int = 0) -> None:
 def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -> Store | None:
     """Calls `open_store` until it does not raise StoreMissing any more; returns the store.
 
-    Returns None if `stopping` is set before that.
+    Returns None if `stopping` is set before the store exists.
     """
     logged = False
     while True:
@@ -161,9 +163,10 @@ def serve_until_stopped(
 ) -> None:
     """Serves until `stopping` is set, then lets running calls finish for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers. While `require_store` raises an HragError, health
-    checks report NOT_SERVING, but the service still answers the calls that it can answer. Ends the
-    process immediately if a call is still running after `drain_s` seconds.
+    Calls `on_serving` once the server answers. `require_store` raises an HragError if the store
+    cannot be used; then health checks report NOT_SERVING, but the service still answers the calls
+    that do not need the store. Ends the process immediately if a call is still running after
+    `drain_s` seconds.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)
@@ -173,8 +176,8 @@ def serve_until_stopped(
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
         # The remaining handlers may be reading the store, so the store must not be closed. A normal
-        # exit would wait for the handlers' threads. So the process ends without closing the store
-        # and without waiting. Committed data is safe nevertheless.
+        # exit would wait for the threads of these handlers. So the process ends without closing the
+        # store and without waiting. Committed data is not lost.
         abandon(f"some calls were still running after {drain_s} s")
 
 
@@ -202,7 +205,7 @@ def abandon(reason: str) -> NoReturn:
     """Ends the process immediately, with exit code 0 and `reason` as a warning in the log.
 
     This is called when a service stops and would otherwise wait for a thread that may not end. Only
-    the audit log is closed, and no thread is joined. Committed data is safe nevertheless.
+    the audit log is closed, and no thread is joined. Committed data is not lost.
     """
     audit.close()
     _log.warning("stopped", problem=reason)

@@ -1,8 +1,8 @@
 """TLS for a server, with certificate files that may be replaced while the server runs.
 
-New connections use the current files; open connections keep the certificate that they started
-with. Certificate and key are replaced one after the other, so for a moment they may not match.
-While they do not match, the previous pair stays in use.
+New connections use the current files. Open connections keep the certificate with which they
+started. Certificate and key are replaced one after the other, so for a moment they may not match.
+Until they match, the previous certificate and the previous key stay in use.
 """
 
 import ssl
@@ -30,7 +30,7 @@ def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | Non
 
 
 def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
-    """Returns a function that returns the current TLS context, for a server that is not gRPC's.
+    """Returns a function that returns the current TLS context, for a server other than gRPC's.
 
     Returns None for plaintext. Raises SettingsError if a file is missing or invalid.
     """
@@ -77,9 +77,9 @@ class _CertificateFiles(NamedTuple):
         current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
-            """Returns the new configuration, or None if nothing has changed.
+            """Returns the new certificates, or None if they have not changed since the last call.
 
-            gRPC calls this at each handshake.
+            gRPC calls this function at each handshake.
             """
             nonlocal current
             latest = watched()
