@@ -175,10 +175,12 @@ def _borders(headings: _HeadingBoundaries, count: int, tiny: int) -> NDArray[np.
 
 
 def _block_ends(borders: NDArray[np.intp], tiny: int) -> list[int]:
-    """Returns the boundaries at which blocks end, ascending. No leaf crosses the end of a block.
+    """Returns the boundaries at which blocks end, ascending.
 
-    `borders` are the boundaries at which sections begin, then the number of tokens. Sections and
-    blocks of fewer than `tiny` tokens are joined with their neighbours.
+    A block is one or more whole sections; no leaf crosses the end of a block. `borders` is the
+    result of `_borders`: the boundary at which each section begins, and at last the boundary at the
+    end of the text. Sections and blocks of fewer than `tiny` tokens are joined with their
+    neighbours.
     """
     is_tiny = np.diff(borders) < tiny
     # Consecutive tiny sections form one block. So no block begins at a tiny section whose previous

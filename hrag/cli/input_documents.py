@@ -158,7 +158,7 @@ def _as_document(
     if not mime_type and not body.startswith(_FILE_MAGIC):
         mime_type = PLAIN_TEXT
     known = formats.format_of(mime_type)
-    # An HTML file declares its encoding, so the indexer decodes it.
+    # HTML is not decoded here: an HTML file declares its encoding, and the indexer reads it.
     if known is not None and known.is_text and mime_type != formats.HTML:
         body, encoding = decoded(body, user_fields.encoding)
     document = Document(

@@ -93,7 +93,11 @@ def summarise(
     seed: int,
     resamples: int = DEFAULT_RESAMPLES,
 ) -> RetrievalFigures:
-    """Returns the figures of all systems. `outcomes` is the value that `search_all` returned."""
+    """Computes the results of each system from the outcomes of its searches.
+
+    The results are mean scores, differences from the baseline, latencies, token counts and
+    failures. `outcomes` is the value that `search_all` returned.
+    """
     golds = [
         resolve(question, [outcome for outcome in row if isinstance(outcome, RetrievalResult)])
         for question, row in zip(questions, _rows(systems, outcomes), strict=True)

@@ -194,12 +194,12 @@ class _ChosenPassages:
         return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
-        """Returns a draft, and the chosen passages with which it must be joined.
+        """Returns a draft, perhaps trimmed, and the chosen passages with which it must be joined.
 
-        A draft is a chunk that may become a passage. The passages are in order of the text. Without
-        `merge_adjacent`, there are none, and the returned draft does not contain the text of the
-        passages that it touches. With `keep_overlap`, the draft is returned unchanged, and there
-        are no passages.
+        A draft is a chunk that may become a passage. With `merge_adjacent`, the draft is unchanged,
+        and the list has the passages that it touches, in order of the text. Without
+        `merge_adjacent`, the list is empty, and the text of the passages that the draft touches is
+        removed from the draft. With `keep_overlap`, the draft is unchanged, and the list is empty.
         """
         passages = self._by_document.get(draft.document_id)
         if not passages or self._limits.keep_overlap:
@@ -264,10 +264,10 @@ def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> Passa
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
-    """Returns the part of a draft's best matched leaf that lies in the draft's span.
+    """Returns the best matched leaf of a draft (a chunk), cut to the draft's span.
 
-    Leaves that lie completely outside of the span are ignored. Returns None if all matched leaves
-    lie outside, or if the draft is blank.
+    Ignores leaves that lie completely outside of the span. Returns None if no matched leaf remains,
+    or if the text of the draft consists only of white space.
     """
     if draft.record.token_count <= 0 or draft.is_blank:
         return None

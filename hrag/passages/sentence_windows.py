@@ -1,9 +1,9 @@
 """SENTENCE_WINDOW: returns the best sentence of each leaf, with the sentences around it.
 
 These sentences together are called a window. The algorithm follows LlamaIndex's
-SentenceWindowNodeParser. It receives leaves that are cut into sentences (sentence contexts) and the
-scores of these sentences, and returns passages. Windows of one document that overlap are joined, so
-no text is returned twice.
+SentenceWindowNodeParser. The input of this module is, for each leaf, a SentenceContext (the leaf's
+sentences, and some sentences before and after them) and the scores of the leaf's sentences. The
+output is passages. Windows of one document that overlap are joined, so no text is returned twice.
 """
 
 import sys

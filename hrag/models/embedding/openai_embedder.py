@@ -189,7 +189,8 @@ def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.float
     by_index = {_index(item): item for item in items}
     if by_index.keys() != set(range(count)):
         raise EmbedderRejected(
-            f"{source} returned {count} vectors whose indexes are not 0 to {count - 1}, each once"
+            f"{source} returned {count} vectors; each index from 0 to {count - 1} must occur "
+            "exactly once, but some are missing or wrong"
         )
     return [_row(by_index[index].get("embedding"), source) for index in range(count)]
 

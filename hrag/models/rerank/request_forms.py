@@ -49,8 +49,8 @@ class RerankForm:
         by_index = {_index(entry): entry for entry in entries}
         if by_index.keys() != set(range(count)):
             raise RerankerRejected(
-                f"{source} returned {count} scores whose indexes are not 0 to {count - 1}, "
-                "each once"
+                f"{source} returned {count} scores; each index from 0 to {count - 1} must occur "
+                "exactly once, but some are missing or wrong"
             )
         return [self._score(by_index[index], source) for index in range(count)]
 
@@ -74,7 +74,7 @@ class RerankForm:
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             expected = f"JSON with a list `{self.results}`" if self.results else "a JSON list"
             raise RerankerRejected(
-                f"{source} returned no {expected} of objects; check HRAG_RERANK_FORM"
+                f"{source} did not return {expected} of objects; check HRAG_RERANK_FORM"
             )
         metrics.reranker_tokens(_tokens(usage))
         return entries

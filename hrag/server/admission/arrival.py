@@ -223,10 +223,11 @@ class PendingCall(Call, ABC):
     def leave_open(
         self, context: grpc.ServicerContext, then: Callable[["PendingCall"], None]
     ) -> NoReturn:
-        """Ends the handler but not its call. The handler must call this method in its thread.
+        """Ends the handler but leaves its call open, so that the call waits without a thread.
 
-        The method raises an exception that ends the handler. Then `run` calls `then`, which must
-        ensure that `run` is called again.
+        The handler must call this method in its thread. The method raises an exception that ends
+        the handler. After that, `run` calls `then` with this call; `then` must arrange that `run`
+        is called again later, which starts the handler again.
         """
         self._then = then
         # If a handler raises an error that is in `rpc_errors`, grpcio does not end the call.

@@ -84,5 +84,5 @@ class Reserve:
         self._allocated = end
 
     def close(self) -> None:
-        """Closes LMDB's file. The allocated blocks stay allocated."""
+        """Closes this object's descriptor of LMDB's file. The allocated blocks stay allocated."""
         os.close(self._descriptor)

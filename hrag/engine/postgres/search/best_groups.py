@@ -249,7 +249,10 @@ class _Grouping(NamedTuple):
 
 
 def _dense_query(ranker: Ranker, request: FindRequest) -> _GroupQuery:
-    """Returns the query for a dense search; the query itself finds the nearest leaves."""
+    """Returns the SQL statement of a dense search.
+
+    The statement both finds the nearest leaves and groups them.
+    """
     count = request.candidates
     graph = ranker.vectors.uses_graph(ranker.eligible, count)
     home, condition = ranker.collection.home, ranker.eligible.condition

@@ -59,11 +59,12 @@ Row = tuple[int, int, int, bytes, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermMatches:
-    """The occurrences of terms in living leaves.
+    """The occurrences of terms in the leaves of documents that are not deleted.
 
-    `labels`, `uint64[n]`, are the leaves with at least one of the terms, in ascending order.
+    `labels`, `uint64[n]`, are the labels of the leaves with at least one of the terms, ascending.
     `lengths`, `uint32[n]`, are the lengths of these leaves. `rows`, `term_indices` and
-    `frequencies` are `uint32[m]`: leaf `rows[j]` has term `term_indices[j]` `frequencies[j]` times.
+    `frequencies` are `uint32[m]`. Each j is one match: the leaf `labels[rows[j]]` contains the term
+    with the index `term_indices[j]`, among the terms that were looked up, `frequencies[j]` times.
     The matches of each leaf are in order of terms.
     """
 

@@ -411,7 +411,7 @@ def test_the_vectors_of_a_reply_are_sorted_by_index(
 
 ONES = [1.0] * DEFAULT_DIMENSION
 NAN = np.array([*ONES[1:], np.nan])
-INDEXES = "indexes are not 0 to 2, each once"
+INDEXES = "each index from 0 to 2 must occur exactly once"
 NO_LIST = "without a list `data` of objects"
 NO_NUMBERS = "neither a list of numbers nor base64 of float32"
 
