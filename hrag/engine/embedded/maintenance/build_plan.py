@@ -134,7 +134,7 @@ def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[Se
 def _plan(
     store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
 ) -> BuildPlan | None:
-    """Returns the build plan for the merge that `choose` chooses.
+    """Returns the build plan for the merge that the function `choose` returns.
 
     Returns None if `choose` returns None, or if the collection has been deleted. `is_usable` gets
     the id of a segment, and returns True if a build may extend the segment's index.

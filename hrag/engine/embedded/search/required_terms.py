@@ -40,7 +40,7 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            leaves.clear()  # The rows of a document are adjacent, so one document is enough.
+            leaves.clear()  # A document's rows are adjacent.
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
             matches.append(row)

@@ -45,8 +45,8 @@ _GROWTH = 1.5
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
-# The deleted rows of a tail are removed once the tail has more rows than twice the count of its
-# living rows plus this count.
+# The deleted rows of a tail are removed once the tail has more rows than this count plus twice the
+# count of its rows that are not deleted.
 _SLACK = 1024
 
 Number = TypeVar("Number", bound=np.number)
@@ -149,7 +149,7 @@ class View:
     * `living` is the count of living rows. A row is living if its `alive` byte is 1.
     * `living_terms` is the sum of the `lengths` of the living rows.
     * `segment_frequencies` is a cache that searches fill. It maps the id of a term to the count of
-      living rows in segments that contain the term.
+      rows in segments that contain the term, without deleted rows.
     """
 
     collection: int
@@ -177,7 +177,7 @@ class View:
     def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Returns the `alive` bytes of the rows from `start` up to, but not including, `end`.
 
-        Returns None if all rows of the view are living.
+        Returns None if no row of the view is deleted.
         """
         return None if self.living == self.count else self.alive[start:end]
 
@@ -301,8 +301,8 @@ class View:
     def _without_deleted_rows(self) -> "View":
         """Returns a view without the deleted rows of the tail, if most of the tail is deleted.
 
-        Returns this view if most rows of the tail are living. If deleted rows were never removed, a
-        few documents that are replaced again and again would fill the memory.
+        Returns this view if most rows of the tail are not deleted. If deleted rows were never
+        removed, a few documents that are replaced again and again would fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])

@@ -117,7 +117,7 @@ def is_living(txn: Txn, collection: int, ordinal: int) -> bool:
 
 
 def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, DocumentRecord | None]:
-    """Returns the ordinal and record of the document with this id; 0 and None if there is none."""
+    """Returns the ordinal and record of the document with this id; 0 and None if it is missing."""
     ordinal = txn.document_ids.get((collection, document_id))
     if ordinal is None:
         return 0, None

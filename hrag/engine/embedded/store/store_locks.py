@@ -111,6 +111,8 @@ def lock_for_writing(directory: Path) -> IO[bytes]:
 def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
     """Acquires the shared lock and returns "", or returns the reason why it cannot be acquired.
 
+    `ours` is the name of this process's PID namespace.
+
     The exclusive lock that this process may hold is converted to a shared lock. This releases the
     lock for a moment, in which another process may write the name of its namespace into the file.
     So the name is read again under the shared lock. No other process can change the name while this

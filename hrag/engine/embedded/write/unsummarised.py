@@ -27,9 +27,9 @@ def next_unsummarised(
 ) -> Unsummarised | None:
     """Returns a document whose summaries are not written yet, or None.
 
-    Only considers collections with this embedder. Begins with the collection that follows `after`,
-    so that the collections take turns. Skips the documents and collections whose versions are in
-    `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
+    Only considers collections with this embedder. Begins with the collection whose id follows the
+    id of `after`, so that the collections take turns. Skips the documents and collections whose
+    versions are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
     numbers = _collections_with_unsummarised(txn)

@@ -145,7 +145,7 @@ class Connection(psycopg.Connection[Row]):
         self.commit()
 
     def abandon(self) -> bool:
-        """Rolls back the current transaction, if there is one; does not wait for the reply.
+        """Rolls back the current transaction, if one is open; does not wait for the reply.
 
         Returns False if the connection cannot be used any more.
         """

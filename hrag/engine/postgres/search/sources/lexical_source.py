@@ -154,7 +154,7 @@ class LexicalQuery:
 def leaves_with_all(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> Labels:
-    """Returns the labels of the living leaves that have all of the terms, in ascending order.
+    """Returns the labels of the leaves that have all of the terms, in ascending order.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -166,7 +166,7 @@ def leaves_with_all(
 def matches_of(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> TermMatches:
-    """Returns the occurrences of terms in living leaves of the collection.
+    """Returns the occurrences of terms in the leaves of documents that are not deleted.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -266,7 +266,7 @@ class _StoredMatches(NamedTuple):
     def slices(
         self, deadline: Deadline, slice_postings: int = _SLICE_POSTINGS
     ) -> Iterator[_Matches]:
-        """Yields the matches of living leaves in slices of about `slice_postings` postings.
+        """Yields the matches in slices of about `slice_postings` postings.
 
         All matches of a document are in the same slice. Checks the deadline before each slice, and
         raises the errors of `Deadline.check`.
@@ -278,7 +278,7 @@ class _StoredMatches(NamedTuple):
         yield _Matches.from_term_vectors(self.ids, self.vectors).without(self.deleted)
 
     def whole(self) -> _Matches:
-        """Returns the matches of all living leaves at once."""
+        """Returns all matches at once, without the matches in deleted documents."""
         in_postings = _Matches.from_postings(self.ids, self.postings.whole())
         in_vectors = _Matches.from_term_vectors(self.ids, self.vectors)
         return _Matches.concatenated(in_postings, in_vectors).without(self.deleted)
