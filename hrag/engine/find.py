@@ -68,7 +68,8 @@ class FindRequest:
     Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
     with the form SurroundedLeaves.
 
-    If the passages would exceed `reply`, the search raises ReplyTooLarge before it creates them.
+    `reply` is the size limit of the response. If the passages do not fit this limit, the search
+    raises ReplyTooLarge before it creates the passages.
     """
 
     vector: Vector | None

@@ -68,7 +68,10 @@ def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = recl
 
 
 def _next_deleted(store: Store, after: int = 0) -> int | None:
-    """Returns the lowest id of a deleted collection above the id `after`; None if no id is above."""
+    """Returns the lowest id of a deleted collection that is above `after`.
+
+    Returns None if there is no such collection.
+    """
     with store.read() as txn:
         numbers = txn.deleted_collections.keys(start=after)
         return next((number for number in numbers if number > after), None)

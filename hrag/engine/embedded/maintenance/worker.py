@@ -267,7 +267,7 @@ class MaintenanceWorker:
         return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
-        """Merges, rewrites or repairs the collection's segments; returns False if nothing is due."""
+        """Merges, rewrites or repairs a collection's segments. Returns False if nothing is due."""
         return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
     def _seal_plan(self, collection: int, busy_ordinal: int = 0) -> BuildPlan | None:
