@@ -28,7 +28,7 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # The type of the passages that a search returns. The ResultForm decides it.
+P = TypeVar("P")  # The type of a search's passages, which depends on the ResultForm.
 P_co = TypeVar("P_co", covariant=True)
 
 
@@ -168,13 +168,14 @@ VALUES = Values()
 
 @dataclass(frozen=True, slots=True)
 class FindResult(Generic[P_co]):
-    """The result of a search, best passage first. The form of the search decides their type.
+    """The result of a search, best passage first.
 
-    `eligible_leaves` is the count of leaves that pass the filter. `considered` is the count of
-    those that were candidates. `exact` is True if the candidates of each source (dense or lexical)
-    are certainly the best leaves of that source. `exhausted` is True if the snapshot has no further
-    passage to return. `stages` has the names and durations of the stages `search`, `climb`, `fetch`
-    and, with a filter, `filter`. A stage that ran several times occurs several times.
+    The form of the search decides the type of the passages. `eligible_leaves` is the count of
+    leaves that pass the filter. `considered` is the count of the leaves that were candidates.
+    `exact` is True if the candidates of each source (dense or lexical) are certainly the best
+    leaves of that source. `exhausted` is True if the snapshot has no further passage to return.
+    `stages` has the names and durations of the stages `search`, `climb`, `fetch` and, with a
+    filter, `filter`. A stage that ran several times occurs several times.
     """
 
     passages: tuple[P_co, ...]

@@ -105,7 +105,10 @@ class Writer(Protocol):
         """
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        """Returns the CollectionHandle of a collection, or raises CollectionNotFound."""
+        """Returns the handle (tenant, name, id and settings) of a collection.
+
+        Raises CollectionNotFound if there is no such collection.
+        """
 
     def admit(
         self,
@@ -453,7 +456,7 @@ class Engine(Protocol):
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the background work for the writer, which must be open. It is not started yet."""
+        """Returns the background work, which is not started yet. The writer must be open."""
 
     def reader(self) -> Reader:
         """Opens the store for searching. This process or another one may be writing to it.

@@ -301,7 +301,8 @@ class MaintenanceWorker:
                     self._attempt(Build.SEAL, seal, collection)
         finally:
             with self._lock:
-                # After the long build, the next round checks these collections again.
+                # After the long build, the next round of maintenance checks these collections
+                # again.
                 self._state.add(changed)
         ended_s = self._clock()
         self._state.postpone(Task.TAILS, ended_s + (ended_s - began_s))

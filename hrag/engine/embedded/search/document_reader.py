@@ -281,8 +281,8 @@ class EmbeddedDocumentReader:
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
         """Returns the document with this ordinal if an earlier search has read it.
 
-        Only searches in the state after the same commit are considered. Returns None if none of
-        them has read the document, or if the document has to be verified again.
+        Only searches in the state after the same commit are considered. Returns None if no such
+        search has read the document, or if the document has to be verified again.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:

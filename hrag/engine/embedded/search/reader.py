@@ -359,7 +359,7 @@ class EmbeddedReader:
 
 
 def _due(retries_s: dict[int, float], now_s: float) -> set[int]:
-    """Returns the ids of the collections whose time in `retries_s` has come at the time `now_s`."""
+    """Returns the ids of the collections whose time in `retries_s` is not later than `now_s`."""
     return {number for number, retry_s in list(retries_s.items()) if retry_s <= now_s}
 
 

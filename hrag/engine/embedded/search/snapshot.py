@@ -211,7 +211,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
-        """Returns the text and the tree of the document with this id, or None if none has it."""
+        """Returns the text and the tree of the document with this id; None if it does not exist."""
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
 

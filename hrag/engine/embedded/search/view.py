@@ -40,8 +40,8 @@ from hrag_fast import rows_of_documents
 # If the arrays of a tail are full, their capacity grows by this factor. So appending n rows one by
 # one copies at most 3 n rows.
 _GROWTH = 1.5
-# For this many rows in segments, the arrays have spare capacity for one row in the tail. The spare
-# capacity takes no memory until it is used.
+# The arrays have spare capacity for new rows of the tail: for as many as the count of rows in
+# segments divided by this value. The spare capacity takes no memory until it is used.
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250

@@ -73,7 +73,7 @@ def describe_collection(txn: Txn, collection: int) -> Collection:
 
 
 def handle_of(txn: Txn, collection: int) -> CollectionHandle:
-    """Returns the CollectionHandle of a collection that exists in this transaction."""
+    """Returns the handle (tenant, name, id and settings) of a collection, which must exist."""
     record = txn.collections.require(collection)
     return CollectionHandle(record.tenant_id, record.name, collection, record.settings)
 

@@ -86,7 +86,7 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
             if tries == patience.tries:
                 raise StoreUnavailable(
                     f"the store in {directory} is in use by a running service; "
-                    "stop both services first"
+                    "stop the indexer and the retriever first"
                 )
             time.sleep(patience.pause_s)
         yield

@@ -25,7 +25,7 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """Returns a document whose summaries are not written yet, or None.
+    """Returns a document whose summaries are not written yet; None if no document waits.
 
     Only considers collections with this embedder. Begins with the collection whose id follows the
     id of `after`, so that the collections take turns. Skips the documents and collections whose

@@ -33,7 +33,8 @@ _LINK_BYTES = 512
 # The smallest and the largest value of `maintenance_work_mem`, in kB, for building an HNSW index.
 _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
-# A new home that no collection uses after this time is dropped, because its build was interrupted.
+# A new home that no collection uses after this time is dropped: its build must have been
+# interrupted.
 _ABANDONED_AFTER = timedelta(days=1)
 HOME_RETENTION = timedelta(minutes=1)
 """A replaced home is dropped after this time, because snapshots on replicas may still read it."""

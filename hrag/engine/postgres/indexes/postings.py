@@ -103,9 +103,9 @@ class PostingArrays(NamedTuple):
         return StoredPostings(stored).whole()
 
     def merged(self) -> "PostingArrays":
-        """Returns the same postings; a term that occurs several times in a row occurs only once.
+        """Returns the same postings, with one posting list in place of several of the same term.
 
-        The postings of these occurrences become one posting list.
+        Only posting lists that follow each other directly are merged.
         """
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])

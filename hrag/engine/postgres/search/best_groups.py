@@ -186,7 +186,8 @@ class _GroupQuery:
 
     In a dense search, the statement also finds the candidate leaves. In other searches, the
     candidate leaves are parameters. `graph` is True if the statement uses the HNSW index. `exact`
-    and `complete` have the same meaning as in `BestGroups`.
+    is True if it is certain that the candidates are the best leaves of each source. `complete` is
+    True if no further leaf can become a candidate.
     """
 
     statement: sql.SQL

@@ -23,7 +23,8 @@ _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
 # A connection of this age is closed and replaced by a new one. A new connection leads to the
-# nearest server, so readers that moved to another server during a failover return to it.
+# nearest server. So readers that moved to another server during a failover return to the nearest
+# server.
 _MAX_AGE_S = 1800.0
 
 

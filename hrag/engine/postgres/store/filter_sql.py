@@ -197,7 +197,7 @@ class _Evaluation:
 def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:
     """Yields batches of consecutive conditions, each with at most `max_selects` SELECTs in total.
 
-    A condition that has more SELECTs is a batch of its own.
+    A condition that alone has more SELECTs than `max_selects` is a batch of its own.
     """
     batch: list[Any] = []
     for condition in conditions:

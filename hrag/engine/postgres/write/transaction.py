@@ -376,7 +376,7 @@ def summary_id_of(number: int) -> int:
 
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
-    """Returns the handle of the summary collection of a collection that has summaries."""
+    """Returns the handle (tenant, name, id and settings) of a collection's summary collection."""
     return summary_handle(handle, summary_id_of(handle.collection_id))
 
 

@@ -101,7 +101,7 @@ class LexicalQuery:
         slice_postings: int = _SLICE_POSTINGS,
         max_cached_postings: int = _MAX_CACHED_POSTINGS,
     ) -> None:
-        """Scores about `slice_postings` postings at a time, so that memory stays bounded.
+        """Computes the scores, for about `slice_postings` postings at a time to limit the memory.
 
         Decoded postings are needed twice: to count the leaves of each term, and to score. Up to
         `max_cached_postings` postings are decoded once and cached; more postings are decoded twice.
@@ -230,7 +230,8 @@ class _Matches(NamedTuple):
     def by_leaf(self) -> TermMatches:
         """Returns the same matches in the same order, in the form of TermMatches.
 
-        There, each match refers to its leaf by an index into the ascending labels of the leaves.
+        In a TermMatches, each match refers to its leaf by an index into the array of all leaves'
+        labels.
         """
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
@@ -243,7 +244,7 @@ class _Matches(NamedTuple):
 
 
 class _StoredMatches(NamedTuple):
-    """The rows that the statement MATCHES returned for terms.
+    """The rows that the statement MATCHES returned: postings, term vectors and tombstones.
 
     `ids` are the ids of the terms, in ascending order.
     """
