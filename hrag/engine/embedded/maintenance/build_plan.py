@@ -25,8 +25,8 @@ from hrag.values.collections import CollectionSettings
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
 """Returns the next merge of a collection, or None if no merge is due.
 
-The arguments are the segments of the collection, oldest first, and the count of living leaves in
-its tail.
+The arguments are the segments of the collection, oldest first, and the count of leaves in its tail,
+without deleted leaves.
 """
 
 

@@ -24,8 +24,8 @@ class MaintenanceLimits:
     retry_durations: int = 10
     """A build that failed is retried after this many times the duration of the failed build.
 
-    So a merge that takes minutes and fails again and again uses at most a tenth of the time, even
-    if its collection changes often.
+    So a merge that takes minutes and fails again and again uses at most a tenth of the thread's
+    time, even if its collection changes often.
     """
     close_s: float = 5.0
     """`close` waits at most this long until the thread ends.

@@ -40,7 +40,7 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            # A document's rows are adjacent, so no further row needs the leaves of earlier documents.
+            # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
             leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
