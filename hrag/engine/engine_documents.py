@@ -18,13 +18,13 @@ from hrag.values.tree import ParsedText, Tree
 # The maximum size in bytes of all integer fields together in the protobuf message of a document,
 # without the chunk counts.
 _INFO_BYTES = 64
-# The maximum size in bytes of one chunk count in that message, encoded as a varint.
+# The maximum size in bytes of one chunk count, a varint, in the protobuf message of a document.
 _COUNT_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionHandle:
-    """A collection that was looked up by its name or alias.
+    """A collection that was looked up by its name or alias: its tenant, name, id and settings.
 
     The id of a deleted collection is never used again. So the handle of a deleted collection does
     not refer to a new collection with the same name.
@@ -188,10 +188,10 @@ def read_part(
 ) -> tuple[str, int]:
     """Returns a part of a UTF-8 text, and the byte offset at which the returned text ends.
 
-    The returned text is shorter than `part` if `reply` does not allow more bytes. It begins and
-    ends at the boundaries of characters. If `part` is None, the whole text is returned. Raises
-    InvalidArgument if `part` is outside the text. Raises ReplyTooLarge if `part` is None and the
-    text does not fit into `reply`.
+    `reply` is the size limit of the response. The returned text is shorter than `part` if more
+    bytes do not fit this limit. It begins and ends at the boundaries of characters. If `part` is
+    None, the whole text is returned. Raises InvalidArgument if `part` is outside the text. Raises
+    ReplyTooLarge if `part` is None and the text does not fit into `reply`.
     """
     if part is None:
         reply.check(field_bytes(len(text)), TEXT_ADVICE)

@@ -28,7 +28,7 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # The type of the passages that a search returns. The ResultForm decides it.
+P = TypeVar("P")  # The type of a search's passages, which depends on the ResultForm.
 P_co = TypeVar("P_co", covariant=True)
 
 
@@ -68,7 +68,8 @@ class FindRequest:
     Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
     with the form SurroundedLeaves.
 
-    If the passages would exceed `reply`, the search raises ReplyTooLarge before it creates them.
+    `reply` is the size limit of the response. If the passages do not fit this limit, the search
+    raises ReplyTooLarge before it creates the passages.
     """
 
     vector: Vector | None
@@ -167,13 +168,14 @@ VALUES = Values()
 
 @dataclass(frozen=True, slots=True)
 class FindResult(Generic[P_co]):
-    """The result of a search, best passage first. The form of the search decides their type.
+    """The result of a search, best passage first.
 
-    `eligible_leaves` is the count of leaves that pass the filter. `considered` is the count of
-    those that were candidates. `exact` is True if the candidates of each source (dense or lexical)
-    are certainly the best leaves of that source. `exhausted` is True if the snapshot has no further
-    passage to return. `stages` has the names and durations of the stages `search`, `climb`, `fetch`
-    and, with a filter, `filter`. A stage that ran several times occurs several times.
+    The form of the search decides the type of the passages. `eligible_leaves` is the count of
+    leaves that pass the filter. `considered` is the count of the leaves that were candidates.
+    `exact` is True if the candidates of each source (dense or lexical) are certainly the best
+    leaves of that source. `exhausted` is True if the snapshot has no further passage to return.
+    `stages` has the names and durations of the stages `search`, `climb`, `fetch` and, with a
+    filter, `filter`. A stage that ran several times occurs several times.
     """
 
     passages: tuple[P_co, ...]

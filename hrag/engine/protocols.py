@@ -105,7 +105,10 @@ class Writer(Protocol):
         """
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        """Returns the CollectionHandle of a collection, or raises CollectionNotFound."""
+        """Returns the handle (tenant, name, id and settings) of a collection.
+
+        Raises CollectionNotFound if there is no such collection.
+        """
 
     def admit(
         self,
@@ -178,7 +181,7 @@ class Writer(Protocol):
         """Deletes the documents that pass `filter`, in several commits.
 
         The caller has checked the filter. Each step of the iterator commits a bounded count of
-        deletions and then yields how many there were. The first step may delete no document.
+        deletions and then yields this count. The first count may be 0.
 
         A document is deleted if it passed the filter when the first step began, and was not changed
         since then. A document that was changed is not deleted, because it may no longer pass the
@@ -200,10 +203,10 @@ class Writer(Protocol):
     ) -> tuple[DocumentInfo, str, int]:
         """Returns a document, its text and the byte offset where that text ends, from one snapshot.
 
-        With `part`, the text begins at the part's start and has as many bytes of the part as
-        `reply` allows. Raises InvalidArgument if `part` is outside the text. Raises ReplyTooLarge
-        if `part` is None and the text does not fit into `reply`. Raises DocumentNotFound if there
-        is no such document.
+        `reply` is the size limit of the response. With `part`, the text begins at the part's start
+        and has as many bytes of the part as this limit allows. Raises InvalidArgument if `part` is
+        outside the text. Raises ReplyTooLarge if `part` is None and the whole text does not fit.
+        Raises DocumentNotFound if there is no such document.
         """
 
     def documents(
@@ -218,9 +221,10 @@ class Writer(Protocol):
     ) -> Listing[DocumentInfo]:
         """Returns one page of documents, ordered by id, beginning after the id `page_token`.
 
-        The page has as many documents as `page_size` and `reply` allow. It always has the first
-        document, even if `reply` is too small. With `filter`, which the caller has checked, the
-        page has only documents that pass the filter. Raises DeadlineExceeded or Cancelled.
+        The page has as many documents as `page_size` and the size limit `reply` of the response
+        allow. It always has the first document, even if this document alone exceeds the size limit.
+        With `filter`, which the caller has checked, the page has only documents that pass the
+        filter. Raises DeadlineExceeded or Cancelled.
         """
 
     def count(
@@ -246,7 +250,7 @@ class Writer(Protocol):
         after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        """Returns a document whose summaries are not written yet, or None if there is none.
+        """Returns a document whose summaries are not written yet; None if no document waits.
 
         Considers only collections whose documents are embedded by `embedder`. Returns a document of
         the collection `after` only if no other collection has such a document, so that all
@@ -291,14 +295,14 @@ class Snapshot(Protocol):
 
         Raises DeadlineExceeded if the snapshot's deadline has passed. Raises Cancelled if the
         client has cancelled the call. Raises ReplyTooLarge, before the passages are created, if
-        they would exceed `request.reply`.
+        they do not fit the size limit `request.reply`.
         """
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """Returns the chunk with the ids of its parent and children.
 
         Raises DocumentNotFound or ChunkNotFound. Raises ReplyTooLarge, before the chunk is created,
-        if the chunk would exceed `reply`.
+        if the chunk does not fit the size limit `reply`.
         """
 
     def hierarchy(
@@ -382,9 +386,9 @@ class Maintenance(Protocol):
 class Administration(Protocol):
     """Operations on a whole store, for operators.
 
-    They raise StoreMissing if there is no store, and StoreUnavailable if the store cannot be opened
-    for the operation. If an engine does not implement an operation, because tools of its database
-    do, it raises NotSupported with a message that names these tools.
+    The operations raise StoreMissing if the store does not exist, and StoreUnavailable if the store
+    cannot be opened for the operation. If an engine does not implement an operation, because tools
+    of its database do, it raises NotSupported with a message that names these tools.
     """
 
     def check(self) -> CheckReport:
@@ -403,10 +407,10 @@ class Administration(Protocol):
         """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
-        """Creates a store from the backup in `source`. There must be no store yet.
+        """Creates the engine's store from the backup in `source`. The store must not exist yet.
 
-        Returns the report that `backup` returned for this backup. Raises StorageFull; then there is
-        still no store.
+        Returns the report that `backup` returned for this backup. Raises StorageFull; then the
+        store still does not exist.
         """
 
     def vacuum(self) -> VacuumReport:
@@ -418,7 +422,7 @@ class Administration(Protocol):
     def migrate(self) -> MigrationReport:
         """Migrates the store's schema to this version of hrag. All services must be stopped.
 
-        Creates the store if there is none.
+        Creates the store if it does not exist.
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
@@ -446,18 +450,19 @@ class Engine(Protocol):
         """A text that says where the store is, for example its folder. Contains no secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
-        """Opens the store for writing; creates it if there is none. May be called once.
+        """Opens the store for writing, or creates it if it does not exist. May be called once.
 
         Raises StoreUnavailable, or StorageFull if the store cannot be created.
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the background work for the writer, which must be open. It is not started yet."""
+        """Returns the background work, which is not started yet. The writer must be open."""
 
     def reader(self) -> Reader:
         """Opens the store for searching. This process or another one may be writing to it.
 
-        Raises StoreMissing while there is no store, or StoreUnavailable.
+        Raises StoreMissing while the store does not exist, or StoreUnavailable if it cannot be
+        opened.
         """
 
     def administration(self) -> Administration:

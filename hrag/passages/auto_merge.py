@@ -35,7 +35,8 @@ def representatives(
     The second condition is needed because chunk sizes double from level to level: most parents have
     two children, so a single child would already be the share 0.5.
     """
-    ancestors = {leaf: leaf for leaf in leaves}  # Each leaf's ancestor at the current level.
+    # The ancestor of each matched leaf, at the level that the loop has reached.
+    ancestors = {leaf: leaf for leaf in leaves}
     positions_by_leaf = {leaf: (leaf_level, leaf) for leaf in ancestors}
     merged_chunks = set(ancestors)
     for level in range(leaf_level, top_level):
@@ -79,7 +80,7 @@ def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: 
 
 
 def _replaces_children(matched_count: int, child_count: int, ratio: float) -> bool:
-    """Returns True if a parent replaces its children.
+    """Returns True if enough children of a parent matched, so that the parent replaces them.
 
     `matched_count` is how many of its `child_count` children represent matched leaves, and `ratio`
     is the share of them that is needed.

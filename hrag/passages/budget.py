@@ -288,7 +288,7 @@ def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
 def _cut(
     draft: PassageDraft, touching: Sequence[_Passage], matches: MatchedLeaves, token_budget: int
 ) -> PassageDraft | None:
-    """Cuts a draft (a chunk) to the sentences that fit the token budget; None if none fits.
+    """Cuts a draft (a chunk) to the sentences that fit the token budget; None if no sentence fits.
 
     If the draft touches passages, the sentences continue one of them: the passage before the draft
     in the text, or else the passage after it. If the draft touches no passage, the sentences begin
@@ -307,8 +307,9 @@ def _continuation(
 ) -> PassageDraft | None:
     """Cuts a draft (a chunk) to the sentences that extend a passage which the draft touches.
 
-    The sentences follow the passage before the draft, if there is one. Otherwise they precede the
-    passage after the draft. Returns None if no sentence fits the token budget.
+    If the draft touches a passage before it in the text, the first sentences of the draft are kept,
+    which follow this passage. Otherwise the last sentences are kept, which precede the passage
+    after the draft. Returns None if no sentence fits the token budget.
     """
     new = draft.record
     before, after = touching[0].draft().record, touching[-1].draft().record

@@ -1,8 +1,8 @@
-"""Limits finished passages after a reranker has changed their order.
+"""Applies the limits of a search again, after a reranker has changed the order of its passages.
 
-The rules are the same as in `hrag.passages.budget`. But `hrag.passages.budget` chooses before the
-text of the passages is read, and can read whole documents. This module has only the finished
-passages.
+The limits are the maximum count of passages and the token budget. The rules are the same as in
+`hrag.passages.budget`. But `hrag.passages.budget` chooses passages before their texts are read, and
+can read whole documents. This module has only the finished passages.
 """
 
 import sys

@@ -159,11 +159,12 @@ def window(context: SentenceContext, index: int, score: float, margin: int) -> W
 
 
 class ChosenWindows:
-    """The windows that become a query's passages, in order of their best leaves.
+    """The windows that become the passages of a search, in order of their best leaves.
 
     A window is a matched sentence with the sentences around it. Windows are added in the order of
-    their leaves, best leaf first, until the limit or the token budget is reached. A chosen window
-    is never removed. So a larger limit or budget returns all text of a smaller one, and more.
+    their leaves, best leaf first, until the limit of passages or the token budget is reached. A
+    chosen window is never removed. So a larger limit or budget returns all text of a smaller one,
+    and more.
     """
 
     def __init__(self, query: SearchQuery, limit: int) -> None:
@@ -176,7 +177,7 @@ class ChosenWindows:
 
     @property
     def missing(self) -> int:
-        """How many more windows may be added; 0 after a window was cut at the token budget."""
+        """How many more windows may be added; 0 after a window was cut to fit the token budget."""
         return 0 if self._is_cut else self._limit - len(self._all_windows) - self._skipped
 
     @property
@@ -190,10 +191,11 @@ class ChosenWindows:
         return [window for window in self._all_windows if self._reaches_min_score(window)]
 
     def add(self, new: Window) -> None:
-        """Adds a window, joined with the windows that must become one with it (`_must_join`).
+        """Adds a window. Joins it with each chosen window for which `_must_join` returns True.
 
         Skips the window if its score is too low or if it does not fit the token budget. Also skips
-        a window that is not joined if its document already has `max_per_document` windows.
+        the window if it is not joined and its document already has `max_per_document` chosen
+        windows.
         """
         met_indexes = [
             index for index, window in enumerate(self._all_windows) if self._must_join(window, new)
@@ -225,22 +227,26 @@ class ChosenWindows:
     def _skip(self, met_indexes: Sequence[int]) -> None:
         """Records that a window is left out.
 
-        `met_indexes` are the indexes of the chosen windows with which it would have been joined. If
-        there are none, the window would have become a separate passage. Then it also counts towards
-        the limit on passages.
+        `met_indexes` are the indexes of the chosen windows with which the window would have been
+        joined. If `met_indexes` is empty, the window would have become a separate passage. Then it
+        counts towards the limit of passages, although it is left out.
         """
         self._left_out = True
         self._skipped += not met_indexes
 
     def _must_join(self, window: Window, other: Window) -> bool:
-        """Returns True if the two windows must become one, because they share text.
+        """Returns True if the two windows share text and must therefore become one passage.
 
-        With `merge_adjacent`, windows that touch must become one, too.
+        If the query has `merge_adjacent`, also returns True if one window begins where the other
+        ends.
         """
         return window.meets(other, or_touches=self._query.merge_adjacent)
 
     def _may_add_window_of(self, document_id: str) -> bool:
-        """Returns True if the document has fewer than `max_per_document` windows (0: no limit)."""
+        """Returns True if the document has fewer than `max_per_document` chosen windows.
+
+        Always returns True if the query's `max_per_document` is 0, which means no limit.
+        """
         count = sum(window.chunk.document_id == document_id for window in self._all_windows)
         return not 0 < self._query.max_per_document <= count
 

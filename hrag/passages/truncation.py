@@ -1,8 +1,8 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
 Tokens are counted as the document's tree counts them. So the parts of a chunk together have as many
-tokens as the chunk. White space between two sentences is part of the token after it (` Next`), as
-it is between two chunks.
+tokens as the chunk. White space between two sentences is part of the token after the white space,
+for example ` Next`. The same is true of white space between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
 tokens are the same as in the whole document only if some context on both sides is tokenized, too.
@@ -37,8 +37,8 @@ def truncated(
 ) -> ChunkRecord | None:
     """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
 
-    The result includes the sentence in which `keep` begins. Returns None if this sentence alone
-    does not fit.
+    `record` is the span to cut. The result includes the sentence in which the span `keep` begins.
+    Returns None if this sentence alone does not fit.
     """
     sentences = _sentences(document, record)
     kept_index = next(
@@ -135,7 +135,8 @@ class _EncodedSpan:
 
         Returns None if the byte is not the first byte of a character.
         """
-        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # This is a continuation byte.
+        # In UTF-8, each byte of a character except its first byte has the highest bits 10.
+        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:
             return None
         return len(self.raw[:byte].decode())
 
@@ -161,12 +162,12 @@ def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
-    assert run is not None  # The pattern always matches: also the empty string at the end.
+    assert run is not None  # The pattern matches every text, if only the empty string at its end.
     return "" if start and run[0] == text else run[0]
 
 
 def _character_after(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the character after a span; "" if it is white space or if there is none."""
+    """Returns the character after a span; "" if it is white space or if the text ends there."""
     text = document.part(record.byte_end, record.byte_end + _MAX_CHARACTER_BYTES)
     return str(text, "utf-8", "ignore")[:1].strip()
 

@@ -79,9 +79,9 @@ def term_weights(
     leaf, all its scores are low. Bigrams and joined runs that occur in no leaf have a share of 0,
     because they may not be words at all.
 
-    Each term has a factor that depends on its kind (`QueryTerm.factor`). It is needed because one
-    word of a language without spaces becomes several terms, and because the words of a joined run
-    are terms, in addition to the run itself. Without the factors, a code such as
+    Each term has a factor that depends on its kind (`QueryTerm.factor`). The factor is needed
+    because one word of a language without spaces becomes several terms, and because the words of a
+    joined run are terms, in addition to the run itself. Without the factors, a code such as
     `E-4711` would count little in a Chinese question. In a test with 293 documents, the right
     document came first for 99 to 99.7 % of the questions without the factors, and for 100 % with
     them.
@@ -134,7 +134,7 @@ def leaf_scores(
     * `weights`: `float32[q]`, the weight of each term; see `term_weights`.
     * `rows`, `term_indices`, `frequencies`: `uint32[m]`; the matches of each leaf are in the order
       of their terms' ids.
-    * `lengths`: `uint32[n]`, the number of terms in each leaf.
+    * `lengths`: `uint32[n]`, the count of terms in each leaf.
 
     Raises IndexError for a row that is not below n, or a term that is not below q.
     """

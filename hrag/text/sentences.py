@@ -1,9 +1,9 @@
-"""Sentence boundaries by rules, for English, Chinese and similarly punctuated languages.
+"""Finds the ends of sentences by rules, for English, Chinese and similarly punctuated languages.
 
-Sentences partition a text: each starts at the end of the previous one and includes the white space
-that follows it. The rules are conservative, because a missed boundary costs little, while half a
-sentence is useless. Long text without a boundary, for example a table, is cut at the end of a line
-or of a word.
+Sentences partition a text: each sentence starts at the end of the previous sentence, and includes
+the white space after it. The rules are conservative, because a missed boundary costs little, while
+half a sentence is useless. Long text without a boundary, for example a table, is cut at the end of
+a line or of a word.
 """
 
 import re

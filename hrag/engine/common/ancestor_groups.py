@@ -301,7 +301,8 @@ def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorG
     `scored` contains these scores.
     """
     kernel_groups = groups.groups
-    # If the leaves are ranked by the scores of a single source, `child_scores` are these scores.
+    # If the leaves are ranked by the scores of a single source, `child_scores` are already the
+    # scores of this source.
     if scored.scores is scored.dense or scored.scores is scored.lexical:
         lexical, dense = scored.lexical, scored.dense
         lexical = None if lexical is None else kernel_groups.child_scores

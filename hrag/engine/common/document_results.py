@@ -70,9 +70,9 @@ def document_of(
 def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
     """Returns the result UNCHANGED if a document is stored already with the same content hash.
 
-    `document` is the record of the stored document, None if there is none. Returns None if the
-    document must be stored. This is so if there is no stored document, if `content_hash` is empty,
-    or if it differs from the content hash in the record.
+    `document` is the record of the stored document; None if no document with this id is stored.
+    Returns None if the document must be stored: if `document` is None, if `content_hash` is empty,
+    or if the record contains another content hash.
     """
     if document is None or not content_hash or document.content_hash != content_hash:
         return None

@@ -217,8 +217,9 @@ class Fetch:
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], RoundOutcome]:
         """Chooses which drafts become passages.
 
-        A draft is a chunk that may become a passage; there is one for each group. The RoundOutcome
-        says whether groups were left out.
+        A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
+        become a passage; each group has one draft. The RoundOutcome says whether groups were left
+        out.
         """
         chosen = choose_drafts(self.request, self._drafts(groups), groups)
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)

@@ -2,7 +2,7 @@
 
 Candidates are leaves, but the limit of a search counts passages, and several leaves may become one
 passage. So a search that has too few passages runs another round, with FACTOR times as many
-candidates. It ends when there are enough passages or no further leaf.
+candidates. The search ends when it has enough passages, or when no further leaf can be found.
 
 The passages of a later round come after the passages of earlier rounds, and do not change them.
 Therefore a search with a smaller limit returns the first passages of the same search with a larger
@@ -69,10 +69,10 @@ def _choose_drafts(
 class RoundOutcome:
     """Says whether a round of a search filled the result, and whether it left out matched leaves.
 
-    A group is a chunk with the matched leaves that it represents. `is_full` is True if the limit or
-    the token budget allows no further passage. `took_all` is True if no group was left out or cut.
-    A group is not regarded as left out if its document already has `max_per_document` passages, or
-    if better passages contain its text.
+    A group is a chunk with the matched leaves that it represents. `is_full` is True if the
+    request's limit of passages or its token budget allows no further passage. `took_all` is True if
+    no group was left out or cut. A group is not regarded as left out if its document already has
+    `max_per_document` passages, or if better passages contain its text.
     """
 
     is_full: bool
@@ -138,13 +138,14 @@ class Round:
         return outcome.is_full or self._is_cut_by_score or self.complete
 
     def is_exhausted(self, outcome: RoundOutcome) -> bool:
-        """Returns True if a larger limit would find no further passage in the snapshot.
+        """Returns True if a larger limit of passages would find no further passage in the snapshot.
 
         `outcome` is the outcome of reading the passages of this round.
         """
         request = self.request
-        # If this is True, the leaves of a later round have lower scores than the leaves so far, and
-        # so have their groups. So if one group is below `min_score`, all later groups are, too.
+        # `is_monotonic` means: all groups of later rounds have lower scores than the groups so far.
+        # So if the score of one group is below `min_score`, so are the scores of all groups of
+        # later rounds.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID

@@ -43,13 +43,13 @@ def search(
     stages: Sequence[Stage] = (),
     sections: tuple[ChosenSection, ...] = (),
 ) -> FindResult[P]:
-    """Searches in rounds until there are enough passages or no further leaf.
+    """Searches in rounds, until it has enough passages or until no further leaf can be found.
 
     Each round ranks more leaves than the round before. `eligible_leaves` is the count of leaves
-    that the search may return. `stages` are the measured stages of the call before the first round.
-    The result contains these stages, `eligible_leaves` and `sections`. Before each round, checks
-    whether the call has passed its deadline or was cancelled. If so, raises DeadlineExceeded or
-    Cancelled.
+    that the search may return. `stages` are the stages of the call, with their times, that ended
+    before the first round. The result contains these stages, `eligible_leaves` and `sections`.
+    Before each round, checks whether the call has passed its deadline or was cancelled. If so,
+    raises DeadlineExceeded or Cancelled.
     """
     stages = [*stages]
     count, groups = request.candidates, None

@@ -47,7 +47,8 @@ def is_in(
     low, size = others[0], int(others[-1] - others[0]) + 1
     if size + len(others) <= _BYTES_PER_NUMBER * len(values):
         bitmap = _bitmap(others, low, size)
-        # For a value below `low`, the unsigned difference wraps around to a value above `size`.
+        # For a value below `low`, the unsigned difference wraps around to an integer above `size`.
+        # So every value outside the bitmap reads the bitmap's last element, which is False.
         offsets = values - low
         return bitmap.take(_signed(np.minimum(offsets, size, out=offsets)))
     positions = np.searchsorted(others, values)

@@ -39,7 +39,7 @@ def summary_settings(settings: CollectionSettings) -> CollectionSettings:
 
 
 def summary_handle(handle: CollectionHandle, number: int) -> CollectionHandle:
-    """Returns the handle of the summary collection that belongs to a collection.
+    """Returns the handle (tenant, name, id and settings) of a collection's summary collection.
 
     `handle` is the handle of the collection, and `number` is the id of its summary collection.
     """

@@ -155,8 +155,8 @@ def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
     """Raises StorageQuotaExceeded if a change would let the tenant's usage exceed its quota.
 
     `used` is the usage before the change, with the quota. `more` is what the change adds to each
-    field; it may be negative. A field that does not grow is never refused, even if the usage
-    already exceeds the quota.
+    field; it may be negative. Fields that the change does not increase are not checked, even if
+    they already exceed the quota.
     """
     quota = used.quota
     for name, limit, current, added in (

@@ -121,7 +121,7 @@ class CollectionCopier:
             self._flush()
 
     def _flush(self) -> None:
-        """Stores the documents of the current group in one commit, and begins a new group."""
+        """Stores the documents that `_add` has collected in one commit, and begins a new group."""
         group, self._group, self._group_bytes = self._group, [], 0
         if not group:
             return

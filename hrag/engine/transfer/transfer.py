@@ -191,7 +191,8 @@ def _sequences(reader: Reader) -> dict[str, int]:
 def _changes(source: Reader, before: dict[str, int]) -> Iterator[Difference]:
     """Yields a difference for each tenant whose data in the source has changed.
 
-    The data of a tenant has changed if its sequence number is different from the one in `before`.
+    `before` has the sequence number of each tenant at the beginning of the transfer. The data of a
+    tenant has changed if the tenant's sequence number is different now.
     """
     for tenant_id in sorted(before | _sequences(source)):
         if before.get(tenant_id) != source.sequence(tenant_id):

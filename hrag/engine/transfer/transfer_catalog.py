@@ -64,7 +64,10 @@ class TransferCatalog:
 
 
 def tenants_of(places: Mapping[Place, object]) -> list[str]:
-    """Returns the tenant ids in the keys of `places`, ascending and without duplicates."""
+    """Returns the tenant ids in the keys of `places`, ascending and without duplicates.
+
+    A key is a pair of a tenant id and the name of a collection or alias.
+    """
     return sorted({tenant_id for tenant_id, _ in places})
 
 

@@ -54,7 +54,7 @@ class QueryTerm(NamedTuple):
 
 
 class Analyzer:
-    """Turns text into terms. Use the function `analyzer` to create one. Thread-safe."""
+    """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe."""
 
     def __init__(
         self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()

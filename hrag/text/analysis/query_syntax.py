@@ -24,7 +24,8 @@ _REQUIRED = re.compile(
     r"|(?<!\S)\+(?P<must>\S+)"
 )
 _WORD = re.compile(r"[^\W_]")
-# Punctuation at the end of a required word is not part of it: `What does +E-4711 mean for +C++?`
+# Punctuation at the end of a required word is not part of the word: in
+# `What does +E-4711 mean for +C++?`, the required words are `E-4711` and `C++`.
 _PUNCTUATION = ".,;:!?。，、；：！？"
 
 
@@ -40,9 +41,9 @@ def parse(text: str) -> ParsedQuery:
 
     Required parts are phrases in straight double quotes and words after a plus sign. The plus sign
     must be at the start or after white space. The word ends at the next white space, and
-    punctuation at its end is not part of it. A quote without a closing quote is plain text. So are
-    empty quotes, and a plus sign without a letter or digit after it. If there are no required
-    parts, `text` is returned unchanged.
+    punctuation at its end is not part of it. A quote without a closing quote is plain text. Empty
+    quotes are plain text, too, and so is a plus sign without a letter or digit after it. If there
+    are no required parts, `text` is returned unchanged.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
@@ -113,7 +114,7 @@ def _occurrences(text: str, part: str) -> Iterator[int]:
 
 @lru_cache(maxsize=MAX_REQUIRED)
 def _smallest_period(part: str) -> int:
-    """Returns the smallest shift at which a string matches itself, 2 for `ababa`.
+    """Returns the smallest shift at which a string matches itself; for example 2 for `ababa`.
 
     The algorithm is the one of Knuth, Morris and Pratt (1977).
     """

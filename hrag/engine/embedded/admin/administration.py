@@ -80,8 +80,8 @@ class EmbeddedAdministration:
         """Builds the index of each collection again, and yields a report on each collection.
 
         Opens the store for writing. A retriever may be running; it loads the new segments. A
-        collection with a damaged document keeps its present segments. After all other collections
-        are reindexed, raises DataLoss with the errors of the collections that could not be.
+        collection with a damaged document is not reindexed and keeps its segments. After all other
+        collections are reindexed, raises DataLoss with the errors of the damaged collections.
         """
         directory = self._settings.data_dir
         location.require_data(directory)

@@ -347,7 +347,7 @@ def _parse_label(values: Any) -> _Label:
     """
     names = [field.name for field in fields(_Label)]
     if not isinstance(values, dict) or values.keys() != set(names):
-        raise ValueError(f"it must have the fields {', '.join(names)}, and no other fields")
+        raise ValueError(f"the file must have the fields {', '.join(names)}, and no other fields")
     for name, value in values.items():
         if name in _TEXTS:
             form, allowed = _TEXTS[name]

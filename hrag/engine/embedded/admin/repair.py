@@ -111,7 +111,8 @@ def _recompute_counters(txn: Txn, collection: int) -> Counters:
 def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
     """Writes a tenant's usage record.
 
-    If the tenant's last sequence number is lost, writes a number that is at least as large.
+    If the tenant's last sequence number is lost, writes a number that is not smaller than the lost
+    number.
     """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:

@@ -25,8 +25,8 @@ from hrag.values.collections import CollectionSettings
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
 """Returns the next merge of a collection, or None if no merge is due.
 
-The arguments are the segments of the collection, oldest first, and the count of living leaves in
-its tail.
+The arguments are the segments of the collection, oldest first, and the count of leaves in its tail,
+without deleted leaves.
 """
 
 
@@ -134,7 +134,7 @@ def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[Se
 def _plan(
     store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
 ) -> BuildPlan | None:
-    """Returns the build plan for the merge that `choose` chooses.
+    """Returns the build plan for the merge that the function `choose` returns.
 
     Returns None if `choose` returns None, or if the collection has been deleted. `is_usable` gets
     the id of a segment, and returns True if a build may extend the segment's index.

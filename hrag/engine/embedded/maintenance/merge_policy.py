@@ -65,7 +65,7 @@ class MergePlan:
 
 
 def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    """Returns the next repair, merge or rewrite of segments, or None if none is due.
+    """Returns the next repair, merge or rewrite of segments, or None if nothing is due.
 
     A repair builds a damaged segment again. A rewrite builds a segment again without its deleted
     leaves. `segments` are all segments of a collection, oldest first.
@@ -109,7 +109,7 @@ def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
 
 
 def _rebuild_first(is_due: Sequence[bool]) -> MergePlan | None:
-    """Returns a plan that rebuilds only the first segment that is due, or None if none is due.
+    """Returns a plan that rebuilds only the first segment that is due; None if no segment is due.
 
     `is_due` says for each segment, oldest first, whether it must be rebuilt.
     """

@@ -24,9 +24,9 @@ from hrag.values.errors import DataLoss, StoreUnavailable
 # One transaction erases at most this many documents of a deleted collection, so that other writers
 # do not wait long.
 _DOCUMENTS = 200
-# A transaction erases no further document after this many filter terms. Erasing a term may copy one
-# of LMDB's pages first. On a full disk, all copies must fit into the disk space that is reserved
-# for deletions.
+# A transaction erases no further document once it has erased this many filter terms. Erasing a term
+# may copy one of LMDB's pages first. On a full disk, all copies must fit into the disk space that
+# is reserved for deletions.
 _TERMS = 1024
 
 
@@ -68,7 +68,10 @@ def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = recl
 
 
 def _next_deleted(store: Store, after: int = 0) -> int | None:
-    """Returns the lowest id above `after` of a deleted collection, or None if there is none."""
+    """Returns the lowest id of a deleted collection that is above `after`.
+
+    Returns None if there is no such collection.
+    """
     with store.read() as txn:
         numbers = txn.deleted_collections.keys(start=after)
         return next((number for number in numbers if number > after), None)

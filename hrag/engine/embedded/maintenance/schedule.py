@@ -24,8 +24,8 @@ class MaintenanceLimits:
     retry_durations: int = 10
     """A build that failed is retried after this many times the duration of the failed build.
 
-    So a merge that takes minutes and fails again and again uses at most a tenth of the time, even
-    if its collection changes often.
+    So a merge that takes minutes and fails again and again uses at most a tenth of the thread's
+    time, even if its collection changes often.
     """
     close_s: float = 5.0
     """`close` waits at most this long until the thread ends.
@@ -150,7 +150,8 @@ class MaintenanceState:
     def lets_wait(self, collection: int) -> bool:
         """Returns True if a writer may wait until the collection's tail is sealed.
 
-        Returns False if an error ended the worker's last round, or if the sealing of this tail has
-        failed. In both cases the tail may never be sealed, so the writer might wait in vain.
+        Returns False if an error ended the worker's last round of tasks and builds, or if the
+        sealing of this tail has failed. In both cases the tail may never be sealed, so the writer
+        might wait in vain.
         """
         return not self.is_failing and (Build.SEAL, collection) not in self.retries_s

@@ -64,7 +64,10 @@ def all_collections(store: Store) -> set[int]:
 
 
 def tail_leaves(store: Store, collection: int) -> int:
-    """Returns the count of living leaves in a collection's tail; 0 if the collection is deleted."""
+    """Returns the count of leaves in a collection's tail, without leaves of deleted documents.
+
+    Returns 0 if the collection has been deleted.
+    """
     return _read_counters(store, collection).tail_leaves
 
 
@@ -226,10 +229,10 @@ def _level_count(plan: BuildPlan) -> int:
 def _try_to_resume(
     store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
 ) -> _Builder | None:
-    """Returns a segment builder that contains the living rows and the indexes of a base segment.
+    """Returns a segment builder that contains the rows and the indexes of a base segment.
 
-    Returns None if the base segment is damaged, or if too many vectors in its index belong only to
-    deleted leaves.
+    Leaves out the rows of deleted documents. Returns None if the base segment is damaged, or if too
+    many vectors in its index belong only to deleted leaves.
     """
     try:
         loaded = segment_files.load(store.segments, base.record, with_graph=False)
@@ -250,10 +253,10 @@ def _resume(
     living: NDArray[np.bool_],
     insert: Insert,
 ) -> _Builder:
-    """Returns a segment builder that contains the living rows and the indexes of a base segment.
+    """Returns a segment builder that contains the rows and the indexes of a base segment.
 
-    `living` is True for each living row of the base segment. Raises DamagedSegment, or OSError if
-    the disk is full.
+    `living` is True for each row of the base segment whose document still exists. Only these rows
+    are added. Raises DamagedSegment, or OSError if the disk is full.
     """
     vectors = postings = None
     if plan.settings.dimension:

@@ -106,8 +106,8 @@ class MaintenanceWorker:
         """Waits until the collection's tail is short enough for further writes (backpressure).
 
         Returns immediately if the tail might never become shorter: if the worker is not running, if
-        an error ended the worker's last round, or if the sealing of this tail has failed. Raises
-        DeadlineExceeded or Cancelled.
+        an error ended the worker's last round of maintenance, or if the sealing of this tail has
+        failed. Raises DeadlineExceeded or Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -229,9 +229,9 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. Does at most one build of each kind. So merges are done
-        even if the tail is always full. Sealing is done even if merges fail, for example because of
-        a full disk or a damaged document.
+        Returns False if nothing was built. Builds at most one segment of each kind, a sealed tail
+        and a merged segment. So merges are done even if the tail is always full. Sealing is done
+        even if merges fail, for example because of a full disk or a damaged document.
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
@@ -267,7 +267,7 @@ class MaintenanceWorker:
         return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
-        """Merges, rewrites or repairs segments of the collection. Returns False if none is due."""
+        """Merges, rewrites or repairs a collection's segments. Returns False if nothing is due."""
         return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
     def _seal_plan(self, collection: int, busy_ordinal: int = 0) -> BuildPlan | None:
@@ -301,7 +301,8 @@ class MaintenanceWorker:
                     self._attempt(Build.SEAL, seal, collection)
         finally:
             with self._lock:
-                # After the long build, the next round checks these collections again.
+                # After the long build, the next round of maintenance checks these collections
+                # again.
                 self._state.add(changed)
         ended_s = self._clock()
         self._state.postpone(Task.TAILS, ended_s + (ended_s - began_s))
@@ -320,8 +321,8 @@ class MaintenanceWorker:
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
         """Inserts vectors into a vector index.
 
-        Uses all cores if writers wait for a full tail. Otherwise leaves one core free for searches
-        and writes.
+        Uses all cores if writers wait until a full tail is sealed. Otherwise leaves one core free
+        for searches and writes.
         """
         self._tasks.insert(index, vectors, items, free_cores=0 if self._state.throttled else 1)
 

@@ -168,8 +168,8 @@ class CitationCache:
     ) -> CachedCitation:
         """Returns the citation of the document with this ordinal.
 
-        Returns the cached entry if there is one for which `is_current` returns True. Otherwise
-        calls `read`, and caches and returns its result.
+        Returns the cached entry of this ordinal if `is_current` returns True for the entry.
+        Otherwise calls `read`, and caches and returns its result.
         """
         citation = self._young.get(ordinal)
         if citation is not None and is_current(citation):
@@ -196,8 +196,9 @@ class EmbeddedDocumentReader:
     ) -> None:
         """Creates a reader of the documents that `txn` can read.
 
-        `collection` is the id of the collection. `metadata_sequence` is the
-        `View.metadata_sequence` of the collection's view in the same state.
+        `collection` is the id of the collection. `metadata_sequence` is the sequence number of a
+        change after which no document's metadata changed, up to the state that `txn` reads; see
+        `View.metadata_sequence`.
         """
         self._txn = txn
         self._collection = collection
@@ -280,8 +281,8 @@ class EmbeddedDocumentReader:
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
         """Returns the document with this ordinal if an earlier search has read it.
 
-        Only searches in the state after the same commit are considered. Returns None if none of
-        them has read the document, or if the document has to be verified again.
+        Only searches in the state after the same commit are considered. Returns None if no such
+        search has read the document, or if the document has to be verified again.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:

@@ -1,8 +1,9 @@
 """The eligible rows of a search: the rows of a view that the search may return.
 
-A row is the place of one leaf in the view. Without restrictions, all living rows are eligible. A
-filter, routing by summaries, and required terms each make fewer rows eligible. The dense and the
-lexical source search among the eligible rows, and do not know why a row is not eligible.
+A row is the position of one leaf in the view. Without restrictions, all rows are eligible whose
+documents are not deleted. A filter, routing by summaries, and required terms each make fewer rows
+eligible. The dense and the lexical source search among the eligible rows, and do not know why a row
+is not eligible.
 """
 
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 @dataclass(frozen=True, slots=True)
 class EligibleRows:
-    """The eligible rows of a view: `rows`, or all living rows if `rows` is None.
+    """The eligible rows of a view: `rows`, or all rows if `rows` is None.
 
-    `rows` are the row numbers of living rows, ascending: `uint32[n]`. If `exact` is True, a search
-    must score every eligible row, and must not use an approximate index.
+    Rows of deleted documents are never eligible. `rows` are row numbers, ascending: `uint32[n]`. If
+    `exact` is True, a search must score every eligible row, and must not use an approximate index.
     """
 
     view: View
@@ -82,9 +83,9 @@ class EligibleRows:
 
 
 def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:
-    """Returns the start and the end of the slice of `rows` that has the rows of a range.
+    """Returns two positions in `rows`, which is ascending: `first` and `last`.
 
-    The range is from `start` up to, but not including, `end`. `rows` are ascending.
+    `rows[first:last]` are the row numbers from `start` up to, but not including, `end`.
     """
     # If the bounds were Python integers, numpy would convert all rows to another type first.
     bounds = np.array((start, end), np.uint32)

@@ -305,8 +305,9 @@ class EmbeddedReader:
         """Applies all new commits to the loaded collections. The background thread calls it.
 
         If the commits of a collection cannot be applied, the next attempt is made after `retry_s`
-        seconds, even if the collection changes earlier. As long as an attempt for any collection
-        fails, `_cursor` does not change, while `_position` advances.
+        seconds, even if the collection changes earlier. All new commits are read in any case, so
+        `_position` advances. But `_cursor`, up to which all commits have been applied, only
+        advances if no collection has failed.
         """
         with self._store.read() as txn:
             committed = commit_cursor(txn)
@@ -335,9 +336,9 @@ class EmbeddedReader:
         """Applies all new commits to one collection. Returns False if an error prevents this.
 
         `number` is the id of the collection. Of several errors in a row, only the first is logged.
-        After a success, the collection stays in `_failing`. Only `apply_changes` removes the
-        collection from `_failing`: since the error, `apply_changes` has skipped the commits of the
-        collection, so it has to refresh the collection itself.
+        After an error, the collection is added to `_failing`, and `apply_changes` skips its commits
+        until the next attempt. A success does not remove the collection from `_failing`. Only
+        `apply_changes` does so, after it has refreshed the collection itself.
         """
         is_fresh = True
         try:
@@ -358,7 +359,7 @@ class EmbeddedReader:
 
 
 def _due(retries_s: dict[int, float], now_s: float) -> set[int]:
-    """Returns the ids of the collections whose time in `retries_s` has come at the time `now_s`."""
+    """Returns the ids of the collections whose time in `retries_s` is not later than `now_s`."""
     return {number for number, retry_s in list(retries_s.items()) if retry_s <= now_s}
 
 

@@ -40,7 +40,8 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            leaves.clear()  # The rows of a document are adjacent, so one document is enough.
+            # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
+            leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
             matches.append(row)

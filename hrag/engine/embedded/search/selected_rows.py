@@ -58,7 +58,7 @@ class FilterResultCache:
     ) -> Numbers:
         """Returns the filter result that `key` identifies, for a view.
 
-        Returns the cached result if there is one for this view. Otherwise calls `compute` and
+        Returns the cached result if a result for this view is cached. Otherwise calls `compute` and
         returns the result of `compute`, which is cached if it takes at least `min_bytes` bytes.
         """
         full_key = (view.collection, key)

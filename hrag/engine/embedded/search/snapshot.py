@@ -161,11 +161,12 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _filter_or_route(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that a request without its required terms might return, and sections.
+        """Returns the eligible rows without regard to required terms, and the chosen sections.
 
-        In the mode SUMMARY_FIRST, these are the rows of the sections whose summaries match best,
-        together with these sections. In other modes, these are the rows that pass the filter, or
-        all living rows if there is no filter, and no sections.
+        In the mode SUMMARY_FIRST, routing chooses the sections whose summaries match best, and
+        their rows are eligible. In other modes, the rows that pass the filter are eligible, or all
+        rows if the request has no filter, and no sections are returned. Rows of deleted documents
+        are never eligible.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._route_by_summaries(request, stages)
@@ -210,7 +211,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
-        """Returns the text and the tree of the document with this id, or None if none has it."""
+        """Returns the text and the tree of the document with this id; None if it does not exist."""
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
 

@@ -57,11 +57,11 @@ class SummaryRouter:
         """Returns at most `request.top_sections` sections, best first.
 
         `eligible` must be the result of the method `eligible` for the same request. With
-        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and
-        then the sections of these documents are ranked. The ranking by vectors and the ranking by
-        terms each return at least `request.candidates` summaries, even if fewer sections are
-        requested. So without SummaryScope.DOCUMENTS, a request with a smaller `top_sections`
-        returns the first sections of the same request with a larger `top_sections`.
+        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and then
+        the sections of these documents are ranked. The ranking by vectors and the ranking by terms
+        each return at least `request.candidates` summaries, even if fewer sections are requested.
+        So, without SummaryScope.DOCUMENTS, a larger `top_sections` only adds sections at the end of
+        the result, and does not change the first ones.
         """
         count = request.top_sections
         candidates = max(request.candidates, count)

@@ -40,13 +40,13 @@ from hrag_fast import rows_of_documents
 # If the arrays of a tail are full, their capacity grows by this factor. So appending n rows one by
 # one copies at most 3 n rows.
 _GROWTH = 1.5
-# For this many rows in segments, the arrays have spare capacity for one row in the tail. The spare
-# capacity takes no memory until it is used.
+# The arrays have spare capacity for new rows of the tail: for as many as the count of rows in
+# segments divided by this value. The spare capacity takes no memory until it is used.
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
-# The deleted rows of a tail are removed once the tail has more rows than twice the count of its
-# living rows plus this count.
+# The deleted rows of a tail are removed once the tail has more rows than this count plus twice the
+# count of its rows that are not deleted.
 _SLACK = 1024
 
 Number = TypeVar("Number", bound=np.number)
@@ -149,7 +149,7 @@ class View:
     * `living` is the count of living rows. A row is living if its `alive` byte is 1.
     * `living_terms` is the sum of the `lengths` of the living rows.
     * `segment_frequencies` is a cache that searches fill. It maps the id of a term to the count of
-      living rows in segments that contain the term.
+      rows in segments that contain the term, without deleted rows.
     """
 
     collection: int
@@ -177,7 +177,7 @@ class View:
     def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Returns the `alive` bytes of the rows from `start` up to, but not including, `end`.
 
-        Returns None if all rows of the view are living.
+        Returns None if no row of the view is deleted.
         """
         return None if self.living == self.count else self.alive[start:end]
 
@@ -301,8 +301,8 @@ class View:
     def _without_deleted_rows(self) -> "View":
         """Returns a view without the deleted rows of the tail, if most of the tail is deleted.
 
-        Returns this view if most rows of the tail are living. If deleted rows were never removed, a
-        few documents that are replaced again and again would fill the memory.
+        Returns this view if most rows of the tail are not deleted. If deleted rows were never
+        removed, a few documents that are replaced again and again would fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])

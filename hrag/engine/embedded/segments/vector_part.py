@@ -39,7 +39,7 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 
 
 class InsertFreeing(Protocol):
-    """Inserts vectors like `Insert`, but leaves `free_cores` cores to other threads."""
+    """Inserts vectors into an index. Uses all cores except `free_cores` cores."""
 
     def __call__(
         self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int

@@ -47,7 +47,8 @@ def main(parent: int, module: str, *arguments: str) -> None:
     when the thread that called `run_module` ends.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # If the parent ended before the call of `prctl`, the kernel sends no signal.
+    # If the parent ended before the call of `prctl`, the kernel sends no signal, so this process
+    # must end itself.
     if os.getppid() != parent:
         sys.exit("the parent has ended")
     sys.argv[1:] = arguments

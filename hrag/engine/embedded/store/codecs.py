@@ -67,8 +67,9 @@ class DocumentEntry(NamedTuple):
     slot: bytes
 
 
-# Codecs of keys. Text that is not UTF-8 can only come from a damaged key. It is decoded with
-# "surrogateescape", so that encoding it again returns the same bytes.
+# The following codecs convert the keys of tables. Text that is not UTF-8 can only come from a
+# damaged key. It is decoded with "surrogateescape", so that encoding it again returns the same
+# bytes.
 
 
 def _no_prefix(_: None) -> bytes:
@@ -121,7 +122,7 @@ ADDRESS: KeyCodec[bytes, None] = KeyCodec(bytes, _refuse_slot, _no_prefix, schem
 """The address of a document, of which LMDB stores only the first part; see `schema.address`."""
 
 
-# Codecs of values.
+# The following codecs convert the values of tables.
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,7 @@ class CommitCache:
         self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable) -> Any:
-        """Returns the cached value under `key`, or None if there is none."""
+        """Returns the cached value under `key`, or None if no value is cached under it."""
         return self._values.get(key)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = _ENTRY_BYTES) -> None:
@@ -50,7 +50,7 @@ class CommitCache:
     def once(self, key: Hashable, read: Callable[[], T]) -> T:
         """Returns the cached value under `key`.
 
-        If there is none, calls `read`, caches its result and returns the result.
+        If no value is cached under it, calls `read`, caches the result of `read` and returns it.
         """
         value: T | None = self._values.get(key)
         if value is None:

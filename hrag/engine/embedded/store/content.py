@@ -97,7 +97,10 @@ def size_bytes(lengths: Sequence[int]) -> int:
 
 
 def value_lengths(content_bytes: int) -> list[int]:
-    """Returns the lengths of the LMDB values into which a content of `content_bytes` is cut."""
+    """Returns the lengths of the LMDB values into which a document's content is cut.
+
+    `content_bytes` is the length of the whole content in bytes.
+    """
     if content_bytes > LONG_BYTES:
         return [content_bytes]
     remainder = (content_bytes + _PAGE_HEADER) % _PAGE

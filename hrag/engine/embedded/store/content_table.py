@@ -28,10 +28,11 @@ _SEEDS = tuple(seed_of(name.encode(), 0) for name in content.PARTS)
 
 
 class ContentTable:
-    """The tree, text and vectors of every document. Reading a damaged one raises DataLoss.
+    """The tree, text and vectors of every document. Reading damaged data raises DataLoss.
 
     The methods return memory that points into LMDB's pages, or a copy that was joined from several
-    values. It is valid until the transaction ends or writes. `address` is a document's address.
+    values. The memory is valid until the transaction ends or writes. `address` is a document's
+    address.
     """
 
     __slots__ = ("_database", "_txn")
@@ -82,7 +83,7 @@ class ContentTable:
         return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 
     def get(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the tree, the text or the vectors of a document; None if none are stored.
+        """Returns the tree, the text or the vectors of a document; None if nothing is stored.
 
         Raises DataLoss if the part is damaged.
         """
@@ -172,12 +173,16 @@ class ContentTable:
             self._txn.raise_damage(content.PARTS[part], address)
 
     def _read_raw(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
+        """Returns a document's tree, text or vectors with its checksums, without verifying them.
+
+        Returns None if nothing is stored for the document. Raises DamagedContent if the header that
+        contains the lengths of tree, text and vectors is damaged.
+        """
         loaded = self._read_content(address, part)
         return None if loaded is None else loaded.part(part)
 
     def _read_content(self, address: bytes, part: ContentPart) -> Content | None:
-        """Reads a document's content, at least up to the end of `part`; None if it has no content.
+        """Reads a document's content, at least up to the end of `part`; None if nothing is stored.
 
         Reads only the first of the stored values if this value contains the part, else all values.
         """
@@ -206,7 +211,7 @@ class ContentTable:
         return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
 
     def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
-        """Returns a function that raises DataLoss: `part` of the document is damaged."""
+        """Returns a function that raises DataLoss with the message that `part` is damaged."""
         return partial(self._txn.raise_damage, content.PARTS[part], address)
 
 
@@ -220,7 +225,7 @@ def _checksums(address: bytes, data: Buffer, part: ContentPart) -> bytes:
 
 
 class ContentField:
-    """A descriptor for `Txn`: in a transaction, the attribute is the `ContentTable`."""
+    """An attribute of the class `Txn`; its value is the transaction's `ContentTable`."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "ContentField": ...

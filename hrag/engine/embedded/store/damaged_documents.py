@@ -19,7 +19,7 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-# The fields of `Counters` that are sums over the living documents of a collection.
+# The fields of `Counters` that are sums over the documents of a collection.
 OF_DOCUMENTS = (
     "documents",
     "chunks",

@@ -263,7 +263,7 @@ def _create_databases(store: Store) -> None:
         _find_databases(store)
         return
     if any(store.segments.iterdir()):
-        raise damaged_pages(store.directory, "it contains no database, but segments exist")
+        raise damaged_pages(store.directory, "the file has no database, but the store has segments")
     with store.write() as txn:
         for name in schema.DATABASES:
             store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))
@@ -295,7 +295,8 @@ def _find_databases(store: Store) -> None:
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    # Early schema versions stored no checksum after the version. Such a value is not verified.
+    # In stores of early schema versions, no checksum follows the version number. Then the number
+    # cannot be verified.
     value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         version = txn.number(schema.SCHEMA)

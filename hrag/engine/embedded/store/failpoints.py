@@ -38,6 +38,6 @@ def install(hook: Callable[[str], None] | None) -> None:
 
 
 def reach(name: str) -> None:
-    """Calls the installed hook, if any, with the failpoint's name."""
+    """Calls the installed hook with the failpoint's name; does nothing if no hook is installed."""
     if _hook is not None:
         _hook(name)

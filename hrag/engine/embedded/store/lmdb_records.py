@@ -18,10 +18,12 @@ class Counters(NamedTuple):
 
     * `sequence`: the sequence number of the collection's last change.
     * `sealed_sequence`: the sequence number of the last change that segments cover.
-    * `log_start`: a sequence number; the change log contains all changes with larger ones.
+    * `log_start`: a sequence number; the change log contains all changes with larger sequence
+      numbers.
     * `log_entries`: the count of entries in the change log.
     * `sealed_ordinal`: the last ordinal that a segment covers.
-    * `tail_leaves`: the count of living leaves whose ordinals are above `sealed_ordinal`.
+    * `tail_leaves`: the count of leaves, without deleted leaves, whose ordinals are above
+      `sealed_ordinal`.
     * `unsummarised`: the count of documents whose summaries are not written yet.
     * `summary_tokens`: the count of tokens that a chat model has read and written for summaries.
     * `stored_bytes`: the sum over all documents of `tenant_usage.stored_bytes`.
@@ -73,7 +75,7 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 
 
 class Change(NamedTuple):
-    """An entry of the change log: the ordinal that a change added, and the one that it removed.
+    """An entry of the change log: the ordinals that a change added and removed.
 
     `added` is 0 if the change added no ordinal, and `removed` is 0 if it removed none.
 

@@ -90,7 +90,7 @@ class TermTable:
         self._txn.raw.put(term, term_entry(term, ordinal), db=self._database.handle)
 
     def remove(self, term: bytes, ordinal: int) -> None:
-        """Deletes the entry which says that the document with this ordinal has the term, if any."""
+        """Deletes the entry which says that the document has the term, if the entry exists."""
         self._txn.last_content = None
         self._txn.raw.delete(term, term_entry(term, ordinal), db=self._database.handle)
 
@@ -123,7 +123,7 @@ class TermTable:
 
 
 class TermField:
-    """A descriptor for `Txn`: in a transaction, the attribute is the `TermTable`."""
+    """An attribute of the class `Txn`; its value is the transaction's `TermTable`."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "TermField": ...

@@ -73,7 +73,7 @@ def describe_collection(txn: Txn, collection: int) -> Collection:
 
 
 def handle_of(txn: Txn, collection: int) -> CollectionHandle:
-    """Returns the CollectionHandle of a collection that exists in this transaction."""
+    """Returns the handle (tenant, name, id and settings) of a collection, which must exist."""
     record = txn.collections.require(collection)
     return CollectionHandle(record.tenant_id, record.name, collection, record.settings)
 
@@ -117,7 +117,7 @@ def is_living(txn: Txn, collection: int, ordinal: int) -> bool:
 
 
 def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, DocumentRecord | None]:
-    """Returns the ordinal and record of the document with this id; 0 and None if there is none."""
+    """Returns the ordinal and record of the document with this id; 0 and None if it is missing."""
     ordinal = txn.document_ids.get((collection, document_id))
     if ordinal is None:
         return 0, None

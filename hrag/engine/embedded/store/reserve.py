@@ -39,8 +39,9 @@ class Reserve:
 
     If `reserve_bytes` is 0, nothing is allocated. Only the process that has opened the store for
     writing may use this class. It must call `allocate` inside a write transaction, or before the
-    first one. Otherwise a transaction could write at the same time, and its bytes could be lost: on
-    a file system that cannot allocate blocks, the C library writes zeros into the file instead.
+    first write transaction. Otherwise a transaction could write at the same time, and its bytes
+    could be lost: on a file system that cannot allocate blocks, the C library writes zeros into the
+    file instead.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:

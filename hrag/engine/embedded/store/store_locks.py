@@ -86,7 +86,7 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
             if tries == patience.tries:
                 raise StoreUnavailable(
                     f"the store in {directory} is in use by a running service; "
-                    "stop both services first"
+                    "stop the indexer and the retriever first"
                 )
             time.sleep(patience.pause_s)
         yield
@@ -110,6 +110,8 @@ def lock_for_writing(directory: Path) -> IO[bytes]:
 
 def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
     """Acquires the shared lock and returns "", or returns the reason why it cannot be acquired.
+
+    `ours` is the name of this process's PID namespace.
 
     The exclusive lock that this process may hold is converted to a shared lock. This releases the
     lock for a moment, in which another process may write the name of its namespace into the file.

@@ -273,7 +273,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
 
 
 class KeySetField(Generic[K, G]):
-    """A descriptor for `Txn`: in a transaction, the attribute is the `KeySet` of a database.
+    """An attribute of the class `Txn`; its value is the transaction's `KeySet` of a database.
 
     `name` is the name of the LMDB database.
     """
@@ -295,7 +295,7 @@ class KeySetField(Generic[K, G]):
 
 
 class TableField(Generic[K, V, G]):
-    """A descriptor for `Txn`: in a transaction, the attribute is the `Table` of a database.
+    """An attribute of the class `Txn`; its value is the transaction's `Table` of a database.
 
     `name` is the name of the LMDB database. The table is created when the attribute is read, so
     beginning a transaction takes no time for it.

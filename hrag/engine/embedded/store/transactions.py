@@ -82,7 +82,7 @@ class Txn:
         self._owner_of = owner_of
 
     def number(self, name: bytes) -> int:
-        """Returns the integer that the database `meta` has under `name`, or 0 if there is none."""
+        """Returns the integer that the database `meta` has under `name`; 0 if it has none."""
         value = self.meta.get(name)
         return 0 if value is None else schema.read_u64(value)
 

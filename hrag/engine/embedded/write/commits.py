@@ -78,7 +78,7 @@ class WriterPart:
     """The base of the classes that `EmbeddedWriter` is composed of.
 
     Each of these classes implements the writer's methods for one subject, for example documents.
-    All classes share `commits`, and none of them uses another one.
+    All classes share `commits`, and no class uses another class.
     """
 
     def __init__(self, commits: Commits) -> None:

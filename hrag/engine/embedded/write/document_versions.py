@@ -57,8 +57,8 @@ class Slots:
     def allocate(self) -> tuple[bytes, bool]:
         """Returns a slot for a new document, and True if no document has used the slot before.
 
-        Reuses the slot of a deleted document if there is one. Otherwise returns a new slot, whose
-        bytes sort after those of all other slots.
+        Reuses the slot of a deleted document if such a slot is free. Otherwise returns a new slot,
+        whose bytes sort after those of all other slots.
         """
         slot = self.first_free()
         if slot is None:

@@ -56,7 +56,7 @@ def ordinals_by_id(
 
 
 def _batches(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
-    """Yields `entries` in lists of `_BATCH_ENTRIES`; checks the deadline before each list."""
+    """Yields lists of `_BATCH_ENTRIES` of the `entries`; checks the deadline before each list."""
     entries = iter(entries)
     while batch := list(islice(entries, _BATCH_ENTRIES)):
         deadline.check("filtering")

@@ -70,7 +70,7 @@ class WriteTransaction:
         self._shared.finish()
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
-        """Stores a document. Replaces the stored document with the same id if there is one.
+        """Stores a document, or replaces the stored document with the same id.
 
         If the stored document has the same content hash and is intact, nothing is changed, and the
         outcome is UNCHANGED.

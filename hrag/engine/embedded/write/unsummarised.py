@@ -25,11 +25,11 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """Returns a document whose summaries are not written yet, or None.
+    """Returns a document whose summaries are not written yet; None if no document waits.
 
-    Only considers collections with this embedder. Begins with the collection that follows `after`,
-    so that the collections take turns. Skips the documents and collections whose versions are in
-    `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
+    Only considers collections with this embedder. Begins with the collection whose id follows the
+    id of `after`, so that the collections take turns. Skips the documents and collections whose
+    versions are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
     numbers = _collections_with_unsummarised(txn)

@@ -110,7 +110,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
-            if collection is None:  # The collection was deleted after the list was read.
+            if collection is None:  # The collection was deleted after it was listed.
                 continue
             collection_check = _CollectionCheck(connection, collection)
             problems += collection_check.problems()

@@ -21,7 +21,7 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
-# For a document's text, tree and vectors: the words before "not match its checksum" in a problem.
+# The beginning of the problem "its text does not match its checksum", for each part of a document.
 _PARTS = {
     ContentPart.TEXT: "text does",
     ContentPart.TREE: "tree does",

@@ -63,8 +63,8 @@ def manifest_problems(
 ) -> Iterator[str]:
     """Checks the segments and tombstones of a collection. Yields the problems.
 
-    Every living document must be in exactly one segment or in the tail. Every tombstone must be of
-    a document that a segment contains.
+    Every document that is not deleted must be in exactly one segment or in the tail. Every
+    tombstone must be of a document that a segment contains.
     """
     covered, tombstones = 0, 0
     counted = {
@@ -104,7 +104,7 @@ def _order_problems(
 
 
 def _uncovered_problems(walk: Walk, collection: int, after: int, last: int) -> Iterator[str]:
-    """Yields a problem for each living document with an ordinal above `after` and up to `last`.
+    """Yields a problem for each existing document with an ordinal above `after` and up to `last`.
 
     The caller knows that no segment covers these ordinals and that they are not in the tail. So a
     search would not find the document.
@@ -158,7 +158,8 @@ def _index_settings(source: CollectionSettings | SegmentRecord) -> tuple[str, in
 def _is_still_listed(walk: Walk, collection: int, record: SegmentRecord) -> bool:
     """Returns True if a new transaction still finds the segment in the collection's manifest.
 
-    If it does not, the segment was replaced during the check, and its files may be missing.
+    If the manifest does not list the segment any more, the segment was replaced during the check,
+    and its files may be missing.
     """
     with walk.store.read() as later:
         return record in listed_segments(later, collection)

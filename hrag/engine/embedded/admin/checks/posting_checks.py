@@ -1,7 +1,7 @@
 """Checks that a segment's postings agree with the texts.
 
-A segment has one row for each leaf. The check builds postings from the texts of the living
-documents, in the same way as a segment is built. It compares them with the segment's postings
+A segment has one row for each leaf. The check builds postings from the texts of the documents that
+are not deleted, in the same way as a segment is built. It compares them with the segment's postings
 without the rows of deleted documents. Equal rows always result in the same postings, byte for byte.
 The documents are compared in batches of some ten thousand leaves, so memory and a temporary file
 contain the postings of only one batch at a time. The file is outside the store's folder, because
@@ -116,10 +116,10 @@ def _problems(
 def _batches(
     walk: Walk, collection: int, settings: CollectionSettings, record: SegmentRecord
 ) -> Iterator[tuple[PostingsPart, Labels]]:
-    """Builds postings from the texts of the segment's living documents, in batches.
+    """Builds postings from the texts of the segment's documents, in batches.
 
-    Yields the postings of each batch, and the labels of its leaves. Skips documents that cannot be
-    read. Raises InvalidArgument if the analyzer is unknown.
+    Yields the postings of each batch, and the labels of its leaves. Skips documents that are
+    deleted or cannot be read. Raises InvalidArgument if the analyzer is unknown.
     """
     # This raises InvalidArgument for an unknown analyzer. `_blocks` would treat it as damage.
     analyzer(record.analyzer)
@@ -170,7 +170,10 @@ def _first_difference(actual: _ComparedPostings, expected: _ComparedPostings, fo
 def _differ(
     actual: _ComparedPostings, expected: _ComparedPostings, count: int, folder: Path
 ) -> bool:
-    """Returns True if any of the first `count` compared rows has other terms or term counts."""
+    """Returns True if `actual` and `expected` differ in the first `count` compared rows.
+
+    The rows differ if they have different terms or different term counts.
+    """
     if not np.array_equal(actual.lengths[:count], expected.lengths[:count]):
         return True
     # All postings are written to the same path, so there is never more than one temporary file.

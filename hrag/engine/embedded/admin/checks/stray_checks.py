@@ -1,7 +1,8 @@
 """Checks that entries refer only to existing collections and documents.
 
 Also checks the numbers that a store assigns: ordinals, slots (the keys under which documents are
-stored) and the keys of commits. Each kind counts up from 1, across all collections.
+stored) and the keys of commits. The store counts the numbers of each kind up from 1, across all
+collections.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Verifies the checksums of all values except documents' records, texts, trees and vectors.
 
-The module `document_checks` verifies those.
+The module `document_checks` verifies the checksums of these four kinds of values.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Which rows answer a query best? One module for each kind of index.
 
-A row is the place of one leaf in a view, the form of a collection in memory. A source is one way to
-rank the rows of a view: the dense source ranks them by their vectors, and the lexical source by
+A row is the position of one leaf in a view, the form of a collection in memory. A source is one way
+to rank the rows of a view: the dense source ranks them by their vectors, and the lexical source by
 their terms. A source knows nothing about levels, search modes or other sources.
 """
 

@@ -1,8 +1,8 @@
 """The lexical source: ranks leaves by the terms that they share with the query, with BM25.
 
-`hrag.text.bm25` has the formula. The statistics in the formula are computed over all living leaves
-of the collection, in the segments and in the tail. So deleted leaves do not change scores, and
-scores do not depend on how leaves are distributed over segments.
+`hrag.text.bm25` has the formula. The statistics in the formula are computed over all leaves of the
+collection that are not deleted, in the segments and in the tail. So deleted leaves do not change
+scores, and scores do not depend on how leaves are distributed over segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 
 def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Returns the occurrences of terms in living rows of the tail.
+    """Returns the occurrences of terms in the rows of the tail that are not deleted.
 
     `ids` are the ids of the terms, ascending: `uint64[q]`.
     """
@@ -94,9 +94,9 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
 
 
 def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns for each term how many living rows in segments contain the term: `int64[q]`.
+    """Returns in how many rows of segments each term occurs, not counting deleted rows: `int64[q]`.
 
-    If a segment has deleted rows, its posting list of each term must be read to count the living
+    If a segment has deleted rows, its posting list of each term must be read to count the other
     rows. So the counts are cached in the view. The cache is effective because the terms with the
     longest posting lists are common terms, which many queries contain.
     """
@@ -138,7 +138,7 @@ class LexicalSource:
                 *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # One row more than needed shows whether there are further matches.
+                count + 1,  # If one row more is found, there are further matches.
             )
             complete = len(rows) <= count
             candidates.append(
@@ -180,9 +180,9 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
 
 
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
-    """Returns the living rows of the tail that contain a term of the query, and their scores.
+    """Returns the rows of the tail that contain a term of the query, and the scores of these rows.
 
-    The rows are ascending row numbers of the view.
+    The rows are ascending row numbers of the view. Deleted rows are left out.
     """
     matches = query.in_tail
     if not len(matches.rows):
@@ -226,9 +226,9 @@ def _postings(segment: LoadedSegment) -> Postings:
 
 
 def rows_with_all(view: View, ids: NDArray[np.uint64]) -> RowNumbers:
-    """Returns the living rows of a view that contain all terms, ascending: `uint32[n]`.
+    """Returns the rows of a view that contain all terms, ascending: `uint32[n]`.
 
-    `ids` are the ids of the terms: `uint64[q]`.
+    Leaves out deleted rows. `ids` are the ids of the terms: `uint64[q]`.
     """
     ids = np.unique(ids)
     in_segments = []

@@ -158,8 +158,8 @@ def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     vectors = view.tail.vectors
     rows = eligible.in_tail()
     if eligible.rows is None:
-        # Most rows of the tail are living. So scoring all rows costs less than first copying the
-        # vectors of the living rows and then scoring only these.
+        # Most rows of the tail are not deleted. So scoring all rows costs less than first copying
+        # the vectors of the rows that are not deleted, and then scoring only these rows.
         scores = inner_products(query, vectors[: view.count - view.tail_base])
         if len(rows) < len(scores):
             scores = scores[rows - view.tail_base]

@@ -133,7 +133,7 @@ def test_reindexing_after_deletions_covers_their_sequences(tmp_path):
 def test_a_vacuum_is_refused_while_the_store_is_open(tmp_path):
     engine = engine_in(tmp_path)
     fill(engine)
-    with pytest.raises(StoreUnavailable, match="stop both services first"):
+    with pytest.raises(StoreUnavailable, match="stop the indexer and the retriever"):
         engine.administration().vacuum()
     engine.close()
     report = engine.administration().vacuum()
