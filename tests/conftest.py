@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # No example has a deadline, because a busy machine may make it slow. Each property test runs 50
 # examples, so that the default test run ends within five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
+hypothesis_settings.register_profile("few", deadline=None, max_examples=10)
 hypothesis_settings.load_profile("default")
 
 # The free disk space that each store of a test reserves.

@@ -130,7 +130,7 @@ def test_a_graph_finds_what_hnswlib_finds(dimension, ef):
 
 @pytest.mark.parametrize(
     "dimension",
-    [64, 96, 384, *(pytest.param(each, marks=pytest.mark.slow) for each in (512, 1024))],
+    [64, *(pytest.param(each, marks=pytest.mark.slow) for each in (96, 384, 512, 1024))],
 )
 @pytest.mark.parametrize("kind", ["random", "clustered", "alike"])
 def test_the_recall_of_a_search_by_codes_is_nearly_that_of_hnswlib(kind, dimension):
