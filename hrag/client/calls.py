@@ -242,7 +242,7 @@ def ingest_many_requests(
 def ingest_many_request(
     tenant_id: str, document: Document, collection: str
 ) -> indexer_pb2.IngestDocumentsRequest:
-    """Returns the request of one document in the stream IngestDocuments."""
+    """Returns the request message for one document in the stream IngestDocuments."""
     return common.built(
         indexer_pb2.IngestDocumentsRequest,
         tenant_id=tenant_id,

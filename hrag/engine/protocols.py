@@ -118,12 +118,14 @@ class Writer(Protocol):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> IngestDecision:
-        """Decides whether a document must be ingested, before the document is parsed or embedded.
+        """Decides, before a document is parsed or embedded, whether it must be ingested.
 
-        An empty `content_hash` equals no stored hash. `stored_bytes` is a lower bound of the size
-        that the document will have in the store; `put` checks the real size. Raises
-        StorageQuotaExceeded if a document of `stored_bytes` would exceed the tenant's quota. Raises
-        CollectionNotFound if there is no such collection.
+        It need not be ingested if the stored document has the same `content_hash`; then the
+        decision contains the result UNCHANGED. An empty `content_hash` is never the same as a
+        stored one. `stored_bytes` is a lower bound of the size that the document will have in the
+        store; `put` checks the real size. Raises StorageQuotaExceeded if the document must be
+        ingested and `stored_bytes` would exceed the tenant's quota. Raises CollectionNotFound if
+        there is no such collection.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:

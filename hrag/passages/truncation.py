@@ -35,7 +35,7 @@ _MAX_RUN_BYTES = 64
 def truncated(
     document: TreeText, record: ChunkRecord, keep: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
+    """Shortens a span to as many whole sentences as fit into `token_budget` tokens.
 
     `record` is the span to cut. The result includes the sentence in which the span `keep` begins.
     Returns None if this sentence alone does not fit.

@@ -15,13 +15,13 @@ MAX_CHUNK_TOKENS = 32_768
 # A chunk may share at most this part of its tokens with the next chunk. If neighbours shared more
 # than half, a chunk would also overlap chunks that are not its neighbours.
 MAX_OVERLAP_RATIO = 0.5
-MAX_TITLE_BYTES = 1024  # The largest size of a document's title in UTF-8.
+MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 # The metadata of a document has at most this many values. Each value is an entry of the filter
 # index, and deleting the document may read a separate database page for each entry.
 MAX_METADATA_VALUES = 1024
 MAX_PAGES = 100_000  # A document has at most this many pages.
-# The largest size of a query in UTF-8. It is about the size of the longest text that common
+# The largest size of a query, in bytes of UTF-8. It is about the size of the longest text that common
 # embedding models accept.
 MAX_QUERY_BYTES = 32 * 1024
 # A search returns at most this many passages. 100 passages of 2,048 tokens fit into one gRPC

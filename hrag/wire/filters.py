@@ -158,7 +158,8 @@ def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
-    if depth > MAX_FILTER_DEPTH:  # Protobuf's parsers refuse much deeper nesting.
+    # Protobuf's parsers have a limit of nesting too, so MAX_FILTER_DEPTH could not be much higher.
+    if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
             f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "
             "allowed",

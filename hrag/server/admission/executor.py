@@ -37,8 +37,8 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# The limit of calls whose message has not arrived. If a call exceeds the limit, one of these calls
-# is ended.
+# At most this many calls may wait for their request message to arrive. If a new call would be one
+# too many, the oldest waiting call of the caller with the most waiting calls is ended.
 MAX_ARRIVING = 1024
 # The limit of calls that need no credential, for example health checks, and whose message has not
 # arrived. A low limit is enough, because these messages usually arrive together with the headers.

@@ -235,8 +235,10 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    with suppress(OSError):  # The worker may have exited, or a sandbox may forbid setting cores.
-        # The cores are set before the worker starts threads, because new threads inherit them.
+    # An error is ignored: the worker may have exited already, or a sandbox may forbid the call.
+    with suppress(OSError):
+        # The worker's CPU cores are chosen now, before it starts threads, because new threads
+        # inherit this choice.
         os.sched_setaffinity(process.pid, cores)
     _log.info("worker_started", worker=process.pid)
     return _Worker(process, ours, time.monotonic())

@@ -31,11 +31,12 @@ class PostingsPart:
     """Indexes the terms of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self) -> None:
-        # Each run with an array that has the leaf of each of the run's rows, or -1 for a deleted
-        # row. Leaves are counted from 0 in the order in which they were added.
+        # Pairs of a run (an inverted index of some of the leaves) and an array. Element i of the
+        # array is the number of the leaf to which row i of the run belongs, or -1 if the row is
+        # deleted. Leaves are counted from 0 in the order in which they were added.
         self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
         self._lengths = [np.empty(0, np.uint32)]
-        # The terms of blocks of leaves that are not in a run yet. A run is an inverted index.
+        # The terms of blocks of leaves that are not in a run yet.
         self._waiting: list[LeafTerms] = []
         self._waiting_leaves = 0
         self._leaves = 0

@@ -31,8 +31,8 @@ class ContentTable:
     """The tree, text and vectors of every document. Reading damaged data raises DataLoss.
 
     The methods return memory that points into LMDB's pages, or a copy that was joined from several
-    values. The memory is valid until the transaction ends or writes. `address` is a document's
-    address.
+    values. The memory is valid until the transaction ends or writes. `address` identifies a
+    document: it is made of the document's slot, collection and ordinal (`schema.address`).
     """
 
     __slots__ = ("_database", "_txn")

@@ -39,9 +39,10 @@ _MERGE_AT = 1 << 20
 class FilterEvaluation:
     """Evaluates filters on a collection's documents in one transaction.
 
-    `all_documents` returns the ordinals of all documents, ascending. `cached_read` may cache the
-    ordinals of the documents that have a term. Only a few sets of ordinals are in memory at a time,
-    even for a filter with many conditions. Raises DeadlineExceeded between two conditions.
+    `all_documents` returns the ordinals of all documents, ascending. `cached_read` returns
+    the ordinals of the documents that have a term, from a cache or from the store; the default has
+    no cache. Only a few sets of ordinals are in memory at a time, even for a filter with many
+    conditions. Raises DeadlineExceeded between two conditions.
     """
 
     def __init__(

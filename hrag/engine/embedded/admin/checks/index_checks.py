@@ -19,9 +19,9 @@ from hrag.values.collections import CollectionSettings
 def sequence_problems(
     walk: Walk, collection: int, tenant_id: str, counters: Counters
 ) -> Iterator[str]:
-    """Yields a problem for each sequence number of a collection that is too large.
+    """Yields a problem for each of a collection's sequence numbers that exceeds its upper limit.
 
-    A segment covers the changes up to a sequence number, which must be at most `sealed_sequence` in
+    These are the limits. A segment covers the changes up to a sequence number, which must be at most `sealed_sequence` in
     the collection's counters. `sealed_sequence` must be at most the collection's last sequence
     number. The collection's last sequence number must be at most the tenant's.
     """

@@ -229,10 +229,10 @@ class _Matches(NamedTuple):
         return _Matches(*(column[is_living] for column in self))
 
     def by_leaf(self) -> TermMatches:
-        """Returns the same matches in the same order, in the form of TermMatches.
+        """Returns these matches, in the same order, as a TermMatches.
 
-        In a TermMatches, each match refers to its leaf by an index into the array of all leaves'
-        labels.
+        A TermMatches contains the label of each leaf with a match only once, in ascending order.
+        Each match refers to its leaf by an index into these labels.
         """
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
