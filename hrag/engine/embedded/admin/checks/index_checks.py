@@ -23,7 +23,8 @@ def sequence_problems(
 
     These are the limits. A segment covers the changes up to a sequence number, which must be at
     most `sealed_sequence` in the collection's counters. `sealed_sequence` must be at most the
-    collection's last sequence number. The collection's last sequence number must be at most the tenant's.
+    collection's last sequence number. The collection's last sequence number must be at most the
+    tenant's.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
