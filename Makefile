@@ -107,10 +107,12 @@ test: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal -p no:benchmark
 
 # Runs the tests on each further Python of this machine, see .ci/pythons. Each property is tested with
-# fewer examples, because the versions of Python differ little in what the examples vary.
+# fewer examples, because the versions of Python differ little in what the examples vary. With
+# PARTS=N, each Python runs one of N parts of the tests; the time of the call chooses the part.
+PARTS = 1
 test-pythons:
 	for python in $$(.ci/pythons $(PYTHON)); do \
-		PYTEST_ADDOPTS=--hypothesis-profile=few \
+		PYTEST_ADDOPTS="--hypothesis-profile=few --parts=$(PARTS) --part-seed=$$(date +%s)" \
 			$(MAKE) test PYTHON=$$python VENV=.venv-$$(basename $$python) || exit 1; \
 	done
 
