@@ -81,8 +81,9 @@ def _topic(key: str, text: str) -> ReadDocument:
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
     """Returns at most `count` different questions, whose texts are from the documents.
 
-    First comes the first question from each document, then the second from each, and so on. The
-    questions from a document are its headings, then the first sentences of its paragraphs.
+    First comes the first question from each document, then the second question from each document,
+    and so on. The questions from a document are its headings, then the first sentences of its
+    paragraphs.
     """
     in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
     return [DemoQuestion(text) for text in dict.fromkeys(in_turn)][:count]
