@@ -1,4 +1,4 @@
-"""A search by a `Client` that a coroutine of any event loop can await.
+"""Lets a coroutine of any event loop await a search by a `Client`.
 
 The gRPC channel of a `Client` returns futures, which a coroutine can await without blocking its
 thread. So one client with one connection serves all threads and all event loops of a program, also

@@ -45,7 +45,9 @@ from hrag.wire.status_codes import error_from
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write an answer than a search takes.
+# The default deadline of `answer`. It is longer than the default deadline of other calls, because a
+# chat model needs more time to write an answer than a search takes.
+ANSWER_TIMEOUT_S = 120.0
 # While a text is read in parts, its document may be replaced at most this often. Each time, the
 # text is read again from the start, and the parts that were read before are wasted.
 _MAX_TEXT_RESTARTS = 10

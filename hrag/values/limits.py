@@ -38,13 +38,15 @@ MAX_EMBEDDED_BYTES = 64 * 1024
 # instead of 200, recall on the data sets used for development was 0.6 percentage points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID. In all
-# other searches, the default is 0.
+# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID; in all
+# other searches the default is 0. The score of a leaf is raised by this share of the best score
+# among the leaf, the leaf before it and the leaf after it.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
 # The search tools for agents return at most this many passages by default. These tools search in
-# CONTEXT mode, whose default budget of 4,096 tokens has space for at least 16 leaves of 256 tokens.
+# CONTEXT mode. Its default budget of 4,096 tokens has space for 16 leaves of 256 tokens, or for a
+# few more leaves if some are shorter.
 DEFAULT_TOOL_PASSAGES = 20
 MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5

@@ -33,8 +33,9 @@ from hrag.wire.stream_admission import is_admitted
 JSON_LINES = "application/x-ndjson"
 # grpc.aio raises an error with this message if it has lost the status of a call.
 _LOST_STATUS = "Internal error from Core"
-# The maximum number of lines that are sent but have no outcome yet. The indexer reads 260 documents
-# ahead, so it never waits because of this limit.
+# The maximum number of lines that were sent to the indexer but have no outcome yet. The indexer
+# reads at most about 260 documents in advance of their outcomes, so it never waits for lines
+# because of this limit.
 _MAX_AHEAD = 512
 
 
