@@ -17,7 +17,7 @@ from hrag.values.documents import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
-# A shorter heading, for example "2. Layout", cannot serve as a question.
+# A heading with fewer words, for example "2. Layout", cannot serve as a question.
 _MIN_HEADING_WORDS = 3
 # The maximum number of questions from one document. It is enough for a demonstration with a single
 # document.

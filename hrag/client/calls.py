@@ -123,11 +123,13 @@ def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # Closed channels raise these errors.
+    # A call on a closed channel raises ValueError, or UsageError with asyncio.
+    except (ValueError, grpc.aio.UsageError):
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
-    except asyncio.CancelledError:  # An asyncio channel raises this while it is being closed.
+    # A call on an asyncio channel raises CancelledError while the channel is being closed.
+    except asyncio.CancelledError:
         if not is_closed() or is_cancelled():
             raise
         raise ServiceUnavailable("this client is closed") from None

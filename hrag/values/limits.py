@@ -4,7 +4,8 @@ from hrag.values.errors import InvalidArgument
 
 MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
 # A tree has at most this many levels. If the chunks of level 0 have 256 tokens, and each level's
-# chunks are twice as large as those of the level below, the eighth level has MAX_CHUNK_TOKENS.
+# chunks are twice as large as those of the level below, the chunks of the eighth level have
+# MAX_CHUNK_TOKENS tokens.
 MAX_LEVELS = 8
 # A level's chunk size must be at least this many tokens, so that each chunk begins at least one
 # code point after the chunk before it. With smaller chunks, two chunks might begin at the same code

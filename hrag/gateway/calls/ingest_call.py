@@ -106,7 +106,8 @@ class _Stream:
             while (sent := await self._sent.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
-            # If the indexer ended the stream with an error, this call raises the error.
+            # All outcomes are yielded. If the indexer ended the stream with an error, this `read`
+            # raises the error.
             await self._call.read()
         except (HragError, grpc.aio.AioRpcError) as error:
             stream_error = _restore_status(error)
@@ -134,7 +135,9 @@ class _Stream:
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The call has ended. `outcomes` reads its next response, which raises the reason.
+            # The call has ended. `outcomes` will read the next response of the call, and this read
+            # raises the error that ended the call.
+            pass
         await self._sent.put(end)
 
     async def _send_lines(
