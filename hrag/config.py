@@ -57,8 +57,9 @@ DEFAULT_CONCURRENT_ANSWERS = 8
 # one large collection, with an HNSW index. A smaller collection needs no index, because PostgreSQL
 # scans 10,000 leaves in a few milliseconds.
 DEFAULT_HOME_LEAVES = 10_000
-# By default, this many texts of a search are sent to the reranker, in one request. By default,
-# Hugging Face's text-embeddings-inference accepts at most 32 texts in one request.
+# By default, a search sends this many texts to the reranker, all in one request. A server that runs
+# Hugging Face's text-embeddings-inference accepts at most 32 texts in a request, unless it is
+# configured otherwise.
 DEFAULT_RERANK_TOP = 32
 # The default length in tokens of a text that the reranker scores: a leaf of the default size (256
 # tokens) with some of the text around it. Together with heading and query, the text has less than
@@ -135,7 +136,8 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
 class EngineSettings(BaseSettings):
     """The settings of the engine that stores the documents: its kind, its location, its limits.
 
-    `hrag.engine.open_engine` needs only these. Services and commands read the same variables.
+    `hrag.engine.open_engine` needs no other settings. Services and commands read the same
+    environment variables.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)

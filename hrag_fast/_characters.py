@@ -80,7 +80,7 @@ def may_combine(character: str) -> bool:
 
 
 def fold_cluster(cluster: str) -> str:
-    """Returns the folded form of a cluster: of a character with the marks that follow it."""
+    """Returns the folded form of a cluster, which is a character with the marks that follow it."""
     visible = _INVISIBLE.sub("", cluster)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
@@ -122,8 +122,10 @@ def _is_word(folded: str, index: int) -> bool:
         kind = character_class(folded[before])
         if kind != MARK:
             return kind == WORD
-    # There are only marks before `index`. If the text begins with them, they are in no word. After
-    # too many marks to look for the first one, they count as part of a word.
+    # All characters that were examined are marks. If `index` is less than MAX_CLUSTER, the text
+    # begins with these marks, so they are in no word. Otherwise the loop has stopped after
+    # MAX_CLUSTER marks without finding the character to which they are attached. Then they count as
+    # part of a word.
     return index >= MAX_CLUSTER
 
 

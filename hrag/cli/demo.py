@@ -4,9 +4,10 @@ Nothing is simulated: the services run as separate processes on a store in a tem
 At the end they are stopped and the folder is removed.
 
 The demo also compares the latency of small-to-big search with the latency of standard search. The
-difference is the cost of returning larger passages. Both modes run the same questions alternately,
-and each mode comes first in every second round, so that other load on the machine affects both
-modes alike. The retriever has cached the questions' vectors, so no time includes embedding.
+difference is the cost of returning larger passages. Each measured question is searched in one mode,
+and directly afterwards in the other mode. The mode that is first alternates from question to
+question, so that other load on the machine affects both modes alike. The retriever has cached the
+questions' vectors, so no measured time includes embedding.
 """
 
 import tempfile
@@ -260,7 +261,7 @@ def wait_for_summaries(
 
 
 def _generated_questions(client: "Client", progress: IngestProgress) -> list[DemoQuestion]:
-    """Returns questions made from headings and sentences of the first documents."""
+    """Returns questions made from headings and sentences of the first stored documents."""
     ids = progress.document_ids[:QUESTION_COUNT]
     documents = [StoredText(_headings(client, id_), client.get_text(TENANT, id_)) for id_ in ids]
     questions = questions_from(documents, QUESTION_COUNT)
@@ -361,7 +362,10 @@ def _timed_search(client: "Client", tenant_id: str, query: str, mode: SearchMode
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Returns the nearest-rank percentile of `values`, which must not be empty."""
+    """Returns the percentile `percent` of `values`, by the nearest-rank method.
+
+    For example, `percent` is 99 for the 99th percentile. `values` must not be empty.
+    """
     rank = -(-len(values) * percent // 100)
     return sorted(values)[max(rank, 1) - 1]
 

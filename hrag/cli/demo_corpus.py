@@ -17,7 +17,7 @@ from hrag.values.documents import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
-# A shorter heading, for example "2. Layout", cannot serve as a question.
+# A heading with fewer words, for example "2. Layout", cannot serve as a question.
 _MIN_HEADING_WORDS = 3
 # The maximum number of questions from one document. It is enough for a demonstration with a single
 # document.
@@ -81,8 +81,9 @@ def _topic(key: str, text: str) -> ReadDocument:
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
     """Returns at most `count` different questions, whose texts are from the documents.
 
-    First comes the first question from each document, then the second from each, and so on. The
-    questions from a document are its headings, then the first sentences of its paragraphs.
+    First comes the first question from each document, then the second question from each document,
+    and so on. The questions from a document are its headings, then the first sentences of its
+    paragraphs.
     """
     in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
     return [DemoQuestion(text) for text in dict.fromkeys(in_turn)][:count]

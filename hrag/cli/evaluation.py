@@ -63,7 +63,10 @@ _MAX_BUDGETS = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """The options of `hrag eval`: compared systems, budgets, and the files that it writes."""
+    """The options of `hrag eval`.
+
+    They are, for example, the systems to compare, the token budgets, and the files to write.
+    """
 
     systems: "tuple[System, ...]"
     baseline: "System"
@@ -220,7 +223,10 @@ def _evaluation_options(
 
 
 def _parse_budgets(text: str) -> tuple[int, ...]:
-    """Returns the budgets in ascending order, without duplicates. Raises BadParameter."""
+    """Returns the token budgets that `text` lists, in ascending order, without duplicates.
+
+    Raises BadParameter if `text` is not a list of valid budgets.
+    """
     from hrag.evaluation.searches import MAX_BUDGET  # noqa: PLC0415
 
     parts = [part.strip() for part in text.split(",") if part.strip()]

@@ -114,7 +114,8 @@ def _cell(system: SystemFigures, name: str, metric: str) -> str:
 def _difference(estimate: Estimate) -> Text:
     """Returns the text for the difference of two systems in percentage points, with its interval.
 
-    If the difference is more than chance, the text is coloured and ends with a star.
+    If the difference is statistically significant, the text is coloured and ends with a star. It is
+    significant if there are enough questions and the interval does not contain 0.
     """
     text = f"{_points(estimate.mean)} [{_points(estimate.low)}, {_points(estimate.high)}]"
     if not estimate.beyond_chance:
@@ -161,7 +162,7 @@ def _cost(usage: ChatUsage) -> str:
 
 
 def _show_failures(calls: str, failures: Sequence[FailedCall], console: Console) -> None:
-    """Prints how many calls failed, and the first failures.
+    """Prints how many calls failed, and the messages of the first of them.
 
     `calls` says in the heading which calls failed, for example "searches of x".
     """

@@ -66,7 +66,7 @@ _Lines = Iterator[str]
 
 
 class ExportFormat(StrEnum):
-    """The format of an export."""
+    """The file formats of `hrag export`: JSON Lines, GraphML or Cypher."""
 
     JSONL = "jsonl"
     GRAPHML = "graphml"

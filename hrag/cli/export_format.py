@@ -36,7 +36,8 @@ _READ_FROM_FILES = (HTML, CSV, TSV)
 _TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
 _FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
 _ATTEMPTS = 3
-_MAX_PAGE_NUMBER = 2**32 - 1  # A request to the indexer stores page numbers in 32 bits.
+# The highest page number: a request to the indexer stores page numbers in 32 bits.
+_MAX_PAGE_NUMBER = 2**32 - 1
 _PAGE_BREAK = "\n\n"  # The indexer puts this text between the texts of two pages.
 
 
@@ -81,9 +82,9 @@ class ExportReader:
     def _read_unchanged(
         self, info: DocumentInfo, read: Callable[[DocumentInfo], CompleteDocument]
     ) -> CompleteDocument | None:
-        """Calls `read` again if the document was replaced in the meantime; returns its result.
+        """Reads the document with `read`, again if it was replaced meanwhile; returns the result.
 
-        Returns None after three attempts, and if the document was deleted.
+        Returns None if the document was deleted, or was replaced during each of three attempts.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -148,11 +149,11 @@ def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page,
 
 
 class NotAnExport(ValueError):
-    """The first line is not the first line of an export that this version can read."""
+    """The first line of a file is not the first line of an export that this version can read."""
 
 
 def header_line(collection: Collection) -> str:
-    """Returns the first line of an export."""
+    """Returns the first line of an export: the format version, and the collection's settings."""
     settings = collection.settings
     return _json_line(
         {
@@ -173,7 +174,7 @@ def header_line(collection: Collection) -> str:
 
 
 def document_line(document: CompleteDocument) -> str:
-    """Returns the line for a document."""
+    """Returns the line of an export that contains this document, as a JSON object."""
     info = document.info
     body: dict[str, Any] = {"text": document.text}
     if document.pages:

@@ -72,8 +72,8 @@ def ingest(
         typer.Argument(
             metavar="PATH...",
             help="Files and folders; - means standard input.",
-            # Without this argument, Typer would end the command if one of the files has no read
-            # permission. Now only this file fails.
+            # With `readable=True`, Typer would end the command if one of the files has no read
+            # permission. With False, only the ingest of this file fails.
             readable=False,
             show_default=False,
         ),

@@ -103,14 +103,16 @@ def find(
     """Returns the documents of all files under `paths`, each file once, folders in sorted order.
 
     A file is one document, but a file of JSON Lines is one document for each line. `text_field`
-    names the field of a line that contains its text; if it is empty, the usual names apply.
-    `user_fields` replace what the files say.
+    names the field of a line that contains its text; if it is empty, the text is in the first
+    field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as options;
+    they replace the fields in the files.
 
     `globs` are patterns for the files of folders; without patterns, the files with a known
-    extension are used. With a `root`, the metadata of the documents of folders names it; an
-    empty `root` means the folder's path. With any other `root` the folder may have another path
-    at each run, so sources are paths inside the folder. Lines of JSON Lines belong to no root,
-    because a line can have an id that is not derived from its file.
+    extension are used. If `root` is not None, the metadata of each document from a folder names the
+    root of the folder: `root` itself or, if `root` is an empty text, the folder's absolute path. If
+    `root` is a name, the folder may have a different path at each run, so the source of a document
+    is the file's path inside the folder. Lines of JSON Lines belong to no root, because a line can
+    have an id that is not derived from its file.
 
     Three kinds of problems become documents whose reading raises Unreadable: a path that does
     not exist, a folder that cannot be listed, and a file whose document id belongs to an earlier
@@ -243,7 +245,8 @@ def _refuse(reason: str) -> ReadDocument:
 def document_id(relative: str) -> str:
     """Returns the document id for a file: readable, valid, and unique for each path.
 
-    ":" separates folders. If the path cannot be used unchanged, the id ends with a hash of it.
+    The id is the path, with ":" between the folders. If the path is too long, or contains ":" or
+    anything else that an id must not contain, the id ends with a hash of the path.
     """
     name = _NOT_ALLOWED_IN_ID.sub("_", relative)
     # The file "a:b" must not get the same id as the file "b" in the folder "a".
@@ -262,9 +265,9 @@ class _FolderListing:
     """The files of a folder.
 
     `files` are to be ingested, and `skipped` are not. `present` contains the relative paths of
-    all files, also of skipped ones. It does not depend on earlier listings, so that it is
-    complete for each of several folders that overlap. `problems` contains (path, reason) for
-    each file or folder that could not be read.
+    all files in the folder, also of skipped files and of files that are in the listing of an
+    earlier folder. `problems` contains (path, reason) for each file or folder that could not be
+    read.
     """
 
     files: list[_FoundFile] = field(default_factory=list)
@@ -279,8 +282,8 @@ def _list_folder(
     """Returns the files of a folder in sorted order.
 
     `skip_reason` takes a relative path and returns why the file is skipped, or an empty text.
-    Files in `known_files` were found before, also in other folders, and are skipped; the
-    function adds the files that it finds.
+    `known_files` are the files that were found before, in this or in other folders; these files are
+    left out. The function adds the files that it finds to `known_files`.
     """
     listing = _FolderListing()
     visited: set[_Identity] = set()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hrag.client import Client
 
 # A document of more bytes is sent in a separate stream. By default a service accepts documents of
-# up to this size. If a request has more than four times this size, gRPC ends the whole stream, and
-# other documents in the stream would be lost.
+# up to this size, and requests of up to four times this size. If a request is larger, gRPC ends the
+# whole stream, and the other documents in the stream would be lost.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 _LABEL_CHARS = 40
@@ -66,7 +66,7 @@ class _SentDocument:
 
 
 def _ignore_outcome(_outcome: DocumentOutcome) -> None:
-    """Does nothing. It is the default of `on_outcome`."""
+    """Does nothing. It is the default of `IngestProgress.on_outcome`."""
 
 
 class IngestProgress:
@@ -129,7 +129,7 @@ class IngestProgress:
             return ""
 
     def rate(self, amount: int) -> float:
-        """Returns `amount` divided by `seconds`."""
+        """Returns `amount` per second: `amount` divided by the time `seconds` of this ingest."""
         return amount / max(self.seconds, 1e-9)
 
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
@@ -187,9 +187,10 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # After a stream has ended with an error, its thread may still read the next document.
-            # From a list it reads only the documents of its stream. From the iterator it would
-            # also advance `groupby`.
+            # `alone` means that this stream sends only one document. If the stream ends with an
+            # error, the loop continues, although the thread of the ended stream may still read the
+            # next document. So this thread reads from a list. If it read from `group`, it would
+            # advance `groupby`, and the loop would miss documents.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -214,7 +215,10 @@ def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: Inges
 
 
 def _label_if_alone(document: InputDocument) -> str:
-    """Returns the document's label if it needs a separate stream, otherwise an empty text."""
+    """Returns the document's label if the document needs a separate stream because of its size.
+
+    Otherwise returns an empty text.
+    """
     return document.label if document.size_bytes > _ALONE_BYTES else ""
 
 
@@ -384,7 +388,7 @@ def print_outcome(outcome: DocumentOutcome) -> None:
 def print_summary(
     progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
 ) -> None:
-    """Prints the counts as the last line of JSON."""
+    """Prints the counts of all outcomes, the tokens and the time as the last line of JSON."""
     summary = {
         "documents": progress.completed,
         **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},

@@ -237,9 +237,9 @@ def _decode_detected(body: bytes, excluded: list[str]) -> tuple[bytes, str]:
 class Line(NamedTuple):
     """A line of a file.
 
-    `number` counts from 1. `start` is the offset of its first byte, and `size` its length in
-    bytes, line end included. `content` is the line. `lines_of` cuts it off after
-    `limit` + 1 bytes.
+    `number` is the line number, from 1. `start` is the offset of the line's first byte, and `size`
+    is the length of the line in bytes, including the line end. `content` contains the bytes of the
+    line, but only the first `limit` + 1 bytes of a longer line (see `lines_of`).
     """
 
     number: int
@@ -278,8 +278,8 @@ def documents_of_lines(
     """Yields a document for each line of a file, except for blank lines.
 
     A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
-    without a source gets `source`. `user_fields` replace what the line says. Raises OSError, and
-    Unreadable if the file is in UTF-16 or UTF-32.
+    without a source gets `source`. `user_fields` are fields that the user gave as options; they
+    replace the fields of a line. Raises OSError, and Unreadable if the file is in UTF-16 or UTF-32.
     """
     lines = _JsonLines(path, name, source, user_fields, text_field)
     with path.open("rb") as file:
@@ -312,8 +312,9 @@ class _JsonLines:
     """Reads documents from a file of JSON Lines. Each line is a document.
 
     `name` is the beginning of the id of a document whose line has no id. `source` is the source of
-    a document whose line has none. `user_fields` replace the fields of a line. `text_field` names
-    the field with the text; if it is empty, the usual names apply.
+    a document whose line has no source. `user_fields` are fields that the user gave as options;
+    they replace the fields of a line. `text_field` names the field with the text; if it is empty,
+    the text is in the first field of TEXT_FIELDS that the line has.
     """
 
     path: Path

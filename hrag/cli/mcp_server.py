@@ -54,8 +54,8 @@ from hrag.values.ids import check_document_id, quoted
 # The maximum size of the text in a result. 16 KiB are about 4,000 tokens of English, so a chunk of
 # 2,048 tokens, the largest by default, is not too large.
 MAX_PART_BYTES = 16 * 1024
-# The highest byte at which a part of a text may start. A request stores the end of the part in 32
-# bits.
+# The highest byte offset at which a part of a text may start. The part may end MAX_PART_BYTES bytes
+# later, and a request stores this end in 32 bits.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES
 
 _INSTRUCTIONS = (
@@ -134,8 +134,8 @@ class ExpandedChunk(CitedChunk):
 class DocumentTools:
     """Reads documents of one collection that pass a filter; without a filter, all documents.
 
-    Both tools raise the errors that the client raises. They also raise DocumentNotFound for a
-    document that does not pass the filter.
+    `get_document` and `expand_chunk` are tools for a model. They raise the errors that the client
+    raises. They also raise DocumentNotFound for a document that does not pass the filter.
     """
 
     client: AsyncClient
@@ -177,7 +177,10 @@ class DocumentTools:
         return ExpandedChunk.of(outer.chunk)
 
     async def _read_if_visible(self, document_id: str) -> DocumentInfo:
-        """Returns the document. Raises DocumentNotFound, also if the filter excludes it."""
+        """Returns the description of a document.
+
+        Raises DocumentNotFound if the document does not exist or does not pass the filter.
+        """
         by_id: Filter = Match(DOCUMENT_ID, (check_document_id(document_id),))
         combined = by_id if self.filter is None else AllOf((self.filter, by_id))
         page = await self.client.list_documents(

@@ -118,7 +118,7 @@ def _show_status(tenant: str, rows: list[Row], server: ServerInfo, console: Cons
 
 
 def _reader_line(reader: ReaderStatus) -> str:
-    """Returns a text that says how far the retriever lags behind the store.
+    """Returns a text that says by how many seconds and commits the retriever lags behind the store.
 
     With the embedded engine, the text also says how many collections the retriever has loaded, and
     how much memory they need.
@@ -278,7 +278,7 @@ def is_serving(service: Service, address: str, access: "ClientCredentials") -> b
     target = dial_address(address)
     request = health_pb2.HealthCheckRequest(service=service.health_name)
     with access.channel(target, channel_options(target)) as channel:
-        # The annotation `Any` is needed because the stub has no type hints.
+        # The annotation `Any` is needed because the generated class HealthStub has no type hints.
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             reply = stub.Check(request, timeout=_HEALTH_TIMEOUT_S)

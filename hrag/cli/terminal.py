@@ -238,9 +238,9 @@ def _one_line(text: str) -> str:
 def progress_lines(
     describe: Callable[[], str], interval_s: float = LINE_INTERVAL_S
 ) -> Iterator[None]:
-    """Calls `describe` every `interval_s` seconds while the block runs, and writes the result.
+    """Writes a line to standard error every `interval_s` seconds while the block runs.
 
-    `describe` is called in another thread.
+    `describe` returns the line; it is called in another thread.
     """
     done = Event()
 

@@ -45,7 +45,9 @@ from hrag.wire.status_codes import error_from
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write an answer than a search takes.
+# The default deadline of `answer`. It is longer than the default deadline of other calls, because a
+# chat model needs more time to write an answer than a search takes.
+ANSWER_TIMEOUT_S = 120.0
 # While a text is read in parts, its document may be replaced at most this often. Each time, the
 # text is read again from the start, and the parts that were read before are wasted.
 _MAX_TEXT_RESTARTS = 10
@@ -121,11 +123,13 @@ def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # Closed channels raise these errors.
+    # A call on a closed channel raises ValueError, or UsageError with asyncio.
+    except (ValueError, grpc.aio.UsageError):
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
-    except asyncio.CancelledError:  # An asyncio channel raises this while it is being closed.
+    # A call on an asyncio channel raises CancelledError while the channel is being closed.
+    except asyncio.CancelledError:
         if not is_closed() or is_cancelled():
             raise
         raise ServiceUnavailable("this client is closed") from None

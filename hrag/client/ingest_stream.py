@@ -113,7 +113,7 @@ def outcomes(
 
 
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
-    """Yields the requests of `built`, without None for documents that cannot be encoded.
+    """Yields the requests of `built`; leaves out None, which means a document without a request.
 
     An error that `built` raises ends the iteration and becomes `requests.failure`. To end this
     iterator, gRPC raises an exception at the `yield`; this exception is not caught.

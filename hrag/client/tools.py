@@ -49,7 +49,8 @@ _NOTHING = "No passage of the knowledge base answers this query; other words may
 _SCORE_DIGITS = 4
 
 
-@dataclass(frozen=True)  # Without slots, because the mcp SDK mistakes slots for default values.
+# The dataclass has no slots, because the mcp SDK would mistake slots for default values.
+@dataclass(frozen=True)
 class CitedChunk:
     """A chunk of a document, with a heading by which a model can cite the chunk.
 

@@ -38,7 +38,8 @@ _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
 _EQUAL = ("is", "=", "in")
 _UNEQUAL = ("is not", "≠", "not in")
-# Operators with a list of values. Dify may send the list as a text with commas.
+# Operators whose value is a list. Dify may send the list as a text in which commas separate the
+# elements.
 _LIST_OPERATORS = ("in", "not in")
 _ABSENT = ("empty", "null")
 _PRESENT = ("not empty", "not null")
@@ -180,7 +181,8 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
             f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
     if operator in _LIST_OPERATORS and isinstance(value, str):
-        # The text is a list that is separated by commas. Dify's knowledge bases split it likewise.
+        # The text is a list whose elements are separated by commas. Dify's internal knowledge bases
+        # split such a text in the same way.
         value = [item.strip() for item in value.split(",") if item.strip()]
     if operator in _EQUAL:
         return _match(field, value, where)

@@ -51,7 +51,7 @@ class WatchedFile(Generic[Value]):
         self._checking = Lock()
         self._next_check = clock() + _CHECK_INTERVAL_S
         # The times, sizes and inodes of the files are recorded before the files are read. So if a
-        # file changes between both steps, the next check detects the change.
+        # file changes between these two steps, the next check detects the change.
         self._loaded = self._signature()
         # The times, sizes and inodes that the files had at the last failed read. While they stay
         # the same, the error is not logged again.

@@ -40,10 +40,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 INSTRUMENTS = CollectorRegistry()
 ProcessCollector(registry=INSTRUMENTS)
 
-# The upper bounds of the histogram buckets in seconds. The first bounds are for the stages of a
-# search, of which the fast ones take about 20 us. The second are for calls: a search takes 0.3 ms,
-# and a call may wait 30 s for a model. The third are for requests to models and for the stages of
-# ingestion. The fourth are for builds of segments.
+# The upper bounds of the histogram buckets in seconds. _FAST_S is for the stages of a search; a
+# fast stage takes about 20 us. _CALL_S is for calls: a search takes 0.3 ms, and a call may wait 30
+# s for a model. _MODEL_S is for requests to models and for the stages of ingestion. _BUILD_S is for
+# builds of segments.
 _FAST_S = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)
 _CALL_S = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _MODEL_S = (1e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -274,7 +274,7 @@ def chat_tokens(prompt: int, completion: int) -> None:
 
 @contextmanager
 def embedder_request(texts: int) -> Iterator[None]:
-    """Measures the `with` block as a request to the embedder, and counts it with its texts.
+    """Measures the `with` block, a request to the embedder; counts the request and its texts.
 
     `texts` is the number of texts in the request.
     """
@@ -285,7 +285,7 @@ def embedder_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def chat_request() -> Iterator[None]:
-    """Measures the `with` block as a request to the chat model, and counts it.
+    """Measures the `with` block, a request to the chat model; counts the request.
 
     The block must last until the last part of the model's text has arrived.
     """
@@ -295,7 +295,7 @@ def chat_request() -> Iterator[None]:
 
 @contextmanager
 def reranker_request(texts: int) -> Iterator[None]:
-    """Measures the `with` block as a request to the reranker, and counts it with its texts.
+    """Measures the `with` block, a request to the reranker; counts the request and its texts.
 
     `texts` is the number of texts in the request.
     """
@@ -306,14 +306,14 @@ def reranker_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def parser_call() -> Iterator[None]:
-    """Counts the `with` block as the parsing of one file by a parser process, by its outcome."""
+    """Counts the `with` block, the parsing of one file by a parser process, by its outcome."""
     with _count_outcome(_parser_calls):
         yield
 
 
 @contextmanager
 def ingest_stage(stage: str) -> Iterator[None]:
-    """Measures the duration of the `with` block as a stage of ingestion.
+    """Measures the duration of the `with` block, a stage of ingestion.
 
     `stage` is `extract`, `cut`, `embed` or `commit`.
     """
@@ -323,7 +323,7 @@ def ingest_stage(stage: str) -> Iterator[None]:
 
 @contextmanager
 def segment_build(kind: str) -> Iterator[None]:
-    """Measures the duration of the `with` block as the build of a segment.
+    """Measures the duration of the `with` block, the build of a segment.
 
     `kind` is `tail` for a segment that is built from the tail, and `merge` for a segment that
     replaces other segments. A build that raises an exception is not recorded.
@@ -335,7 +335,7 @@ def segment_build(kind: str) -> Iterator[None]:
 
 @contextmanager
 def _count_outcome(calls: Counter) -> Iterator[None]:
-    """Counts the `with` block in `calls`, by its outcome.
+    """Adds one to the counter `calls`, with the outcome of the `with` block as its label.
 
     The outcome is `ok`, the class name of an HragError, `error` for any other exception, or
     `abandoned` if the caller closed the generator.

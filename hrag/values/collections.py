@@ -137,7 +137,7 @@ class SettingsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a collection of the same tenant."""
+    """A second name of a collection; every call accepts it in place of the collection's name."""
 
     name: str
     collection: str

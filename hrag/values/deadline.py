@@ -72,7 +72,7 @@ class Deadline:
     def within(self, seconds: float) -> "Deadline":
         """Returns a deadline for the same caller that is at most `seconds` from now.
 
-        If this deadline is earlier, the result is at the same time.
+        If this deadline is earlier than that, the returned deadline has the same time as this one.
         """
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)

@@ -20,7 +20,7 @@ class IngestOutcome(StrEnum):
 class Page:
     """A page as a client sends it.
 
-    If `number` is 0, the page's number is its position, counted from 1.
+    If `number` is 0, the page's number is its position in the document's list of pages, from 1.
     """
 
     text: str

@@ -4,7 +4,8 @@ from hrag.values.errors import InvalidArgument
 
 MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
 # A tree has at most this many levels. If the chunks of level 0 have 256 tokens, and each level's
-# chunks are twice as large as those of the level below, the eighth level has MAX_CHUNK_TOKENS.
+# chunks are twice as large as those of the level below, the chunks of the eighth level have
+# MAX_CHUNK_TOKENS tokens.
 MAX_LEVELS = 8
 # A level's chunk size must be at least this many tokens, so that each chunk begins at least one
 # code point after the chunk before it. With smaller chunks, two chunks might begin at the same code
@@ -38,13 +39,15 @@ MAX_EMBEDDED_BYTES = 64 * 1024
 # instead of 200, recall on the data sets used for development was 0.6 percentage points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID. In all
-# other searches, the default is 0.
+# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID; in all
+# other searches the default is 0. The score of a leaf is raised by this share of the best score
+# among the leaf, the leaf before it and the leaf after it.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
 # The search tools for agents return at most this many passages by default. These tools search in
-# CONTEXT mode, whose default budget of 4,096 tokens has space for at least 16 leaves of 256 tokens.
+# CONTEXT mode. Its default budget of 4,096 tokens has space for 16 leaves of 256 tokens, or for a
+# few more leaves if some are shorter.
 DEFAULT_TOOL_PASSAGES = 20
 MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5

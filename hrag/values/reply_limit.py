@@ -69,7 +69,7 @@ def field_bytes(size_bytes: int) -> int:
 
 
 def text_bytes(*texts: str) -> int:
-    """Returns the encoded size of all texts, each in a separate field. An empty text needs none."""
+    """Returns the encoded size of all texts, each in a separate field; empty texts need 0 bytes."""
     return sum(field_bytes(len(text.encode())) for text in texts if text)
 
 

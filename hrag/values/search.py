@@ -61,7 +61,7 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A search request: a text, or a vector that is already embedded.
+    """A search request. `query` is a text, or the vector of a query that is embedded already.
 
     If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
     other fields, None means the default, which may depend on the call, the mode, the retrieval and
@@ -213,7 +213,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Generic[P_co]):
-    """The passages that a search returned, best first, and how it found them.
+    """The passages that a search returned, best first, and how the search found them.
 
     Inside the service, the passages may be encoded messages instead of `Passage` values.
     `exhausted` is True if there are no further passages to return. `candidates_considered` is the

@@ -38,7 +38,8 @@ Built = TypeVar("Built", bound=Message)
 def bounded(values: Sized, limit: int, field: str) -> None:
     """Raises TooLarge if a field has more than `limit` entries.
 
-    Must be called before the entries are decoded, because a field may have tens of millions.
+    Must be called before the entries are decoded, because a field of a request may have tens of
+    millions of entries.
     """
     if len(values) > limit:
         raise TooLarge(
@@ -145,8 +146,7 @@ def _number(value: float) -> float:
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
     """Returns the dict that a Struct represents; whole numbers up to 2**53 become int.
 
-    Whole numbers up to 2**53 become int. Raises InvalidArgument for NaN, infinity and nesting that
-    is too deep.
+    Raises InvalidArgument for NaN, for infinity and for nesting that is deeper than _MAX_DEPTH.
     """
     return _object_from(struct, 1)
 

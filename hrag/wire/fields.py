@@ -27,9 +27,10 @@ def optional_field(message: Message, name: str) -> Any:
 
 
 def dataclass_from(value_type: type[Value], message: Message) -> Value:
-    """Returns a `value_type`, with the values of the message's fields of the same names.
+    """Returns an instance of the dataclass `value_type`, with the values of the message's fields.
 
-    The names are the same in both. An optional field of the message that is not set becomes None.
+    Each field of the dataclass has the value of the message's field of the same name. An optional
+    field of the message that is not set becomes None.
     """
     return value_type(
         **{field.name: optional_field(message, field.name) for field in fields(value_type)}

@@ -42,8 +42,9 @@ from hrag.wire.fields import (
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# The numbers in an encoded SearchResponse take at most _RESULT_BYTES, besides the numbers in its
-# passages and sections. The numbers in an encoded ChosenSection take at most _SECTION_BYTES.
+# All numbers in an encoded SearchResponse together, except those in its passages and sections, take
+# at most _RESULT_BYTES bytes. All numbers in an encoded ChosenSection take at most _SECTION_BYTES
+# bytes.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 

@@ -191,7 +191,8 @@ def error_from(failure: Any) -> HragError:
     """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # A proxy changed the status, so its details contradict it.
+    # A proxy has changed the status code, so the code in the details is a different one.
+    except ValueError:
         status = None
     if status is None:
         return _error_of_code(failure.code(), failure.details() or "")

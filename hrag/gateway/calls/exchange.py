@@ -54,10 +54,10 @@ class Exchange:
     ) -> CountedReply:
         """Starts a call with `start`, waits for its response, and returns the response as a reply.
 
-        `start` returns the running call. `convert` makes the reply's body from the response. If
-        `convert` is None, the response is the body. The bytes of request and reply count in the
-        gateway's byte budget until the client has read the reply. Raises the errors of `start` and
-        of the call.
+        `start` gets the request's share of the byte budget, and returns the running call. `convert`
+        makes the reply's body from the response. If `convert` is None, the response is the body.
+        The bytes of the request and of the reply count in the gateway's byte budget until the
+        client has read the reply. Raises the errors of `start` and of the call.
         """
         with ExitStack() as shares:
             share = shares.enter_context(self.share(request))

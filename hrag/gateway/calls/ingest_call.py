@@ -33,8 +33,9 @@ from hrag.wire.stream_admission import is_admitted
 JSON_LINES = "application/x-ndjson"
 # grpc.aio raises an error with this message if it has lost the status of a call.
 _LOST_STATUS = "Internal error from Core"
-# The maximum number of lines that are sent but have no outcome yet. The indexer reads 260 documents
-# ahead, so it never waits because of this limit.
+# The maximum number of lines that were sent to the indexer but have no outcome yet. The indexer
+# reads at most about 260 documents in advance of their outcomes, so it never waits for lines
+# because of this limit.
 _MAX_AHEAD = 512
 
 
@@ -105,7 +106,8 @@ class _Stream:
             while (sent := await self._sent.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
-            # If the indexer ended the stream with an error, this call raises the error.
+            # All outcomes are yielded. If the indexer ended the stream with an error, this `read`
+            # raises the error.
             await self._call.read()
         except (HragError, grpc.aio.AioRpcError) as error:
             stream_error = _restore_status(error)
@@ -133,7 +135,9 @@ class _Stream:
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The call has ended. `outcomes` reads its next response, which raises the reason.
+            # The call has ended. `outcomes` will read the next response of the call, and this read
+            # raises the error that ended the call.
+            pass
         await self._sent.put(end)
 
     async def _send_lines(

@@ -44,8 +44,8 @@ def metadata(request: Request) -> Metadata:
 def caller(request: Request) -> str:
     """Returns the text that identifies the caller: its credential, or an empty text.
 
-    If the services treat two spellings as the same credential, this function returns the same text
-    for both spellings.
+    If the services treat two spellings of the header `authorization` as the same credential, for
+    example `Bearer x` and `bearer x`, this function returns the same text for both spellings.
     """
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     return f"{scheme.lower()} {credential.strip()}".strip()

@@ -156,7 +156,7 @@ class HttpConnection(H11Protocol):
         time limit for headers applies to this rest. It also applies to the next request if a part
         of that request has arrived.
         """
-        # If the next request has already arrived, this call begins to answer it.
+        # If the client's next request has already arrived, uvicorn's method begins to answer it.
         super().on_response_complete()
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
         is_awaited = has_begun and not self._is_answering

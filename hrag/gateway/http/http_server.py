@@ -47,7 +47,7 @@ class HttpServer:
     ) -> None:
         """Creates a server for the current event loop.
 
-        `tls` returns the TLS context for the next connection.
+        `tls` returns the TLS context for the next connection; None means that TLS is not used.
         """
         # Less severe messages of uvicorn are not logged, because any client can cause them with
         # malformed requests.

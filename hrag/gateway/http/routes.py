@@ -49,7 +49,7 @@ class Route:
 class Application:
     """The ASGI application of the gateway.
 
-    It refuses requests whose `host` header is not one of its hosts.
+    It refuses a request if the header `host` does not name one of the hosts that the gateway serves.
     """
 
     def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:

@@ -24,7 +24,7 @@ Converted = TypeVar("Converted")
 
 
 class Conversion:
-    """Converts messages for all requests of a gateway."""
+    """Converts the messages of all requests of a gateway; has threads for large messages."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "conversion")
