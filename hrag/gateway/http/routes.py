@@ -49,7 +49,7 @@ class Route:
 class Application:
     """The ASGI application of the gateway.
 
-    It refuses a request if the header `host` does not name one of the hosts that the gateway serves.
+    It refuses a request whose header `host` names none of the hosts that the gateway serves.
     """
 
     def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:
