@@ -6,11 +6,11 @@ Each case runs in a new process, whose address space is limited after its arrays
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.support.parameters import slow
 
 ROOT = Path(__file__).resolve().parents[3]
 POSTINGS = """
@@ -161,13 +161,11 @@ def run_limited(prepare, script, path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def _slow_after_first(names: Iterable[str]) -> list[Any]:
-    """Returns the names as parameters; all except the first are in the slow group."""
-    first, *others = names
-    return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+_FIRST_CALL, *_OTHER_CALLS = CALLS
+_FIRST_GRAPH_CALL, *_OTHER_GRAPH_CALLS = GRAPH_CALLS
 
 
-@pytest.mark.parametrize("name", _slow_after_first(CALLS))
+@pytest.mark.parametrize("name", [_FIRST_CALL, *slow(*_OTHER_CALLS)])
 def test_kernels_without_memory_raise_memory_error_and_can_be_called_again(name, tmp_path):
     run(*CALLS[name], "call()", tmp_path / "unused")
 
@@ -183,7 +181,7 @@ def test_a_merge_that_got_no_memory_leaves_a_file_without_valid_postings(tmp_pat
     assert path.stat().st_size > 0
 
 
-@pytest.mark.parametrize("name", _slow_after_first(GRAPH_CALLS))
+@pytest.mark.parametrize("name", [_FIRST_GRAPH_CALL, *slow(*_OTHER_GRAPH_CALLS)])
 def test_a_graph_raises_memory_error_at_each_allocation_and_then_finds_the_same_items(
     name, tmp_path
 ):
