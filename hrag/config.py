@@ -34,10 +34,10 @@ MIB = 1024 * KIB
 
 # The default of HRAG_THREADS. A retriever whose calls wait for no remote model has a lower default.
 _THREADS = 16
-# Without a remote model and without PostgreSQL, a retriever's calls only compute. Its default of
-# HRAG_THREADS is then the count of cores, but at least 2 and at most 4, because more threads would
-# only wait for the interpreter lock. Measured on two cores with 16 callers: 554 hybrid searches/s
-# with two threads, 464 with four.
+# Without a remote model and without PostgreSQL, a retriever's calls only compute. Then the default
+# of HRAG_THREADS is the count of cores, but at least 2 and at most 4, because more threads would
+# only wait for the interpreter lock. On two cores with 16 callers, two threads reached 554 hybrid
+# searches per second, and four threads reached 464.
 _MIN_COMPUTING_THREADS, _MAX_COMPUTING_THREADS = 2, 4
 # The calls of a retriever with PostgreSQL wait for the database, so by default the retriever has
 # two more threads than cores.
@@ -45,28 +45,32 @@ _THREADS_BEYOND_CORES = 2
 # The default of HRAG_POSTGRES_CONNECTIONS: one connection for each of the 16 calls that may run at
 # the same time, and four connections for maintenance and health checks.
 _POSTGRES_CONNECTIONS = 20
-# The highest default of HRAG_PARSERS. It limits the memory of all parser processes together,
-# because each process may use HRAG_PARSER_MEMORY_BYTES.
+# The default of HRAG_PARSERS, the count of parser processes, is never higher than this. Each
+# process may use HRAG_PARSER_MEMORY_BYTES, so this limits the memory of all processes together.
 _PARSERS = 4
 
-DEFAULT_RETURN_LEVEL = 2  # With the default levels, chunks of level 2 have at most 1,024 tokens.
+# By default, a SMALL_TO_BIG search returns chunks of this level. With the default levels, these
+# chunks have at most 1,024 tokens.
+DEFAULT_RETURN_LEVEL = 2
 DEFAULT_CONCURRENT_ANSWERS = 8
-# A collection in PostgreSQL with more leaves gets a home, which is a separate table with an HNSW
-# index. Without an index, PostgreSQL scans 10,000 leaves in a few milliseconds.
+# A collection in PostgreSQL with more leaves than this gets a home: the set of tables that stores
+# one large collection, with an HNSW index. A smaller collection needs no index, because PostgreSQL
+# scans 10,000 leaves in a few milliseconds.
 DEFAULT_HOME_LEAVES = 10_000
-# The number of texts in a request to the reranker. By default, Hugging Face's
-# text-embeddings-inference accepts at most 32 texts in one request.
+# By default, a search sends this many texts to the reranker, all in one request. A server that runs
+# Hugging Face's text-embeddings-inference accepts at most 32 texts in a request, unless it is
+# configured otherwise.
 DEFAULT_RERANK_TOP = 32
-# The length of a text that the reranker scores: a leaf of the default size (256 tokens) with some
-# of the text around it. Together with heading and query, the text has less than 512 tokens. Many
-# rerankers read no more than 512 tokens, and some servers refuse longer texts.
+# The default length in tokens of a text that the reranker scores: a leaf of the default size (256
+# tokens) with some of the text around it. Together with heading and query, the text has less than
+# 512 tokens. Many rerankers read no more than 512 tokens, and some servers refuse longer texts.
 DEFAULT_RERANK_TEXT_TOKENS = 320
-# An operator sets HRAG_INSECURE_NO_AUTH, HRAG_INSECURE_PLAINTEXT and HRAG_INSECURE_METRICS to
-# exactly these texts, to acknowledge that a service is open to the network.
+# To run a service that is open to the network without protection, an operator must set
+# HRAG_INSECURE_NO_AUTH, HRAG_INSECURE_PLAINTEXT or HRAG_INSECURE_METRICS to exactly these texts.
 NO_AUTH_WORDS = "everybody may read and change all data"
 PLAINTEXT_WORDS = "everybody on the way may read all data and tokens"
 METRICS_WORDS = "everybody may read the metrics"
-# The maximum size of a request, as a multiple of the maximum size of a document.
+# The maximum size of a request to the indexer, as a multiple of the maximum size of a document.
 _REQUEST_PER_DOCUMENT = 4
 # The maximum size of a request to the retriever. A batch with as many searches as are allowed, each
 # with a filter of 10,000 ids, has 15 MiB.
@@ -132,7 +136,8 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
 class EngineSettings(BaseSettings):
     """The settings of the engine that stores the documents: its kind, its location, its limits.
 
-    `hrag.engine.open_engine` needs only these. Services and commands read the same variables.
+    `hrag.engine.open_engine` needs no other settings. Services and commands read the same
+    environment variables.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
@@ -196,8 +201,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
-    # By default, most gRPC clients refuse replies of more than 4 MiB. Even the smallest allowed
-    # reply has space for any entry of a list, because an entry's metadata has at most about 400 KB.
+    # The default is 3 MiB, because most gRPC clients refuse replies of more than 4 MiB by default.
+    # The lowest allowed value is 1 MiB. A reply of this size can contain any entry of a list,
+    # because an entry's metadata has at most about 400 KB.
     max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
@@ -277,7 +283,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def tenant_quota(self) -> Quota:
-        """The quota of each tenant that HRAG_TENANT_QUOTAS_FILE does not name."""
+        """The default quota, for each tenant that HRAG_TENANT_QUOTAS_FILE does not name."""
         return Quota(
             self.tenant_calls_per_s,
             self.tenant_burst,
@@ -300,8 +306,8 @@ class CommonSettings(EngineSettings, AuditSettings):
     def tree(self) -> TreeSettings:
         """The settings with which new collections cut documents into chunks.
 
-        With HIERARCHICAL_CHUNKS_ENABLED=false there is only one level, the embedded level. Raises
-        InvalidArgument if the settings are invalid.
+        With HIERARCHICAL_CHUNKS_ENABLED=false there is only one level: chunks of the size of
+        leaves. Raises InvalidArgument if the settings are invalid.
         """
         full = TreeSettings(self.level_sizes, self.overlap_ratio, self.embedding_level)
         if self.hierarchical:
@@ -310,8 +316,9 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def return_level(self) -> int:
-        """The level that SMALL_TO_BIG returns if neither search nor collection names a level.
+        """The level of the passages of a SMALL_TO_BIG search, by default.
 
+        It is used if neither the search nor the settings of the collection name a level.
         Raises InvalidArgument if the settings are invalid.
         """
         tree = self.tree
@@ -345,7 +352,7 @@ class IndexerSettings(CommonSettings):
 
     @property
     def parsers(self) -> int:
-        """The number of files that are parsed at the same time, each in a separate process."""
+        """The number of parser processes, each of which parses one file at a time."""
         return self.configured_parsers or max(2, min(_PARSERS, usable_cores()))
 
     @field_validator("language")
@@ -415,9 +422,10 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def concurrent_answers(self) -> int:
-        """The number of threads that answers may use; at least one thread remains for searches.
+        """The number of threads that calls of Answer may use at the same time.
 
-        Raises SettingsError if the settings leave no thread for answers or for searches.
+        At least one thread remains for searches. Raises SettingsError if the settings leave no
+        thread for answers or no thread for searches.
         """
         limit = self.threads - 1
         if limit == 0:

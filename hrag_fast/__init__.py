@@ -5,11 +5,11 @@
 * `Postings` finds leaves by BM25 in an inverted index. `postings_of` and `write_postings` build
   an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
   index. `hrag/text/bm25.py` has the formula.
-* `rows_of_documents` finds the leaves of the documents that match a filter.
+* `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
 * `climb` groups candidates by ancestor and ranks the groups (`Groups`).
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON.
-* `boundary_ranks` ranks how well a text can be cut at each of some offsets (`CUT_...`).
+* `boundary_ranks` ranks offsets of a text by how well the text can be cut there (`CUT_...`).
 * `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
 * `UnigramTokenizer` finds the tokens of a text for the built-in embedding model.
   `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.
@@ -17,9 +17,10 @@
   the same rules, so that other code can compare texts in the same way.
 
 The functions receive arrays and texts, and return arrays and bytes. They know nothing of stores or
-services. The `.pyi` files are the documentation. In the repository, `tests/twins` has a plain
-Python twin of most kernels, which defines the right answers. If the extension is not compiled, the
-import fails. There is no fallback in Python, because a fallback that is only slow stays unnoticed.
+services. The `.pyi` files are the documentation. In the repository, `tests/twins` has twins of most
+functions: the same functions in plain Python, which define the right results. If the extension is
+not compiled, the import fails. There is no fallback in Python, because nobody would notice a
+fallback that is only slow.
 """
 
 try:

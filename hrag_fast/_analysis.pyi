@@ -107,7 +107,7 @@ def term_id(term: str) -> int:
     """
 
 def fold(text: str, *, single_spaces: bool = False) -> str:
-    """Returns the folded text, in which spellings that mean the same are equal.
+    """Returns the folded text, in which different spellings of a word are equal.
 
     Folding is NFKC, then full case folding, then NFKC again. Before that, it drops characters
     that are invisible inside words: soft hyphens U+00AD, joiners U+034F, U+200C, U+200D and

@@ -1,11 +1,11 @@
 """Folds clusters of characters and classifies characters, by Unicode's rules.
 
-Folding makes spellings that mean the same equal. It drops invisible characters, then applies NFKC,
-then case folding, then NFKC again. It works cluster by cluster. A cluster is a character and the
-following characters that may combine with it or are invisible: marks and the inner letters of
-Hangul syllables. Nothing composes and nothing is reordered across the border of two clusters. So a
-folded text consists of its folded clusters in order, and each folded character comes from a known
-span of the original text.
+Folding makes different spellings of the same word equal. It drops invisible characters, then
+applies NFKC, then case folding, then NFKC again. It works cluster by cluster. A cluster is a
+character and the following characters that are invisible or may combine with it: marks, and the
+vowels and final consonants of Hangul syllables. NFKC never composes or reorders characters across
+the border of two clusters. So a folded text consists of its folded clusters in order, and each
+folded character comes from a known span of the original text.
 
 The compiled term extractor reads the tables that `character_page` returns, and calls `folded_bytes`
 for a cluster of several characters. So it follows the Unicode version of the running Python.
@@ -17,9 +17,10 @@ import sys
 import unicodedata
 from bisect import bisect_right
 
-# A cluster has at most this many characters, and the rest begins a new cluster. The limit is needed
-# because Python sorts marks in quadratic time. For streams, Unicode limits sequences of marks to 30
-# (UAX #15, Stream-Safe Text Format).
+# A cluster, a character with the marks that follow it, has at most this many characters. Further
+# marks begin a new cluster. The limit is needed because Python's normalization sorts the marks of a
+# character in quadratic time. For streams, Unicode limits sequences of marks to 30 (UAX #15,
+# Stream-Safe Text Format).
 MAX_CLUSTER = 32
 
 OTHER, WORD, CJK, MARK, SPACE, JOINER, SUFFIX = range(7)
@@ -58,19 +59,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # Default ignorable code points (UAX #44) that occur inside words and only control how words look
 # or break: soft hyphen, combining grapheme joiner, zero width non-joiner and joiner, word joiner,
 # byte order mark, variation selectors. NFKC_Casefold drops them, too. The zero width space U+200B
-# is not among them, because it separates words where nobody sees a space.
+# is not among them: it is invisible too, but it separates words.
 _INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufeff\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 
-# A page is a table with one entry for each of 256 consecutive characters.
+# The table of characters is divided into pages. A page has one entry for each of 256 consecutive
+# code points.
 PAGE_SIZE = 256
-# An entry has the character's class, then 1 if `may_combine` is true, then the length of the folded
-# form in UTF-8 bytes, then these bytes. The length is 0 if the folded form is not exactly one
-# character.
+# The bytes of an entry are: the character's class; 1 if `may_combine` returns True, otherwise 0;
+# the length of the folded form in UTF-8; a padding byte; and the folded form in four bytes. If the
+# folded form is not exactly one character, the length is 0.
 ENTRY = struct.Struct("<BBBx4s")
 
 
 def may_combine(character: str) -> bool:
-    """Returns True if a character may combine with the character before it, or is invisible."""
+    """Returns True if a character is invisible or may combine with the character before it."""
     if _INVISIBLE.match(character):
         return True
     first = unicodedata.normalize("NFKD", character)[0]
@@ -78,7 +80,7 @@ def may_combine(character: str) -> bool:
 
 
 def fold_cluster(cluster: str) -> str:
-    """Returns the folded form of one cluster."""
+    """Returns the folded form of a cluster, which is a character with the marks that follow it."""
     visible = _INVISIBLE.sub("", cluster)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", folded)
@@ -111,7 +113,8 @@ def inside_word(folded: str, offset: int) -> bool:
 def _is_word(folded: str, index: int) -> bool:
     """Returns True if a character is part of a word.
 
-    A mark is part of a word if its base character is. Returns False after the end of the text.
+    A mark is part of a word if the character to which it is attached is part of a word. Returns
+    False if `index` is the length of the text.
     """
     if index == len(folded):
         return False
@@ -119,19 +122,23 @@ def _is_word(folded: str, index: int) -> bool:
         kind = character_class(folded[before])
         if kind != MARK:
             return kind == WORD
-    return index >= MAX_CLUSTER  # There are too many marks to find their base character.
+    # All characters that were examined are marks. If `index` is less than MAX_CLUSTER, the text
+    # begins with these marks, so they are in no word. Otherwise the loop has stopped after
+    # MAX_CLUSTER marks without finding the character to which they are attached. Then they count as
+    # part of a word.
+    return index >= MAX_CLUSTER
 
 
 def _is_in(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
-    """Returns True if a character lies in one of the ranges of code points, which must ascend."""
+    """Returns True if a character lies in one of the `ranges` of code points, which must ascend."""
     before = bisect_right(ranges, (ord(character), sys.maxunicode)) - 1
     return before >= 0 and ord(character) <= ranges[before][1]
 
 
 def character_page(number: int) -> bytes:
-    """Returns one page of the table of characters, 8 bytes per character.
+    """Returns one page of the table of characters, with 8 bytes for each character.
 
-    It has the entries of the code points `number * 256` to `number * 256 + 255`.
+    The page has the entries of the code points `number * 256` to `number * 256 + 255`.
     """
     first = number * PAGE_SIZE
     return b"".join(_entry(chr(first + i)) for i in range(PAGE_SIZE))
@@ -148,7 +155,7 @@ def _entry(character: str) -> bytes:
 
 
 def folded_bytes(cluster: str) -> tuple[bytes, bytes]:
-    """Returns the folded cluster in UTF-8, and the class of the character of each byte."""
+    """Returns the folded cluster in UTF-8, and for each byte the class of the byte's character."""
     folded = fold_cluster(cluster)
     classes = b"".join(bytes([character_class(c)]) * len(c.encode()) for c in folded)
     return folded.encode(), classes

@@ -81,8 +81,9 @@ class SentenceEncoder:
         `ids` and `starts` are the result of `UnigramTokenizer.encode`. A text's vector has the same
         bits in every call, whichever other texts the call has, and on every processor.
 
-        Takes linear time. Needs 8 KB of memory for each token of the longest text, but for at most
-        4,096 tokens, because longer texts are encoded in parts.
+        The time is proportional to the count of ids. The memory is 8 KB for each token of the
+        longest text. Texts of more than 4,096 tokens are encoded in parts of 4,096 tokens, so the
+        memory is at most 32 MB.
 
         Raises ValueError for ids that are not in the table, and for texts without ids.
         """

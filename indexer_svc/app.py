@@ -37,13 +37,13 @@ SERVICE = indexer_pb2.DESCRIPTOR.services_by_name["IndexerService"].full_name
 
 
 def serve(settings: IndexerSettings, stopping: threading.Event) -> None:
-    """Serves until `stopping` is set.
+    """Serves calls until `stopping` is set.
 
     Closes everything that it has opened, in the reverse order of opening. Raises HragError or
-    SettingsError if something cannot be opened.
+    SettingsError if the store, a model, a file or a port cannot be opened.
     """
-    # A thread inherits the niceness of the thread that starts it. So this niceness applies to all
-    # threads that are started below.
+    # A new thread inherits the niceness (scheduling priority) of the thread that starts it. So this
+    # niceness applies to all threads that are started below.
     os.nice(settings.niceness)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
@@ -99,20 +99,20 @@ def _servicer(
 
 
 def _stop_maintenance(maintenance: Maintenance) -> None:
-    """Stops the maintenance; ends the process at once if a part of the index is being built.
+    """Stops the background maintenance of the index.
 
-    This function does not wait for the build to finish: the next start of the indexer builds that
-    part again in any case.
+    If a segment of the index is still being built, ends the process at once, without waiting for
+    the build. The next start of the indexer builds this segment again.
     """
     if not maintenance.close():
         abandon("a part of the index was still being built; the next start builds it again")
 
 
 def _stop_summarising(summariser: Summariser) -> None:
-    """Stops the summariser; ends the process at once if a summary is still being written.
+    """Stops the summariser.
 
-    This function does not wait for the chat model, which may take minutes. The next start of the
-    indexer sends the request again.
+    If a summary is still being written, ends the process at once, without waiting for the chat
+    model, which may take minutes. The next start of the indexer requests the summary again.
     """
     if not summariser.close():
         abandon("summaries were still being written; the next start writes them")

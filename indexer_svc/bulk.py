@@ -1,18 +1,19 @@
-"""Bulk load: stores many documents of one stream in three pipelined stages, by group commit.
+"""Bulk load: stores the documents of one stream in three stages that run in parallel.
 
-A group is a list of consecutive documents that are embedded in one request and committed in one
-transaction. While one group is committed and answered, the leaves of the next group are embedded,
-and the documents after the next group are read, admitted and cut. If the caller waits for each
-answer, each document is a group, and is answered at once. If the caller keeps sending, groups are
-large, because documents queue up while a commit is synced to disk. Before the load embeds the next
-group, it also pauses briefly as long as more documents arrive.
+The stages are cutting, embedding and committing. A group is a list of consecutive documents that
+are embedded in one request and committed in one transaction (group commit). While one group is
+committed and answered, the leaves of the next group are embedded, and the documents after the next
+group are read, admitted and cut. If the client waits for the answer to each document before it
+sends the next document, each document is a group, and is answered at once. If the client does not
+wait, groups are large, because documents queue up while a commit is synced to disk. Before a group
+is embedded, the load also waits for a moment as long as further documents arrive.
 
-Answers come in the order of the documents, each after the commit of its document. An error of
-one document is the answer to that document and affects no other document. An error that
-affects all documents ends the stream, after the answers to the documents that are stored.
-Memory is bounded: at most four groups and one document are in flight. A group stays within
-GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or it is a single document. This module knows
-nothing about gRPC.
+Answers have the order of the documents. A document is answered after its commit. An error of one
+document is the answer to that document and affects no other document. An error that affects all
+documents ends the stream, after the answers to the documents that are stored. Memory is limited: at
+most four groups and one document have been read and are not answered yet. A group stays within
+GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or consists of a single document. This module does
+not depend on gRPC.
 """
 
 import threading
@@ -39,25 +40,31 @@ from hrag.values.errors import (
 from indexer_svc.ingest_pipeline import Checked, IngestDraft, Key, Pipeline, Ready
 from indexer_svc.prefetch_queue import PrefetchQueue
 
-# A group has at most this many documents, which share one sync to disk. For 64 documents, the sync
-# takes little time compared with the other work, so larger groups would hardly be faster. And the
-# writer holds its lock for only a few hundredths of a second.
+# A group of documents that are committed together has at most this many documents, which share one
+# sync to disk. For 64 documents, the sync takes little time compared with the other work, so larger
+# groups would hardly be faster. With groups of this size, the writer holds its lock for only a few
+# hundredths of a second.
 GROUP_DOCUMENTS = 64
-# A group has at most this many leaves. One request to an embedding endpoint has at most as many
-# texts, so a larger group would not be embedded faster. Its answers would only come later: the
-# built-in model embeds about 350 leaves per second.
+# A group of documents that are embedded together has at most this many leaves, which is also the
+# maximum count of texts in one request to an embedding endpoint. So a larger group would not be
+# embedded faster, but its documents would be answered later: the built-in model embeds about 350
+# leaves per second.
 GROUP_LEAVES = 512
-# The texts, trees and vectors of a group have at most this many bytes, which is half of the
+# The texts, chunk trees and vectors of a group of documents have at most this many bytes in total,
+# so that the few groups that are in memory at the same time need little memory. This is half of the
 # default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
-_FULL = 1.0  # The weight of a full group.
-# Before the load embeds the next group, it waits this long for each further document. The time is
-# shorter than a commit, and longer than cutting a short document.
+# The maximum weight of a group. The weight of a document is the share of the limits of a group that
+# the document needs (`_weight_of_draft`).
+_FULL = 1.0
+# Before the next group is embedded, the load waits at most this long for each further document.
+# This time is shorter than a commit, and longer than cutting a short document.
 _PAUSE_S = 0.002
-_POLL_S = 0.1  # A wait checks at this interval whether the service is stopping.
+# While the load waits, it checks at this interval whether the service is stopping.
+_POLL_S = 0.1
 
-# These errors end the stream, because every further document would fail with them too.
+# These errors end the stream, because every further document would fail with the same error.
 _STREAM_ERRORS = (
     StorageFull,
     StoreUnavailable,
@@ -73,10 +80,11 @@ SameOutcome = TypeVar("SameOutcome", bound=Outcome)
 
 @dataclass(frozen=True, slots=True)
 class IngestRequest:
-    """A document of the stream, not decoded yet.
+    """A document of the stream that has not been decoded yet.
 
-    The ids are as the client sent them, so any of them may be empty or invalid. `read` decodes the
-    document and may raise an error. If `validate_only` is True, the document is not stored.
+    The names and ids are as the client sent them, so each may be empty or invalid. `read` decodes
+    the document, and may raise an error if the document is invalid. If `validate_only` is True, the
+    document is not stored.
     """
 
     tenant_id: str
@@ -87,15 +95,20 @@ class IngestRequest:
 
     @property
     def sent_as(self) -> Key:
-        """The document's key as the client sent it. Any part of it may be empty or invalid."""
+        """The tenant id, collection and document id as the client sent them.
+
+        Each of them may be empty or invalid.
+        """
         return self.tenant_id, self.collection, self.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentReply:
-    """The outcome of a document. `sent_as` is the document's key as the client sent it.
+    """The answer to a document of the stream.
 
-    If `validate_only` is True, the document was not stored.
+    `sent_as` has the tenant id, collection and document id as the client sent them. `outcome` is
+    the result of storing the document, or an error. If `validate_only` is True, the document was
+    not stored.
     """
 
     sent_as: Key
@@ -112,8 +125,10 @@ class DocumentReply:
 class _InFlight(Generic[Work]):
     """A document of the stream that has not been answered yet.
 
-    `content` is the document for the next stage, or its outcome if it needs no further stage.
-    `key` is set once the document has been cut. `weight` is the document's share of a full group.
+    `content` is the document in the form that the next stage needs. If the document needs no
+    further stage, for example because it failed or was stored already, `content` is its outcome.
+    `key` is set once the document has been cut. `weight` is the share of the limits of a group that
+    the document needs.
     """
 
     sent_as: Key
@@ -124,7 +139,7 @@ class _InFlight(Generic[Work]):
 
 
 class BulkLoad:
-    """Stores one stream of documents. `cancel` may be called from any thread."""
+    """Stores the documents of one stream. `cancel` may be called from any thread."""
 
     def __init__(
         self,
@@ -133,7 +148,7 @@ class BulkLoad:
         deadline: Deadline,
         stopping: threading.Event,
     ) -> None:
-        """Starts nothing yet. `run` iterates `requests` in another thread.
+        """Stores nothing yet. `run` stores the documents, and iterates `requests` in a thread.
 
         Setting `stopping` ends the stream early.
         """
@@ -145,18 +160,18 @@ class BulkLoad:
         self._admitting = threading.Lock()
         self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
-        # With a capacity of 0, only one group at a time waits for its commit. Meanwhile documents
-        # queue up for the embedder. So the embedder is called, and threads are switched, once for
-        # each group and not once for each document.
+        # With a capacity of 0, this queue contains at most one embedded group, which waits for its
+        # commit. While it waits, the next documents queue up in `_drafts` and become one group. So
+        # the embedder is called, and threads are switched, once for each group and not once for
+        # each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
-        """Stores the documents and yields their answers in order.
+        """Stores the documents and yields the answers to the documents, in order.
 
-        The answers to documents of one commit are yielded together. Raises an error that
-        affects all documents, for example StorageFull, after the answers to the documents
-        that are stored. Raises ServiceUnavailable when the service stops, and Cancelled after
-        `cancel`.
+        The answers to documents of one commit are yielded together. If an error affects all
+        documents, for example StorageFull, raises it after the answers to the documents that are
+        stored. Raises ServiceUnavailable when the service stops, and Cancelled after `cancel`.
         """
         self._drafts.start(self._cut_all(self._requests))
         self._requests = ()
@@ -166,13 +181,14 @@ class BulkLoad:
                 yield from self._answer(group)
         finally:
             self.cancel()
-            # This waits until no document is being admitted. After that, this load no longer reads
-            # the store, so the store may be closed.
+            # The first stage reads the store only while it holds this lock, and not after `cancel`.
+            # So once this thread has acquired the lock, the load does not read the store any more,
+            # and the store may be closed.
             with self._admitting:
                 pass
 
     def cancel(self) -> None:
-        """Makes every stage end soon, and returns at once. Committed documents stay stored."""
+        """Makes all stages end soon; does not wait for their end. Stored documents stay stored."""
         self._cancelled.set()
         self._drafts.stop()
         self._ready.stop()
@@ -182,16 +198,16 @@ class BulkLoad:
         """True after `cancel`, and after `run` has ended for any reason."""
         return self._cancelled.is_set()
 
-    # These methods read and cut documents.
+    # The following methods are the first stage: they read and cut documents.
 
     def _cut_all(self, requests: Iterable[IngestRequest]) -> Iterator[list[_InFlight[IngestDraft]]]:
         for request in requests:
             yield [self._cut_or_refuse(request)]
 
     def _cut_or_refuse(self, request: IngestRequest) -> _InFlight[IngestDraft]:
-        """Returns the document after cutting, or the document's error.
+        """Returns the document after it has been cut into chunks, or with the error that it caused.
 
-        Raises an error that affects all documents.
+        Raises the errors in `_STREAM_ERRORS`, which affect all documents.
         """
         try:
             return self._cut(request)
@@ -206,9 +222,11 @@ class BulkLoad:
             return self._validate(request, checked)
         with self._admitting:
             self._check_running()
-            # A document must not be compared with the stored version if this stream has sent a
-            # newer version of it. The keys in flight are read before the store is read, so a
-            # newer version is either among these keys or already in the store.
+            # A document that equals its stored version is not stored again. But if another version
+            # of the document came earlier in this stream and is not committed yet, it will replace
+            # the stored version. So the document must not be compared with the stored version.
+            # `in_flight`, the keys of the documents that are not answered yet, is read before the
+            # store. So the other version is either in `in_flight` or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -231,15 +249,15 @@ class BulkLoad:
             planned = self._pipeline.read(planned, self._deadline)
         return _InFlight(request.sent_as, planned, validate_only=True)
 
-    # These methods embed documents.
+    # The following methods are the second stage: they embed documents.
 
     def _embed_all(self) -> Iterator[list[_InFlight[Ready]]]:
         group = self._drafts.take(_FULL)
         while group:
             embedded = self._embed([_.content for _ in group if isinstance(_.content, IngestDraft)])
             yield [_to_next_stage(document, embedded) for document in group]
-            # If the group has several documents, the caller does not wait for each answer, so
-            # further documents may arrive soon.
+            # If the group has several documents, the caller does not wait for each answer before it
+            # sends the next document, so further documents may arrive soon.
             if len(group) > 1:
                 self._drafts.gather(_FULL, _PAUSE_S)
             group = self._drafts.take(_FULL)
@@ -247,14 +265,16 @@ class BulkLoad:
     def _embed(self, drafts: list[IngestDraft]) -> Iterator[Ready | Exception]:
         """Embeds all drafts in one request; yields the result or error of each draft, in order.
 
-        If a draft makes the request fail, embeds the drafts one by one.
+        A draft is a document that has been cut into chunks. If the request fails because of one of
+        the drafts, embeds the drafts one by one.
         """
         try:
             yield from self._pipeline.embed(drafts, self._deadline)
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder has already retried for seconds, so the drafts are not tried one by one.
+            # The embedder is not available, even after it has repeated the request for seconds. So
+            # embedding the drafts one by one would fail too.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
             if len(drafts) == 1:
@@ -271,10 +291,13 @@ class BulkLoad:
                 return
             yield outcome
 
-    # These methods commit and answer documents.
+    # The following methods are the third stage: they commit and answer documents.
 
     def _next_group(self) -> list[_InFlight[Ready]]:
-        """Returns the next group, or an empty list at the end of the stream."""
+        """Waits for the next group of embedded documents and returns the group.
+
+        Returns an empty list at the end of the stream.
+        """
         while True:
             group = self._ready.take(_FULL, _POLL_S)
             if group == []:
@@ -285,10 +308,10 @@ class BulkLoad:
                 return group
 
     def _answer(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Yields the answers to a group, committing its documents.
+        """Commits a group of documents and yields the answers to the documents.
 
-        Documents at the start of the group that need no commit are answered first, so that
-        they do not wait for the commit of the documents after them.
+        Documents at the start of the group that need no commit are answered first, so that their
+        answers do not wait for the commit of the other documents.
         """
         settled = list(takewhile(lambda document: not isinstance(document.content, Ready), group))
         if settled:
@@ -297,9 +320,9 @@ class BulkLoad:
             yield from self._commit(group[len(settled) :])
 
     def _commit(self, group: list[_InFlight[Ready]]) -> Iterator[list[DocumentReply]]:
-        """Commits all documents at once and yields the answers.
+        """Commits a group of documents in one transaction and yields the answers to the documents.
 
-        If a document makes the commit fail, commits the documents one by one.
+        If the commit fails because of one of the documents, commits the documents one by one.
         """
         ready = [document.content for document in group if isinstance(document.content, Ready)]
         for collection in dict.fromkeys(document.collection for document in ready):
@@ -312,16 +335,16 @@ class BulkLoad:
                 yield from self._answer([document])
 
     def _outcomes_of_commit(self, ready: list[Ready]) -> list[Outcome]:
-        """Commits documents and returns the outcome of each, in order.
+        """Commits documents in one transaction; returns the outcome of each document, in order.
 
-        Returns an empty list if one of several documents makes the commit fail. Raises an
-        error that affects all documents.
+        Returns an empty list if one of several documents makes the commit fail. In this case, none
+        of the documents is stored. Raises an HragError if the error affects all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
         except HragError as error:
-            # The error of a single document is one of the outcomes. So an HragError that is raised
-            # affects all documents.
+            # `commit` returns the error of a single document as its outcome. So an HragError that
+            # `commit` raises affects all documents.
             raise _without_traceback(error) from None
         except Exception as error:
             return [_without_traceback(error)] if len(ready) == 1 else []
@@ -329,9 +352,9 @@ class BulkLoad:
     def _finish(
         self, group: list[_InFlight[Ready]], committed: Sequence[Outcome]
     ) -> list[DocumentReply]:
-        """Returns the answers to a group, and removes its documents from the keys in flight.
+        """Returns the answers to a group of documents, and removes their keys from `_in_flight`.
 
-        `committed` are the outcomes of the group's documents that have been committed, in order.
+        `committed` has the outcomes of the documents in the group that needed a commit, in order.
         """
         answers = []
         outcomes = iter(committed)
@@ -344,7 +367,7 @@ class BulkLoad:
         return answers
 
     def _wait_for_capacity(self, collection: CollectionHandle) -> None:
-        """Waits until the collection may be written to.
+        """Waits while too many leaves of the collection are not indexed yet (backpressure).
 
         Waits in short steps, so that a stop of the service or a cancellation ends the wait.
         """
@@ -359,8 +382,8 @@ class BulkLoad:
         self._check_not_cancelled()
         if self._stopping.is_set():
             raise ServiceUnavailable(
-                "the indexer is stopping; documents that were answered are stored, send the others "
-                "again"
+                "the indexer is stopping; documents that were answered are stored, so send only "
+                "the documents without an answer again"
             )
 
     def _check_not_cancelled(self) -> None:
@@ -369,14 +392,14 @@ class BulkLoad:
 
 
 class _KeysInFlight:
-    """The keys of documents that have been cut but not answered yet, with a count for each key."""
+    """Counts, for each key, the documents that have been cut but not answered yet. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
         self._lock = threading.Lock()
 
     def keys(self) -> frozenset[Key]:
-        """Returns the keys that have at least one document in flight now."""
+        """Returns the keys of all documents that have been cut but not answered yet."""
         with self._lock:
             return frozenset(self._counts)
 
@@ -394,9 +417,9 @@ class _KeysInFlight:
 def _without_traceback(outcome: SameOutcome) -> SameOutcome:
     """Returns `outcome` itself. If it is an error, removes its traceback and its causes.
 
-    The frames of a traceback refer to the document and, through the frames of their callers, to
-    the error. Only the garbage collector could free this reference cycle. The traceback of an
-    unexpected error, which is not an HragError, is kept as a note for the log.
+    The frames of a traceback refer to the document and to the error itself. Only the garbage
+    collector could free this reference cycle. An error that is not an HragError is unexpected. So
+    the traceback of this error is added to it as a note, which is text for the log.
     """
     if isinstance(outcome, Exception):
         if not isinstance(outcome, HragError):
@@ -408,10 +431,10 @@ def _without_traceback(outcome: SameOutcome) -> SameOutcome:
 def _to_next_stage(
     document: _InFlight[IngestDraft], embedded: Iterator[Ready | Exception]
 ) -> _InFlight[Ready]:
-    """Returns a document for the stage after embedding.
+    """Returns a document in the form that the stage after embedding needs.
 
-    Its content is the next result in `embedded`. A document that has an outcome already keeps it,
-    and no result is read.
+    If the document had to be embedded, its content is replaced by the next result in `embedded`. If
+    the document already has an outcome, it keeps this outcome, and no result is read.
     """
     content = document.content
     outcome = next(embedded) if isinstance(content, IngestDraft) else content
@@ -425,9 +448,9 @@ def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
 
 
 def _weight_of_draft(draft: IngestDraft) -> float:
-    """Returns the draft's share of a full group.
+    """Returns the share of the limits of a group that a document needs; it is more than 0.
 
-    Documents whose shares add up to at most 1 stay within all limits of a group.
+    If the shares of documents add up to at most 1, the documents stay within all limits of a group.
     """
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES

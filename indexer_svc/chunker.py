@@ -5,14 +5,15 @@ The tree is built bottom-up over one token sequence.
 * The chunks of level 0 are the positions of a window that slides over each block of sections
   (`boundaries` defines blocks). The window stops at the end of the block. It starts again at the
   beginning of the next block, without overlap.
-* A chunk of a higher level is a run of consecutive chunks of the level below, as many as fit. Its
-  end is then extended until it shares the level's overlap with the next chunk. The end of a chunk
-  before a heading is not extended.
+* A chunk of a higher level consists of consecutive chunks of the next lower level, as many as fit.
+  The end of the chunk is then extended until the chunk shares the level's overlap with the next
+  chunk. If the next chunk begins with a heading, the end is not extended.
 
-So every chunk has one parent and lies inside it, for any chunk sizes. No leaf crosses the end of
-its block, even if a level above 0 is the embedded level.
+So every chunk has one parent and lies inside this parent, for any chunk sizes. No leaf crosses the
+end of its block, even if a level above 0 is the embedded level.
 
-Every cut moves to the boundary of the highest rank near its target position.
+`boundaries` gives each position between two tokens a rank, which says how good a cut there is.
+Every cut is made at the boundary of the highest rank near its target position.
 
 Time and memory are linear in the text, apart from a few binary searches for each chunk.
 """
@@ -30,22 +31,25 @@ from hrag.values.collections import TreeSettings
 from hrag.values.tree import CHUNK, NONE, ParsedText, Section, Tree, section_parents
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 
-# To find a better boundary, a cut may be before its target position by up to 1/_SNAP of the chunk
-# size. A quarter of 256 tokens is two or three sentences, so this range nearly always contains the
-# end of a sentence.
+# To find a better boundary, a cut may be up to 1/_SNAP of the chunk size before its target
+# position. A quarter of 256 tokens is two or three sentences, so this range nearly always contains
+# the end of a sentence.
 _SNAP = 4
-# The overlap may differ from its target by up to 1/_SNAP_OVERLAP of the target.
+# To find a better boundary, the overlap of two neighbouring chunks may differ from its target size
+# by up to 1/_SNAP_OVERLAP of the target size.
 _SNAP_OVERLAP = 4
-# A code point has at most 4 bytes in UTF-8, and a token has at least one byte.
+# One code point may consist of at most this many tokens, because a code point has at most 4 bytes
+# in UTF-8 and a token has at least one byte. This limit matters because a text must not be cut
+# inside a code point.
 _MAX_CODE_POINT_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The chunk size, the overlap and the slack of one level, all in tokens.
+    """The chunk size, the overlap and the slack of one level of the tree, all in tokens.
 
-    The overlap of two neighbouring chunks may differ from `overlap` by up to `slack`, so that
-    the cut is at a better boundary.
+    Two neighbouring chunks share `overlap` tokens. The overlap may be larger or smaller by up to
+    `slack` tokens, so that the cut is at a better boundary.
     """
 
     size: int
@@ -54,9 +58,9 @@ class Level:
 
     @classmethod
     def of(cls, size: int, ratio: float) -> "Level":
-        """Returns the level whose chunks have at most `size` tokens.
+        """Creates the Level for chunks of at most `size` tokens.
 
-        Neighbouring chunks share about `ratio` of `size`, from 0 to 0.5.
+        Neighbouring chunks share about `ratio * size` tokens. `ratio` is from 0 to 0.5.
         """
         overlap = round(size * ratio)
         return cls(size, overlap, max(2, overlap // _SNAP_OVERLAP) if overlap else 0)
@@ -66,7 +70,8 @@ class Level:
 class _Spans:
     """The chunks of one level: the boundaries where they start and end, and their child counts.
 
-    The lists have one value for each chunk, in order of the text.
+    `child_counts` has the count of children of each chunk. Each of the three lists has one value
+    for each chunk, in the order of the chunks in the text.
     """
 
     starts: list[int]
@@ -97,10 +102,10 @@ def build_tree(parsed: ParsedText, settings: TreeSettings) -> Tree:
 
 
 class _CharOffsets:
-    """Maps byte offsets of UTF-8 text to code-point offsets.
+    """Maps byte offsets in a text in UTF-8 to code-point offsets.
 
-    `offsets` are all byte offsets that will be looked up. Each of them must be the boundary of
-    a code point. Duplicates are allowed.
+    `offsets` are all byte offsets that will be looked up. None of them may be inside a code point.
+    Duplicates are allowed.
     """
 
     def __init__(self, raw: bytes, offsets: NDArray[np.uint32]) -> None:
@@ -116,10 +121,11 @@ class _CharOffsets:
 
 
 def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
-    """Returns the boundary of the highest rank in [low, high].
+    """Returns the boundary with the highest rank from `low` to `high`, the best one for a cut.
 
-    If several boundaries have this rank, returns the one nearest to `near`. If all boundaries in
-    the range are forbidden, returns the last permitted boundary below `low` and above `floor`.
+    If several boundaries have this rank, returns the boundary nearest to `near`. If all boundaries
+    from `low` to `high` are forbidden, returns the last boundary before `low` and after `floor`
+    that is not forbidden.
     """
     best = max(ranks[low : high + 1])
     if best == hrag_fast.CUT_FORBIDDEN:
@@ -132,10 +138,11 @@ def _best_cut(ranks: bytes, low: int, high: int, near: int, floor: int) -> int:
 
 
 def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
-    """Returns the chunks of level 0: windows that slide over each block.
+    """Returns the chunks of level 0: windows that slide over each block of the text.
 
-    Each window starts about `level.overlap` tokens before the end of the previous window. The last
-    window of a block has at least 1/_SNAP of `level.size` tokens if the block has so many.
+    No window crosses the end of a block. Inside a block, each window starts about `level.overlap`
+    tokens before the end of the previous window. The last window of a block has at least 1/_SNAP of
+    `level.size` tokens. If the block has fewer tokens, its only window has all of them.
     """
     ranks = bounds.ranks
     starts, ends = list[int](), list[int]()
@@ -155,9 +162,10 @@ def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
 
 
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
-    """Returns the boundary where the next chunk begins, after a chunk that ends at `end`.
+    """Returns the boundary at which the next chunk begins, after a chunk that ends at `end`.
 
-    If headings begin within the overlap, the next chunk begins at the last of these headings.
+    This boundary is about `level.overlap` tokens before `end`. If headings begin within the
+    overlap, it is the beginning of the last of these headings.
     """
     if not level.overlap:
         return end
@@ -170,10 +178,11 @@ def _next_start(ranks: bytes, end: int, level: Level) -> int:
 
 
 def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks: bool) -> _Spans:
-    """Returns the chunks of the level above `below`.
+    """Returns the chunks of a level. `below` has the chunks of the next lower level.
 
-    Each chunk is the longest run of consecutive chunks of `below` that fits into `level.size`. Its
-    end is extended to overlap the next chunk. With `in_blocks`, no run crosses the end of a block.
+    Each chunk consists of as many consecutive chunks of `below` as fit into `level.size` tokens.
+    The end of the chunk is then extended, so that the chunk overlaps the next chunk. With
+    `in_blocks`, no chunk crosses the end of a block.
     """
     starts, ends, counts = list[int](), list[int](), list[int]()
     stops = bounds.block_ends if in_blocks else bounds.block_ends[-1:]
@@ -190,11 +199,12 @@ def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks:
 
 
 def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
-    """Returns the index in `below` of the last chunk of the run that begins with `first`.
+    """Returns the index of the last chunk of `below` that becomes a child of the next parent chunk.
 
-    The last chunk ends at the boundary `stop` at the latest. The run ends before a heading if
-    this makes it at most 1/_SNAP shorter than `level.size`. Otherwise it is the longest run that
-    leaves enough tokens for the overlap.
+    `first` is the index of the parent's first child. The last child ends at the boundary `stop` or
+    before it. If headings begin in the last 1/_SNAP of `level.size`, the parent ends before the
+    last of these headings. Otherwise the parent has as many children as fit together with the
+    overlap.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1
@@ -212,11 +222,12 @@ def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop:
 def _group_end(
     ranks: bytes, below: _Spans, run: range, level: Level, previous_end: int, stop: int
 ) -> int:
-    """Returns the boundary at which a run ends.
+    """Returns the boundary at which a parent chunk ends.
 
-    It is at or after the end of the run's last chunk, within `level.size`, and near the target
-    overlap with the next run. A run before a heading, or one that ends at `stop`, shares no
-    tokens with the next run.
+    The children of the parent are the chunks of `below` with the indices in `run`. The parent ends
+    with its last child or later, so that it shares about `level.overlap` tokens with the next
+    parent. It has at most `level.size` tokens. If the next parent begins with a heading, or if the
+    last child ends at `stop`, the parent ends with its last child.
     """
     run_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
     if run_end == stop:
@@ -231,10 +242,10 @@ def _group_end(
 
 
 def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.void]:
-    """Returns one level as `CHUNK[chunks]`.
+    """Returns the chunks of one level as an array of CHUNK records.
 
-    `boundaries` is `uint32[n + 1]`, the byte offset of each boundary. Links, code-point offsets
-    and sections are not set yet.
+    `boundaries` is `uint32[n + 1]`, the byte offset of each boundary. The fields for parents,
+    children, sections and code-point offsets are not set by this function.
     """
     level = np.zeros(len(spans.starts), CHUNK)
     starts, ends = np.array(spans.starts), np.array(spans.ends)
@@ -248,9 +259,9 @@ def _pack_level(spans: _Spans, boundaries: NDArray[np.uint32]) -> NDArray[np.voi
 
 
 def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_only: bool) -> None:
-    """Sets `char_start` and `char_end` of all levels.
+    """Sets `char_start` and `char_end`, in code points, of the chunks of all levels.
 
-    Offsets that several chunks share are computed only once.
+    If several chunks start or end at the same offset, this offset is converted only once.
     """
     if ascii_only:
         for level in levels:
@@ -264,7 +275,7 @@ def _add_char_offsets(levels: Sequence[NDArray[np.void]], raw: bytes, *, ascii_o
 
 
 def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
-    """Sets `parent`, `first_child` and `child_count`."""
+    """Sets `parent`, `first_child` and `child_count` of the chunks of all levels."""
     for children, parents, span in zip(levels, levels[1:], spans[1:], strict=False):
         counts = np.array(span.child_counts)
         parents["child_count"] = counts
@@ -273,9 +284,9 @@ def _link(levels: Sequence[NDArray[np.void]], spans: Sequence[_Spans]) -> None:
 
 
 def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section]) -> None:
-    """Sets `section` of each chunk to the index of the section that contains most of it.
+    """Sets `section` of each chunk to the index of the section that contains most of the chunk.
 
-    Chunks keep NONE if no section contains more than half of them.
+    If no section contains more than half of a chunk, its `section` stays NONE.
     """
     if not sections:
         return
@@ -285,7 +296,7 @@ def _add_sections(levels: Sequence[NDArray[np.void]], sections: Sequence[Section
 
 
 class _SectionTable:
-    """Finds the section that contains most of a span. All offsets count code points."""
+    """Finds the section that contains most of a chunk. All offsets count code points."""
 
     def __init__(self, sections: Sequence[Section], text_end: int) -> None:
         self._starts = np.array([section.char_start for section in sections], np.int64)
@@ -295,11 +306,12 @@ class _SectionTable:
     def containing_most_of(
         self, starts: NDArray[np.uint32], ends: NDArray[np.uint32]
     ) -> NDArray[np.uint32]:
-        """Returns the innermost section that contains more than half of each span, or NONE.
+        """Returns the index of the innermost section that contains more than half of each span.
 
-        `starts` and `ends` are `uint32[spans]`, as is the result. A section with more than half
-        of a span contains the middle of the span. So it is the innermost section at the middle,
-        or one of that section's ancestors.
+        The index is NONE if there is no such section. A span is the range of a chunk in the text.
+        `starts`, `ends` and the result are `uint32[spans]`. A section that contains more than half
+        of a span contains the middle of the span. So only the innermost section at the middle of
+        the span, and the ancestors of this section, are examined.
         """
         low, high = starts.astype(np.int64), ends.astype(np.int64)
         sections = np.searchsorted(self._starts, (low + high) // 2, side="right") - 1
@@ -315,10 +327,10 @@ class _SectionTable:
 
 
 def _extents(sections: Sequence[Section], text_end: int) -> list[int]:
-    """Returns the end of each section.
+    """Returns the offset at which each section ends.
 
-    A section ends at the start of the next section of the same or a smaller depth, or at
-    `text_end`.
+    A section ends at the start of the next section of the same or a smaller depth. If there is no
+    such section, it ends at `text_end`.
     """
     ends = [text_end] * len(sections)
     open_sections: list[int] = []

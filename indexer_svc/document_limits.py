@@ -14,10 +14,11 @@ from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITLE_BYTES
 
 MAX_SOURCE_BYTES = 2048
-# The vectors of a document have at most this many bytes, because all of them are in memory at once.
-# This is enough for 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES) with the default
-# levels and 3,072 dimensions. In the worst case that was measured, a text of rare characters and
-# short sentences, the vectors take 1.9 GiB. The vectors of English prose take 0.4 GiB.
+# The vectors of a document have at most this many bytes, because all its vectors are in memory at
+# the same time. This is enough for 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES)
+# with the default levels and 3,072 dimensions. In the worst case that was measured, a text of rare
+# characters and short sentences, the vectors take 1.9 GiB. The vectors of English prose take
+# 0.4 GiB.
 MAX_VECTOR_BYTES = 2048 * MIB
 
 
@@ -40,15 +41,16 @@ def check_changeable(metadata: Mapping[str, Any], metadata_json: bytes, source: 
 
 
 def check_leaves(count: int, vector_bytes: int) -> None:
-    """Raises TooLarge if a document has too many leaves, or if their vectors take too many bytes.
+    """Raises TooLarge if a document has too many leaves, or if their vectors have too many bytes.
 
-    `count` is the number of leaves. The storage engine limits this number.
+    `count` is the count of leaves, which the storage engine limits. `vector_bytes` is the size of
+    the vectors of all leaves together.
     """
     check_leaf_count(count)
     if vector_bytes > MAX_VECTOR_BYTES:
         raise TooLarge(
-            f"document has {count:,} leaves, whose vectors take {vector_bytes:,} bytes; at most "
-            f"{MAX_VECTOR_BYTES:,} are allowed, split the document or use larger chunks",
+            f"document has {count:,} leaves, whose vectors have {vector_bytes:,} bytes in total; "
+            f"at most {MAX_VECTOR_BYTES:,} are allowed, so split the document or use larger chunks",
             field="document",
         )
 
@@ -67,9 +69,10 @@ def _check_values(metadata: Mapping[str, Any]) -> None:
 
 
 def value_count(value: Any) -> int:
-    """Returns the number of values at any depth of `value`.
+    """Returns the count of JSON values in `value`, at any depth.
 
-    An object inside `value` counts as one value, in addition to the values that it contains.
+    An object inside `value` counts as one value, in addition to the values that the object
+    contains. For a list, only its items are counted, not the list itself.
     """
     if isinstance(value, Mapping):
         return sum(isinstance(item, Mapping) + value_count(item) for item in value.values())

@@ -1,10 +1,11 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
-This is the first step of an ingest. It refuses a document that cannot be indexed: its type is
-unknown, its body is too large, unreadable or blank, or it has a run of white space, or of other
-characters, that is so long that it would stall the tokenizer. The extracted text is never blank,
-and UTF-8 can always encode it. Pages and sections are in order of position. A document gives the
-same result on every machine. This module knows nothing about tokens, storage or gRPC.
+Text is extracted before a document is cut into chunks. A document is refused if its type is
+unknown, or if its body is too large, unreadable or blank. It is also refused if it has so many
+characters of white space, or so many characters without white space, in a row that they would
+stall the tokenizer. The extracted text is never blank, and can always be encoded in UTF-8. Pages
+and sections are in order of position. The same document has the same result on every machine. This
+module does not depend on tokens, storage or gRPC.
 """
 
 import re
@@ -63,15 +64,17 @@ from indexer_svc.parsers.parsed_file import (
 from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_encoding, decode
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
-# The longest run of characters without white space, and the longest run of white space. Runs are
-# limited because the tokenizer processes a run as a whole, and its time grows faster than the
-# length of the run. It fails on about 1,000,000 characters of white space. MAX_WHITE_SPACE_CHARS
-# allows the line breaks between MAX_PAGES empty pages.
+# A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes a run of these
+# characters as a whole, in a time that grows faster than the length of the run. The tokenizer fails
+# on about 1,000,000 characters of white space in a row. MAX_WHITE_SPACE_CHARS is large enough for
+# the line breaks between MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# Foreign formats. Only a parser process parses them, even if the file is small. Each value is the
-# name of the format in error messages.
+# The foreign formats: files of these formats are not text that a person can read. Only a parser
+# process parses these files, even if they are small. Each value is the name of the format in error
+# messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -96,17 +99,20 @@ _FOREIGN_FORMATS = {
     JPEG: "a picture",
     TIFF: "a picture",
 }
-# This process parses short texts of these formats itself. A parser process parses longer texts,
-# because no other thread of this process can run while it parses: Markdown of
-# _MAX_TEXT_BYTES_PARSED_HERE that consists only of markers takes a tenth of a second.
+# The indexer's own process parses texts of these formats that have at most
+# _MAX_TEXT_BYTES_PARSED_HERE bytes. A parser process parses longer texts, because no other thread
+# of a process can run while the process parses. Parsing Markdown of this size that consists only of
+# markers takes a tenth of a second.
 _TEXT_FORMATS = (MARKDOWN, RST, CSV, TSV, PYTHON)
 _MAX_TEXT_BYTES_PARSED_HERE = 16_384
 # docutils takes ten times as long, so a parser process parses all reStructuredText.
 _NEVER_PARSED_HERE = (RST,)
-# Zero-width characters count as blank.
+# Matches a visible character. A text that consists of white space and of these zero-width
+# characters is blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-# Python counts these characters as white space, but the tokenizer does not.
+# Python treats these characters as white space, but the tokenizer does not. So they are replaced
+# before the lengths of runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int, bool], ParsedFile]
@@ -126,10 +132,10 @@ They are the tenant's id and the deadline of the call.
 class Extracted:
     """The text, pages, sections and title of a document's body, its metadata and the report.
 
-    `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8,
-    or empty. `metadata` are the fields of the body that become metadata of the document where the
-    client has sent none of that name. All depend only on the body and on how it is read. `report`
-    says what was read.
+    `title` is the title that the body itself contains, at most MAX_TITLE_BYTES bytes of UTF-8, or
+    empty if the body contains no title. `metadata` are the fields of the body that become metadata
+    of the document where the client has sent none of that name. All depend only on the body and on
+    how it is read. `report` says what was read.
     """
 
     parsed: ParsedText
@@ -146,7 +152,10 @@ def no_parser(
     _max_text_bytes: int,
     _keep_boilerplate: bool,
 ) -> ParsedFile:
-    """Raises UnreadableDocument. A pipeline that reads only plain text uses this function."""
+    """Raises UnreadableDocument.
+
+    A pipeline that reads only plain text uses this function in place of a parser.
+    """
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
@@ -298,7 +307,7 @@ def _check_size(body: Body, field: str, max_bytes: int) -> None:
 
 
 def _joined_size(pages: Sequence[Page]) -> int:
-    """Returns the size of the joined pages in bytes of UTF-8.
+    """Returns the size, in bytes of UTF-8, of the text into which the pages will be joined.
 
     Raises TooLarge for more than MAX_PAGES pages, or InvalidArgument for a lone surrogate.
     """
@@ -439,14 +448,17 @@ def _blank_message(read: ParsedFile, mime_type: str, field: str) -> str:
 
 
 def _check_text(text: str, field: str) -> None:
-    """Raises BlankDocument if a text is blank, or InvalidArgument if it has too long a run."""
+    """Raises BlankDocument if a text has no visible character, and the errors of `_check_runs`."""
     if _VISIBLE.search(text) is None:
         raise BlankDocument(f"{field} is blank; it must contain visible text", field=field)
     _check_runs(text, field)
 
 
 def _check_runs(text: str, field: str) -> None:
-    """Raises InvalidArgument if a text has a run that is too long for the tokenizer."""
+    """Raises InvalidArgument for a run of characters that is too long for the tokenizer.
+
+    A run has only characters without white space, or only white space.
+    """
     for separator in _SEPARATORS:
         text = text.replace(separator, "-")
     start = _long_run_start(text, MAX_RUN_CHARS, _last_word_chars)
@@ -466,7 +478,10 @@ def _check_runs(text: str, field: str) -> None:
 
 
 def _run_chars(text: str, start: int, end_pattern: re.Pattern[str]) -> int:
-    """Returns the length of the run from `start` to the first match of `end_pattern`."""
+    """Returns how many characters are between `start` and the first match of `end_pattern`.
+
+    Without a match, counts the characters to the end of the text.
+    """
     end = end_pattern.search(text, start)
     return (len(text) if end is None else end.start()) - start
 
@@ -482,10 +497,11 @@ def _last_white_space_chars(window: str) -> int:
 def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int]) -> int | None:
     """Returns the offset of the first run of more than `longest` characters, or None.
 
-    `last_run_chars` returns the length of the run at the end of a text, or 0 if the text does not
-    end with a run. The search reads windows of `longest` + 1 characters. If the run at the end of
-    a window is not too long, the next window begins where that run begins. A run that ends earlier
-    in the window is too short to matter, so most characters are never examined.
+    A run has only white space, or only other characters. `last_run_chars` returns the length of the
+    run at the end of a text, or 0 if the text does not end with a run. The search reads pieces of
+    `longest` + 1 characters of the text. If the run at the end of a piece has at most `longest`
+    characters, the next piece begins where this run begins. The runs that end before the end of a
+    piece are too short, so they are not examined.
     """
     start = 0
     while len(text) - start > longest:

@@ -1,4 +1,4 @@
-"""Extractive summaries: the most central sentences of a text, chosen with the embedder alone.
+"""Extractive summaries: the most central sentences of a text. Needs no chat model.
 
 Centroid-based summarisation (Radev et al., 2004; over embeddings: Rossiello et al., 2017)
 prefers sentences near the mean of all sentences. Maximal marginal relevance (Carbonell and
@@ -17,14 +17,14 @@ from hrag.values.errors import EmbedderRejected
 # A summary has at most this many characters, which are about 100 tokens. So it contains a few
 # statements, and its embedding is still precise.
 _MAX_CHARS = 500
-# At most this many sentences are compared, spread evenly over the text. More sentences would take
-# more time and change the summary little.
+# At most this many sentences are compared, spread evenly over the text. Comparing more sentences
+# would take more time and hardly change the summary.
 _MAX_SENTENCES = 100
-# The similarity of a sentence to the nearest chosen sentence is multiplied by this weight and
-# subtracted from the relevance of the sentence.
+# A sentence that is similar to an already chosen sentence is less useful. So the similarity to the
+# most similar chosen sentence is multiplied by this weight and subtracted from the relevance.
 _REDUNDANCY_WEIGHT = 0.5
-# Shorter sentences are used only if there is no longer one. They are mostly headings, numbers and
-# labels.
+# Sentences with fewer characters are used only if the text has no longer sentences. Such short
+# sentences are mostly headings, numbers and labels.
 _MIN_CHARS = 20
 _SEPARATOR = " "
 _WORD = re.compile(r"\w")
@@ -34,9 +34,10 @@ def extract(text: str, embedder: Embedder) -> str:
     """Returns the most central sentences of `text`, in the order of the text.
 
     The result is empty if the text has no sentence with a word. It has at most _MAX_CHARS
-    characters, unless the best sentence alone is longer. If the embedder rejects the
-    sentences, the first sentences are returned. Raises EmbedderUnavailable. The time is
-    quadratic in the number of compared sentences, which is at most _MAX_SENTENCES.
+    characters. If already the best sentence has more characters, the result is this sentence. If
+    the embedder rejects the sentences, the first sentences are returned. Raises EmbedderUnavailable
+    if the embedder does not answer. The time is quadratic in the count of compared sentences, which
+    is at most _MAX_SENTENCES.
     """
     sentences = _sentences_to_compare(text)
     if len(sentences) <= 1:
@@ -75,7 +76,7 @@ def _rank_by_marginal_relevance(vectors: Vectors) -> list[int]:
     """
     relevance = vectors @ vectors.mean(axis=0)
     similarity = vectors @ vectors.T
-    # The similarity of each sentence to the nearest chosen sentence.
+    # For each sentence, its similarity to the most similar sentence that has been chosen so far.
     redundancy = np.zeros(len(vectors), np.float32)
     order: list[int] = []
     for _ in range(len(vectors)):

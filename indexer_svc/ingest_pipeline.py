@@ -1,9 +1,10 @@
 """Ingestion of a document in five steps: check, admit, cut, embed, commit.
 
 Each step is one method of `Pipeline`. A single document passes through the steps one after another.
-For a stream of documents, `bulk` runs the steps of different documents in parallel. Cheap checks
-come first: a document that is stored already is recognised by its hash, before its text is
-extracted or embedded. No part of a document is visible to searches before the commit.
+For a stream of documents, `bulk` runs the steps of different documents in parallel. Checks that
+take little time come first. For example, a document that is stored already is recognised by its
+hash, before its text is extracted or embedded. No part of a document is visible to searches before
+the commit.
 """
 
 import hashlib
@@ -52,18 +53,19 @@ from indexer_svc.mime_types import resolve_mime_type
 from indexer_svc.read_metadata import complete_metadata
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
-# This version is part of every content hash. It is raised when documents are parsed or cut in a new
-# way. Then a stored document that is ingested again is processed again, instead of being UNCHANGED.
+# This version is part of every content hash. The hash decides whether a document that is sent again
+# is UNCHANGED. When a new release parses or cuts documents differently, the version is raised. Then
+# documents that were stored by an older release are processed again when they are sent again.
 _PIPELINE_VERSION = b"3"
 _FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The settings of a collection whose creator sets none, and the size limit of a document.
+    """The settings of a new collection that the request to create it does not set.
 
-    `max_document_bytes` limits the body of each document. `language` is the language of the
-    analyzer.
+    `max_document_bytes` is not a setting of a collection: it limits the body of each document in
+    every collection. `language` is the language of the text analyzer.
     """
 
     tree: TreeSettings
@@ -73,15 +75,15 @@ class Defaults:
 
 
 Key = tuple[str, str, str]
-"""Identifies a document: tenant, collection, document id."""
+"""Identifies a document: tenant id, name of the collection, document id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A document that has passed the check: it has an id, and its fields are within their limits.
+    """A document after the step `check`: it has an id, and its fields are within their limits.
 
     The document's MIME type is the one by which it is read. The body has not been checked further.
-    `metadata_json` is the canonical JSON of the metadata.
+    `metadata_json` is the metadata in canonical JSON.
     """
 
     tenant_id: str
@@ -92,13 +94,16 @@ class Checked:
 
     @property
     def key(self) -> Key:
-        """The document's key. Its collection is the name that was sent, which may be an alias."""
+        """The document's key, with the collection name that was sent, which may be an alias."""
         return self.tenant_id, self.collection, self.document.document_id
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A document that must be ingested: its collection exists and does not contain this version."""
+    """A document after the step `admit`, which must be stored.
+
+    Its collection exists and does not contain the same version of the document.
+    """
 
     collection: CollectionHandle
     document: Document
@@ -125,7 +130,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A document with its vectors, ready to be committed, and what was read of its body."""
+    """A document after the step `embed`: it has the vectors of its leaves, and can be committed.
+
+    `report` says what was read of its body.
+    """
 
     collection: CollectionHandle
     document: PreparedDocument
@@ -134,7 +142,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class IngestDraft:
-    """A document that has been cut into its chunk tree, and has not been embedded yet.
+    """A document after the step `cut`: it has a chunk tree, and has not been embedded yet.
 
     `metadata` is the metadata that the client has sent, with the fields that were read in the body.
     `metadata_json` is its canonical JSON. `report` says what was read of the body. `content_hash`
@@ -157,7 +165,10 @@ class IngestDraft:
 
     @property
     def size_bytes(self) -> int:
-        """The size of text, tree and vectors in bytes. The stored document is at least as large."""
+        """The size in bytes of text, chunk tree and vectors.
+
+        The stored document needs at least this many bytes.
+        """
         text = self.tree.record(self.tree.top_level, self.tree.counts[-1] - 1).byte_end
         tree = sum(self.tree.counts) * CHUNK.itemsize
         return text + tree + self.vector_bytes
@@ -173,7 +184,10 @@ class IngestDraft:
         return self._settings.dimension > 0
 
     def leaf_texts(self) -> list[str]:
-        """Returns the texts to embed, in order; an empty list in a collection without vectors."""
+        """Returns the texts of the leaves to embed, in order.
+
+        The list is empty if the collection has no vectors.
+        """
         if not self.has_vectors:
             return []
         indexed = indexed_leaves(
@@ -187,7 +201,7 @@ class IngestDraft:
         return [leaf.embedded for leaf in indexed]
 
     def with_vectors(self, vectors: Vectors) -> Ready:
-        """Returns the document with its vectors, `float32[leaf_count, dimension]`."""
+        """Returns the document with the vectors of its leaves, `float32[leaf_count, dimension]`."""
         document = self.pending.document
         prepared = PreparedDocument(
             document_id=document.document_id,
@@ -209,7 +223,11 @@ class IngestDraft:
 
 
 class Pipeline:
-    """Creates collections and ingests documents. Safe to call from several threads."""
+    """Creates collections, and stores documents in five steps. Safe to call from several threads.
+
+    Each step is a method: `check`, `admit`, `cut`, `embed` and `commit`. `ingest` calls all of
+    them.
+    """
 
     def __init__(
         self,
@@ -221,8 +239,9 @@ class Pipeline:
     ) -> None:
         """Embeds documents with `embedder` and stores them through `writer`.
 
-        `parse` parses the documents that this process does not parse itself: files of foreign
-        formats, and long texts. `recognition` reads pictures and scans.
+        `parse` parses the documents that this process does not parse itself: long texts, and files
+        like PDFs, HTML pages and Office documents. `recognition` reads
+        pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
@@ -233,7 +252,7 @@ class Pipeline:
     def create_collection(
         self, tenant_id: str, name: str, request: SettingsRequest
     ) -> tuple[Collection, int]:
-        """Creates a collection; returns it and the sequence number of this change.
+        """Creates a collection; returns the collection and the sequence number of this change.
 
         The collection's embedder is the embedder of this service, or none. Raises InvalidArgument,
         CollectionExists or StorageQuotaExceeded.
@@ -260,9 +279,9 @@ class Pipeline:
         return self._writer.create_collection(tenant_id, name, settings)
 
     def _embedder_of(self, request: SettingsRequest) -> Embedder:
-        """Returns the embedder of this service or NoEmbedder, as the request says.
+        """Returns the embedder of this service, or NoEmbedder if the request asks for no vectors.
 
-        Raises InvalidArgument for any other embedder.
+        Raises InvalidArgument if the request names any other embedder.
         """
         if request.embedder == NO_EMBEDDER:
             return NoEmbedder()
@@ -275,10 +294,10 @@ class Pipeline:
         return self._embedder
 
     def _summaries_of(self, request: SettingsRequest, embedder: Embedder) -> SummaryUnit:
-        """Returns which parts of a document get summaries in a new collection.
+        """Returns which parts of each document get a summary in a new collection.
 
         A collection without an embedder cannot have summaries, because summaries have vectors.
-        Raises InvalidArgument if the request asks for summaries of such a collection.
+        Raises InvalidArgument if the request asks for summaries in a collection without vectors.
         """
         has_vectors = embedder.dimension > 0
         if request.summaries is None:
@@ -296,7 +315,7 @@ class Pipeline:
     ) -> IngestResult:
         """Stores one document, unless the same document is stored already.
 
-        Raises the errors of all steps.
+        Raises the errors of `check`, `admit`, `cut`, `embed`, `wait_for_capacity` and `commit`.
         """
         admitted = self.admit(self.check(tenant_id, collection, document))
         if isinstance(admitted, IngestResult):
@@ -330,11 +349,12 @@ class Pipeline:
         return Checked(tenant_id, collection, document, metadata_json, content_hash)
 
     def admit(self, checked: Checked, superseded: Container[Key] = ()) -> IngestResult | Pending:
-        """Returns the stored document's result if the same document is stored, else a Pending.
+        """Decides whether a document has to be stored; if so, returns it as a Pending.
 
-        `superseded` are the keys of documents of which another version is about to be stored. The
-        stored versions of these documents are ignored. Raises CollectionNotFound,
-        StorageQuotaExceeded or EmbedderMismatch.
+        If the same document is stored already, returns the result of the stored document instead.
+        `superseded` has the keys of documents whose stored versions are ignored, because the caller
+        is about to store other versions of them. Raises CollectionNotFound, StorageQuotaExceeded or
+        EmbedderMismatch.
         """
         admission = self._admit(checked, checked.content_hash)
         if admission.unchanged is None and self._may_have_unread_pages(checked.document):
@@ -346,9 +366,9 @@ class Pipeline:
             return admission.unchanged
         settings = admission.collection.settings
         if settings.dimension:
-            # Only the names of the embedders are compared here. Finding out the dimension of this
-            # service's embedder may need a request to an endpoint, so `embed` compares the
-            # dimensions later.
+            # This compares only the names of the embedders. `embed` compares the dimensions later,
+            # because a request to an endpoint may be needed to find out the dimension of this
+            # service's embedder.
             check_embedder(settings, self._embedder.name)
         return pending
 
@@ -368,18 +388,18 @@ class Pipeline:
         except CollectionNotFound:
             if collection != DEFAULT_COLLECTION:
                 raise
-        # Another caller may create the collection at the same time.
+        # If another caller creates the collection at the same time, the collection exists now.
         with suppress(CollectionExists):
             self.create_collection(tenant_id, collection, SettingsRequest())
         return self._writer.admit(tenant_id, collection, document_id, content_hash)
 
     def admit_draft(self, draft: IngestDraft, *, superseded: bool = False) -> IngestResult | None:
-        """Checks again whether a document may be stored, now that its size is known.
+        """Checks again whether a document may be stored, because its size is now known.
 
-        Call this before embedding, because embedding may cost money. Returns the stored document's
-        result if the same document has been stored meanwhile, else None. With `superseded`, the
-        stored version is ignored. Raises CollectionNotFound or
-        StorageQuotaExceeded.
+        Call this before embedding, which may cost money. If the same document has been stored since
+        `admit`, returns the result of the stored document, else None. With `superseded`, the stored
+        version is ignored. Raises CollectionNotFound, or StorageQuotaExceeded if the document is
+        too large for the tenant's quota.
         """
         pending = draft.pending
         return self._writer.admit(
@@ -431,10 +451,11 @@ class Pipeline:
         return extracted, tree
 
     def embed(self, drafts: Sequence[IngestDraft], deadline: Deadline) -> list[Ready]:
-        """Embeds the leaves of all drafts in one request; returns the documents to commit.
+        """Embeds the leaves of all drafts in one request; returns the documents with their vectors.
 
-        The documents are in the order of `drafts`. If one draft fails, the whole call fails. Raises
-        EmbedderMismatch, EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
+        A draft is a document that has been cut into chunks. The returned documents are in the order
+        of `drafts`. If one draft cannot be embedded, the whole call fails. Raises EmbedderMismatch,
+        EmbedderRejected, EmbedderUnavailable or DeadlineExceeded.
         """
         for draft in drafts:
             settings = draft.pending.collection.settings
@@ -455,17 +476,17 @@ class Pipeline:
             return self._embedder.embed(texts, deadline)
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
-        """Waits until few enough committed leaves are not indexed yet (backpressure).
+        """Waits while too many committed leaves of the collection are not indexed (backpressure).
 
         Raises DeadlineExceeded.
         """
         self._writer.wait_for_capacity(collection, deadline)
 
     def commit(self, ready: Sequence[Ready]) -> list[IngestResult | HragError]:
-        """Stores documents in one commit; returns the result or the error of each, in order.
+        """Stores documents in one commit; returns the result or the error of each document.
 
-        Raises an error that affects all documents, for example StorageFull. Then none of the
-        documents is stored.
+        The results are in the order of the documents. If an error affects all documents, for
+        example StorageFull, raises this error, and no document is stored.
         """
         with metrics.ingest_stage("commit"):
             results = self._writer.put_many([(item.collection, item.document) for item in ready])
@@ -525,9 +546,9 @@ def _no_vectors(draft: IngestDraft) -> Vectors:
 def hash_document(document: Document, metadata_json: bytes | None = None) -> str:
     """Returns a BLAKE2b hash, in hex, of all fields of a document except its id.
 
-    If the stored document has the same hash, an ingested document is UNCHANGED. Different names of
-    one MIME type give the same hash. Bytes that are read as text give the same hash as that text.
-    Raises InvalidArgument for an unknown type.
+    If the stored document with the same id has the same hash, storing the document has the outcome
+    UNCHANGED. Two names of the same MIME type give the same hash. A body of UTF-8 bytes has the
+    same hash as a body that is the same text. Raises InvalidArgument for an unknown MIME type.
     """
     if metadata_json is None:
         metadata_json = canonical_json.encode(document.metadata)
@@ -570,17 +591,17 @@ def _feed_body(digest: "hashlib.blake2b", document: Document) -> None:
 
 
 def _feed(digest: "hashlib.blake2b", part: bytes) -> None:
-    """Adds a part and its length to a hash.
+    """Adds a value and its length to a hash.
 
-    The length makes the hash of the parts "ab", "c" differ from the hash of "a", "bc".
+    Because of the lengths, the values "ab" and "c" have another hash than the values "a" and "bc".
     """
     digest.update(len(part).to_bytes(8, "big"))
     digest.update(part)
 
 
 def _utf8(text: str) -> bytes:
-    # With "surrogatepass", a lone surrogate raises no error here. Extraction refuses it with an
-    # error for the client.
+    # With "surrogatepass", a text with a lone surrogate raises no error here. `extract` refuses
+    # such a text later, with an error for the client.
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,9 +1,9 @@
 """Changes a document's metadata and source.
 
 An update reads the stored values, applies the change, checks the new values and stores them. The
-writer stores them only if the document is still the version that was read; otherwise the update
-starts again. So no change of another caller is lost, and no lock is held
-between reading and storing (optimistic concurrency control).
+writer stores the new values only if nobody has changed the document since it was read; otherwise
+the update starts again (optimistic concurrency control). So no change of another caller is lost,
+although no lock is held between reading and storing.
 """
 
 from hrag.engine import CollectionHandle, Writer
@@ -17,7 +17,7 @@ from indexer_svc.document_limits import check_changeable
 
 
 def check_change(change: MetadataChange) -> None:
-    """Raises InvalidArgument if a change changes nothing or contradicts itself."""
+    """Raises InvalidArgument if a change has no effect, or both sets and removes the same key."""
     if not (change.metadata or change.remove_keys or change.replace or change.source is not None):
         raise InvalidArgument(
             "the request changes nothing; set metadata, remove_keys, replace or source",
@@ -26,7 +26,7 @@ def check_change(change: MetadataChange) -> None:
     if change.replace and change.remove_keys:
         raise InvalidArgument(
             f"remove_keys has {len(change.remove_keys)} keys; with replace it must be empty, "
-            "because all keys are replaced",
+            "because replace already removes all stored keys",
             field="remove_keys",
         )
     for key in change.remove_keys:
@@ -45,11 +45,11 @@ def update_metadata(
     change: MetadataChange,
     deadline: Deadline,
 ) -> MetadataUpdate:
-    """Applies a change that `check_change` has checked.
+    """Applies a change that `check_change` has checked to the stored document.
 
-    Raises DocumentNotFound, and DocumentChanged if the stored version is not the expected one.
-    Raises TooLarge if the document would exceed a limit, and the errors of
-    `Writer.put_metadata`.
+    Raises DocumentNotFound. Raises DocumentChanged if the stored version is not the one that
+    `change.expected_sequence` names. Raises TooLarge if the new values exceed a limit. Also raises
+    the errors of `Writer.put_metadata`.
     """
     while True:
         deadline.check("updating metadata")

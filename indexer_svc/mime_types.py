@@ -1,4 +1,4 @@
-"""Decides the format of a document: by the MIME type that the client sends, or by detection."""
+"""Determines the format of a document from the MIME type that the client sends, or by detection."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -60,7 +60,7 @@ def resolve_mime_type(document: Document) -> str:
 
 
 def require_readable(mime_type: str, foreign_format: str = "") -> None:
-    """Raises InvalidArgument for a format whose parser or libraries are not installed.
+    """Raises InvalidArgument if the parser or libraries that read this format are not installed.
 
     `foreign_format` is the name of a format that needs a parser, with its article.
     """
@@ -85,7 +85,10 @@ def has_formats_extra() -> bool:
 
 
 def _fits(format_: Format, body: Body) -> bool:
-    """Returns True if a document of this format may have this kind of body."""
+    """Returns True if a document of this format may be sent as this kind of body.
+
+    The kinds are bytes, text and pages.
+    """
     if isinstance(body, bytes):
         return True
     return format_.is_text if isinstance(body, str) else format_.mime_type in _PAGED
@@ -99,7 +102,7 @@ def _allowed(body: Body) -> str:
 
 
 def _hint(body: Body) -> str:
-    """Returns the part of the error message that lists the types of the extra `formats`.
+    """Returns the end of an error message: the types that the extra `formats` would add.
 
     The result is empty if the extra is installed, or if none of its types fits the body.
     """

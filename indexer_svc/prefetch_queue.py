@@ -1,14 +1,14 @@
 """A bounded queue that a background thread fills ahead of its consumer.
 
-The thread iterates a source and works on the next items while the consumer works on the
-previous ones. The queue is bounded by weight, so a source that is faster than the consumer is
-blocked. The consumer gets the items in the order of the source. If the source raises an error,
-`take` raises it after all items that came before the error.
+The thread iterates a source and queues the next items while the consumer works on the previous
+items. The total weight of the queued items is limited. So a source that is faster than the consumer
+has to wait. The consumer gets the items in the order of the source. If the source raises an error,
+`take` raises this error after all items that came before the error.
 
-A queue that has ended holds no reference to its source or to an error. The frames of the error's
-traceback refer to the queue and to the items. If the queue referred to the error, this reference
-cycle would keep all of them in memory until the garbage collector runs. This module knows nothing
-about documents.
+A queue that has ended refers neither to its source nor to an error. The frames of an error's
+traceback refer to the queue and to the items. If the queue also referred to the error, this
+reference cycle would keep queue and items in memory until the garbage collector runs. This module
+does not depend on documents.
 """
 
 import threading
@@ -21,11 +21,12 @@ Item = TypeVar("Item")
 
 
 class PrefetchQueue(Generic[Item]):
-    """A queue that a thread fills from a source of batches. Only one thread may take items.
+    """A queue that a thread fills from a source. Only one other thread may take items.
 
-    The items in the queue have a total weight of at most `capacity`. A batch that is heavier
-    is queued alone. `weigh` returns the weight of an item. `name` is the thread's name. `gather`
-    waits by calling `sleep` with seconds.
+    The source is an iterable of batches; a batch is a list of items. The items in the queue have a
+    total weight of at most `capacity`. A batch whose weight is above `capacity` is queued only
+    while the queue is empty. `weigh` returns the weight of an item. `name` is the name of the
+    thread. `gather` waits by calling `sleep` with a time in seconds.
     """
 
     def __init__(
@@ -41,7 +42,8 @@ class PrefetchQueue(Generic[Item]):
         self._sleep = sleep
         self._waiting: deque[Item] = deque()
         self._weight = 0.0
-        # This list has at most one error, the error of the source. `take` removes and raises it.
+        # This list is empty, or has the one error that the source has raised. `take` removes this
+        # error from the list and raises it.
         self._failures: list[Exception] = []
         self._ended = False
         self._stopped = False
@@ -50,15 +52,16 @@ class PrefetchQueue(Generic[Item]):
         self._emptied = threading.Condition(lock)
 
     def start(self, batches: Iterable[Sequence[Item]]) -> None:
-        """Starts the thread, which iterates `batches` and queues their items. Call it once."""
+        """Starts the thread that iterates `batches` and queues their items. Call this once."""
         thread = threading.Thread(target=self._run, args=(batches,), name=self._name, daemon=True)
         thread.start()
 
     def gather(self, capacity: float, pause_s: float) -> None:
-        """Waits for an item, then for more items.
+        """Waits until an item is queued, and then for further items. Removes no item.
 
-        Returns once the queued items weigh at least `capacity`, or once no further item has
-        arrived within `pause_s` seconds.
+        Returns once the queued items weigh at least `capacity` in total, or once no further item
+        has arrived within `pause_s` seconds. The parameter `capacity` may differ from the capacity
+        of the queue.
         """
         with self._filled:
             self._filled.wait_for(self._has_result)
@@ -68,12 +71,13 @@ class PrefetchQueue(Generic[Item]):
             self._sleep(pause_s)
 
     def take(self, capacity: float, timeout_s: float | None = None) -> list[Item] | None:
-        """Removes queued items and returns them in order, at least one.
+        """Removes the first items from the queue and returns them in order.
 
-        Together the items weigh at most `capacity`, or the first item alone weighs more and is
-        returned alone. Waits only for the first item. Returns None if no item arrived within
-        `timeout_s` seconds, and an empty list at the end of the source or after `stop`. Raises
-        the error that the source raised, once.
+        The returned items weigh at most `capacity` in total. An item that weighs more is returned
+        alone. Waits until at least one item is queued, but not for further items. Returns None if
+        no item arrived within `timeout_s` seconds. Returns an empty list at the end of the source
+        or after `stop`. If the source has raised an error, raises this error once, after all items
+        have been returned.
         """
         with self._filled:
             if not self._filled.wait_for(self._has_result, timeout_s):
@@ -87,10 +91,10 @@ class PrefetchQueue(Generic[Item]):
             return batch
 
     def stop(self) -> None:
-        """Ends the queue for the thread that fills it and for the consumer. Returns at once.
+        """Discards all items and ends the queue: `take` returns an empty list from now on.
 
-        The thread may still be running the source. If the source is blocked outside of the queue,
-        the caller must wake the source.
+        Does not wait for the thread that fills the queue. This thread ends once the source returns
+        its next batch. If the source waits for something, the caller must end this wait.
         """
         with self._filled:
             self._stopped = True
@@ -129,7 +133,10 @@ class PrefetchQueue(Generic[Item]):
                 self._filled.notify()
 
     def _put(self, batch: Sequence[Item]) -> bool:
-        """Queues a batch once it fits, and returns True. Returns False after `stop`."""
+        """Waits until a batch fits into the queue, adds it, and returns True.
+
+        Returns False, without adding the batch, after `stop`.
+        """
         weight = sum(map(self._weigh, batch))
         with self._filled:
             self._emptied.wait_for(lambda: self._stopped or self._has_capacity(weight))

@@ -10,7 +10,10 @@ from hrag.observe.metrics import Reading
 
 
 def readings(writer: Writer, settings: IndexerSettings) -> Iterator[Reading]:
-    """Yields the current values of the metrics. Raises StoreUnavailable if reading fails."""
+    """Yields metrics: some settings, and the size of the store.
+
+    Raises StoreUnavailable if the store cannot be read.
+    """
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     totals = asdict(writer.totals())

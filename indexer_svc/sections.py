@@ -1,7 +1,7 @@
-"""The sections of a document for summaries: ranges of leaves that get one summary each.
+"""Divides a document into the sections that get one summary each. A section is a range of leaves.
 
 All functions are pure. Sections are consecutive, and each leaf is in exactly one section. If a leaf
-crosses the border of two sections, it is in the section that contains most of the leaf.
+contains text of two sections, it is in the section that contains most of the leaf.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from hrag.values.tree import ParsedText, Section, Tree, path_below
 def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> list[range]:
     """Returns the range of leaf indices of each section, in order.
 
-    `level` is the level of the leaves. `unit` says whether sections are pages, sections
-    between headings, or chunks of the top level. If it is PAGE and the text has no pages, or
-    SECTION and the text has no headings, sections are chunks of the top level. Rows of a table and
-    seconds of a recording do not count as pages, because a summary of one row says no more than
-    the row.
+    `level` is the level of the leaves. `unit` says whether sections are pages, sections between
+    headings, or chunks of the top level. If `unit` is PAGE but the text has no pages, or SECTION
+    but the text has no headings, sections are chunks of the top level. Rows of a
+    table and seconds of a recording do not count as pages, because a summary of one row says no
+    more than the row.
     """
     leaves = tree.level(level)
     if unit is SummaryUnit.PAGE and parsed.pages and parsed.page_unit is PageUnit.PAGE:
@@ -36,9 +36,9 @@ def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> l
 
 
 def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
-    """Returns the position, from 1, of the page that contains the middle of each leaf.
+    """Returns the ordinal of each leaf's page, from 1, as `int64[leaves]`.
 
-    The result is `int64[leaves]`.
+    A leaf's page is the page that contains the middle of the leaf.
     """
     starts = [page.char_start for page in parsed.pages]
     middles = (leaves["char_start"].astype(np.int64) + leaves["char_end"]) // 2
@@ -49,8 +49,8 @@ def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
 def heading(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
     """Returns `title - outer > inner`: a document's title and the titles down to a section.
 
-    Parts that are missing are left out. `section` is an index into `sections`, or NONE.
-    `parents` is `section_parents(sections)`. It is a parameter because computing it again for each
+    Titles that are missing are left out. `section` is an index into `sections`, or NONE. `parents`
+    is the result of `section_parents(sections)`. It is a parameter because computing it for each
     heading would take quadratic time.
     """
     path = " > ".join(path_below(title, sections, parents, section))

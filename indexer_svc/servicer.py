@@ -1,6 +1,6 @@
-"""The handlers of IndexerService.
+"""The methods of the gRPC service IndexerService.
 
-Each handler decodes the request, calls the pipeline or the catalog, and encodes the response.
+Each method decodes the request, calls the pipeline or the catalog, and encodes the response.
 The server's interceptor turns errors into gRPC statuses.
 """
 
@@ -27,9 +27,9 @@ from indexer_svc.stored_catalog import StoredCatalog
 
 
 class IndexerServicer(indexer_pb2_grpc.IndexerServiceServicer):
-    """Serves IndexerService, which protos/hrag/v1/indexer.proto describes.
+    """Implements the gRPC service IndexerService of protos/hrag/v1/indexer.proto.
 
-    Once `stopping` is set, streams of documents end before their last document.
+    Setting `stopping` ends the streams of IngestDocuments with ServiceUnavailable.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ def _record_ingest(
     collection: str,
     result: IngestResult,
 ) -> None:
-    """Counts an ingested document, and writes an audit line unless it was unchanged."""
+    """Counts an ingested document in the metrics; writes it to the audit log if it has changed."""
     metrics.document_finished(result.outcome.name.lower())
     if result.outcome is not IngestOutcome.UNCHANGED:
         call_audit.record_change(

@@ -30,17 +30,17 @@ from indexer_svc.metadata_update import check_change, update_metadata
 class StoredCatalog:
     """The collections and documents of all tenants. Safe to call from several threads.
 
-    Methods raise InvalidArgument for malformed names, page tokens and filters, and the errors
-    of `Writer`.
+    Methods raise InvalidArgument for malformed names, page tokens and filters. Each method also
+    raises the errors of the method of `Writer` that it calls.
     """
 
     def __init__(self, writer: Writer, reply: ReplyLimit = UNLIMITED) -> None:
-        """Uses the store of `writer`. `reply` limits the size of a reply."""
+        """Uses the store of `writer`. `reply` limits the size of each reply, in bytes."""
         self._writer = writer
         self._reply = reply
 
     def collection(self, tenant_id: str, name: str) -> Collection:
-        """Returns one collection."""
+        """Returns the collection that has this name or alias."""
         return self._writer.collection(*_check_names(tenant_id, name, "name"))
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
@@ -57,7 +57,7 @@ class StoredCatalog:
         return self._writer.delete_collection(*_check_names(tenant_id, name, "name"))
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        """Creates an alias of a collection, or sets an existing alias to this collection."""
+        """Creates an alias of a collection, or changes an existing alias to this collection."""
         ids.check_collection_name(alias, "alias")
         return self._writer.set_alias(
             ids.check_tenant_id(tenant_id), alias, ids.check_collection_name(collection)
@@ -68,21 +68,22 @@ class StoredCatalog:
         return self._writer.delete_alias(*_check_names(tenant_id, alias, "alias"))
 
     def aliases(self, tenant_id: str) -> tuple[Alias, ...]:
-        """Returns the tenant's aliases in order of name."""
+        """Returns all aliases of the tenant, in order of name."""
         return self._writer.aliases(ids.check_tenant_id(tenant_id))
 
     def document(self, tenant_id: str, collection: str, document_id: str) -> DocumentInfo:
-        """Returns one document without its text."""
+        """Returns the fields of one document, without the document's text."""
         ids.check_document_id(document_id)
         return self._writer.document(self._open(tenant_id, collection), document_id)
 
     def document_with_text(
         self, tenant_id: str, collection: str, document_id: str, part: ByteRange | None = None
     ) -> tuple[DocumentInfo, str, int]:
-        """Returns one document, its text, and the offset at which this text ends.
+        """Returns one document's fields, its text, and the byte offset at which this text ends.
 
-        The offset counts bytes of the whole text. With `part`, only this range of the text is
-        returned, or as much of its beginning as fits into a reply.
+        With `part`, returns only this range of the document's text. If the range does not fit into
+        a reply, returns as much of its beginning as fits. The returned offset counts from the
+        beginning of the document's text.
         """
         ids.check_document_id(document_id)
         opened = self._open(tenant_id, collection)
@@ -99,7 +100,7 @@ class StoredCatalog:
     ) -> Listing[DocumentInfo]:
         """Returns one page of the documents that pass `filter`, in order of id.
 
-        Without a filter, all documents pass. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
+        Without a filter, returns all documents. A `page_size` of 0 means DEFAULT_PAGE_SIZE.
         """
         page = _checked_page_size(page_size), _decode_page_token(page_token)
         _check_optional_filter(filter)
@@ -111,7 +112,7 @@ class StoredCatalog:
     def count(
         self, tenant_id: str, collection: str, filter: Filter | None, deadline: Deadline = NEVER
     ) -> DocumentCount:
-        """Counts the documents that pass `filter`. Without a filter, all documents pass."""
+        """Counts the documents that pass `filter`, or all documents if there is no filter."""
         _check_optional_filter(filter)
         return self._writer.count(self._open(tenant_id, collection), filter, deadline)
 
@@ -123,7 +124,10 @@ class StoredCatalog:
         change: MetadataChange,
         deadline: Deadline,
     ) -> MetadataUpdate:
-        """Changes a document's metadata and source, by `metadata_update.update_metadata`."""
+        """Changes a document's metadata and source.
+
+        Raises the errors of `metadata_update.update_metadata`.
+        """
         ids.check_document_id(document_id)
         check_change(change)
         opened = self._open(tenant_id, collection)
@@ -139,8 +143,8 @@ class StoredCatalog:
     ) -> Iterator[DocumentDeletion]:
         """Deletes the documents that pass `filter`, in several commits.
 
-        Calls `Writer.delete_matching`, which yields the count of deletions of each commit. Raises
-        InvalidArgument if there is no filter.
+        Yields, after each commit, what `Writer.delete_matching` yields: the count of deleted
+        documents. Raises InvalidArgument if there is no filter.
         """
         if filter is None:
             raise InvalidArgument(
@@ -183,9 +187,10 @@ def _with_opaque_token(listing: Listing[Item]) -> Listing[Item]:
 
 
 def _decode_page_token(page_token: str) -> str:
-    """Returns the name or document id after which a page begins; empty for the first page.
+    """Returns the collection name or document id after which a page of a listing begins.
 
-    `page_token` is a token that `_with_opaque_token` encoded, or empty for the first page.
+    `page_token` is a token that `_with_opaque_token` has encoded. For the first page, `page_token`
+    and the returned name or id are empty.
     """
     if not page_token:
         return ""

@@ -13,8 +13,8 @@ MAX_SECTION_TITLE_CHARS = 200
 
 # Matches texts that programs write instead of a title: "Untitled 3", "Document1", "Microsoft Word
 # - a.doc", "PowerPoint Presentation", the name of the file, punctuation. A real title may end with
-# the name of a file that the text is about ("A guide to robots.txt"). So a text with an ending from
-# `html` to `fm` matches only if it is one word or a path.
+# the name of a file that the text is about ("A guide to robots.txt"). So a text that ends with one
+# of the file extensions from `html` to `fm` matches only if it is one word or a path.
 _PLACEHOLDER = re.compile(
     r"untitled(?:[\s_-]*+(?:document|presentation|\d++))*"
     r"|(?:document|presentation|slide|book)[\s_-]?\d+"
@@ -48,7 +48,8 @@ def section_title(text: str) -> str:
 def metadata_title(text: str) -> str:
     """Returns the title in a file's metadata, on one line and cut to MAX_TITLE_BYTES.
 
-    Returns an empty string if a program has written it, for example "Untitled 3".
+    Returns an empty string if the title is a placeholder that a program has written, for example
+    "Untitled 3".
     """
     title = document_title(text)
     return "" if _PLACEHOLDER.fullmatch(title) else title

@@ -1,9 +1,10 @@
 """Runs the retriever: `python -m retriever_svc`. Settings come from the environment.
 
-If HRAG_WORKERS is above 1, this process is a supervisor. It starts that many worker processes,
-and these serve the calls. It starts each one as `python -m retriever_svc --worker ADDRESS`, which
-is an internal option. All workers listen on the same port. A worker uses its share of the memory
-and stops when its standard input ends.
+If HRAG_WORKERS is above 1, this process is a supervisor. The supervisor starts HRAG_WORKERS worker
+processes, and the workers serve the calls. It starts each worker with the command
+`python -m retriever_svc --worker ADDRESS`; `--worker` is an internal option. All workers listen on
+the same port. Each worker uses an equal share of the memory that the settings allow. A worker stops
+when its standard input ends.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Answers a question in five steps.
+"""Answers a question: searches, sends the passages, prompts a chat model, and sends its text.
 
-`AnswerPipeline` searches, sends the passages, prompts the model, streams the model's text, and
-sends citations. An error of the question or of the settings is raised before the first event. An
-error of the model is reported in the last event, because the passages have been sent by then.
+The citations are sent last. If the question or a setting is invalid, an error is raised before
+anything is sent. If the model fails, the passages have been sent already, so the last event
+contains the error.
 """
 
 import time
@@ -39,18 +39,19 @@ from retriever_svc.search_pipeline import Search
 
 _log = structlog.get_logger()
 
-# The query, and later the citations, wait at most this long for the embedder. Without this limit,
-# an embedder that hangs would use up the deadline, which may be minutes away.
+# The maximum time for embedding the query, and later for embedding the text of the citations.
+# Without this maximum, an embedder that does not answer would use up the time until the call's
+# deadline, which may be minutes.
 _EMBEDDING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetup:
-    """The model, the prompt and the limits of answers.
+    """The chat model, the prompt and the limits of answers.
 
-    `max_concurrent` is how many answers may be written at the same time. `max_tokens` is the
-    largest length of an answer, in tokens. `passage_tokens` is the token budget of a search that
-    sets no budget.
+    At most `max_concurrent` answers are written at the same time. `max_tokens` is the maximum
+    length of an answer, in tokens. `passage_tokens` is the maximum number of tokens of all passages
+    together, for a query that has no token budget.
     """
 
     chat: ChatModel
@@ -71,7 +72,7 @@ class _ModelRequest:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The hosts that the question and the passages name: the answer links to no other."""
+        """The hosts to which the answer may link: those in URLs of the question and passages."""
         chunks = (passage.chunk for passage in self.passages)
         texts = (text for chunk in chunks for text in (chunk.content, chunk.source))
         return hosts_in((self.question, *texts))
@@ -83,15 +84,19 @@ class AnswerPipeline:
     def __init__(
         self,
         search: Search,
-        sentences: CachedQueries,
+        sentence_embedder: CachedQueries,
         setup: AnswerSetup,
         reply: ReplyLimit = UNLIMITED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`reply` limits the size of each event."""
+        """Creates the pipeline.
+
+        `reply` limits the size of each event. `sentence_embedder` embeds the statements of an
+        answer and the sentences of its passages, which the citations compare.
+        """
         self._reply = reply
         self._search = search
-        self._sentences = sentences
+        self._sentence_embedder = sentence_embedder
         self._setup = setup
         self._clock = clock
         self._slots = AnswerSlots(setup.max_concurrent)
@@ -99,9 +104,9 @@ class AnswerPipeline:
     def __call__(self, query: AnswerQuery, deadline: Deadline) -> Iterator[AnswerEvent]:
         """Yields one SearchResult, then the answer's text in pieces, then one AnswerEnd.
 
-        Closing the iterator cancels the model's stream. Raises what `Search` raises,
-        InvalidArgument or TooLarge for the question, and TooBusy if too many answers are being
-        written.
+        Closing the iterator cancels the request to the model. Raises the errors of `Search`. Raises
+        InvalidArgument or TooLarge if the question or `max_tokens` is not allowed. Raises TooBusy
+        if too many answers are being written.
         """
         began = self._clock()
         if query.search.mode is None:
@@ -112,8 +117,8 @@ class AnswerPipeline:
         with self._slots.slot(query.search.tenant_id):
             search = self._with_token_budget(query.search)
             result = self._search(search, deadline, embedding_s=_EMBEDDING_S)
-            # The client numbers the passages that it receives. So it must receive exactly the
-            # passages that the prompt has space for.
+            # The model cites passages by number, and the client numbers the passages that it
+            # receives. So the client must receive exactly the passages of the prompt.
             result = replace(result, passages=fitting_prompt(result.passages, search.token_budget))
             yield result
             if result.passages:
@@ -157,7 +162,8 @@ class AnswerPipeline:
                         first_text_us = first_text_us or self._us_since(began)
                         yield output
             except (Cancelled, DeadlineExceeded):
-                raise  # The caller has left or stops waiting, so nobody would read a last event.
+                # The call was cancelled or its deadline has passed, so nobody reads an AnswerEnd.
+                raise
             except HragError as failure:
                 _log.warning("chat_failed", model=self._setup.chat.name, problem=failure.message)
                 error = failure
@@ -165,10 +171,10 @@ class AnswerPipeline:
             first_text_us = first_text_us or self._us_since(began)
             yield remaining_text
         statements = cited_statements(marker_filter.text, marker_filter.markers)
-        # Embedding gets at most half of the remaining time. The last event must arrive even if
-        # no citation can be compared.
+        # Embedding for the citations may use at most half of the call's remaining time. So the last
+        # event is sent before the call's deadline even if the embedder does not answer.
         share = deadline.within(min(_EMBEDDING_S, deadline.remaining_s / 2))
-        embed = partial(self._sentences.embed_each, request.tenant_id, deadline=share)
+        embed = partial(self._sentence_embedder.embed_each, request.tenant_id, deadline=share)
         supported = fitting(citations(marker_filter.text, statements, passages, embed), self._reply)
         yield self._end(end, began, error, supported, self._setup.chat.name, first_text_us)
 
@@ -205,7 +211,11 @@ def unconfigured(*_: object) -> NoReturn:
 
 
 def _question(query: AnswerQuery) -> str:
-    """Returns the question for the model. Raises InvalidArgument or TooLarge."""
+    """Returns the question for the model: the query's question or, if empty, its search text.
+
+    Raises InvalidArgument if the question and the search text are both empty, or if the question
+    has only white space. Raises TooLarge if the question has more than MAX_QUERY_BYTES bytes.
+    """
     if not query.question:
         if isinstance(query.search.query, str):
             return query.search.query

@@ -1,8 +1,9 @@
 """Limits how many answers are written at the same time, in total and for one tenant.
 
 Each answer that is being written occupies a slot. A tenant may use all slots while no other tenant
-asks. If the tenants of two successive questions differ, each tenant may use at most half of the
-slots for one minute. So the answers of one tenant cannot block the answers of all others.
+asks a question. If two successive questions come from different tenants, each tenant may use at
+most half of all slots for one minute. So the answers of one tenant cannot block the answers of all
+other tenants.
 """
 
 import threading
@@ -14,12 +15,16 @@ from contextlib import contextmanager
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-# For this time after questions of two tenants, each tenant may use at most half of the slots.
+# If two successive questions come from different tenants, each tenant may use at most half of all
+# slots for this time.
 _SHARING_S = 60.0
 
 
 class AnswerSlots:
-    """The slots for answers. Thread-safe."""
+    """Counts the answers that are being written, and refuses answers above a limit. Thread-safe.
+
+    Each answer occupies one of `count` slots while it is being written.
+    """
 
     def __init__(self, count: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -30,7 +35,11 @@ class AnswerSlots:
 
     @contextmanager
     def slot(self, tenant_id: str) -> Iterator[None]:
-        """Occupies a slot while the context is open; raises TooBusy if the tenant gets no slot."""
+        """Occupies a slot for the tenant while the context is open.
+
+        Raises TooBusy if all slots are occupied, or if the tenant occupies half of all slots while
+        other tenants ask questions.
+        """
         with self._lock:
             self._check(tenant_id)
             self._used[tenant_id] += 1
@@ -53,6 +62,6 @@ class AnswerSlots:
         if used >= self._share and not self._recent.is_alone:
             raise TooBusy(
                 f"{used} answers are being written for tenant {tenant_id!r}; while other tenants "
-                f"ask, it may have half of the {self._count} that HRAG_MAX_CONCURRENT_ANSWERS "
-                "allows at once"
+                f"ask questions, a tenant may have at most half of the {self._count} answers that "
+                "HRAG_MAX_CONCURRENT_ANSWERS allows at once"
             )

@@ -1,4 +1,4 @@
-"""The composition root of the retriever: opens and closes store, models and server."""
+"""The composition root of the retriever: opens the store, the models and the server."""
 
 import sys
 import threading
@@ -51,18 +51,19 @@ from retriever_svc.servicer import RetrieverServicer
 
 _log = structlog.get_logger()
 
-# The longest time for which a search waits for Python's interpreter lock while another thread
-# computes, for example the thread that reads the change log. Python's default, 5 ms, is as long as
-# several searches.
+# The switch interval of Python's interpreter lock. A search waits about this long for the lock if
+# another thread computes, for example the thread that reads the change log. Python's default
+# interval of 5 ms is as long as several searches, so this interval is shorter.
 _SWITCH_S = 0.0002
-# A worker serves its metrics on any free local port. Its supervisor collects and serves them.
+# A worker process serves its metrics on any free local port. The supervisor process collects the
+# metrics of all workers and serves them.
 _WORKER_METRICS = "127.0.0.1:0"
 
 SERVICE = retriever_pb2.DESCRIPTOR.services_by_name["RetrieverService"].full_name
 
 
 def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves until `stopping` is set, with as many processes as the settings say.
+    """Serves calls until `stopping` is set, with `settings.workers` processes.
 
     Raises HragError or SettingsError if the store, a model, a file or a port cannot be opened.
     """
@@ -84,11 +85,14 @@ def serve(settings: RetrieverSettings, stopping: threading.Event) -> None:
 
 
 def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threading.Event) -> None:
-    """Serves as one of several workers at `address`, with its share of the memory budget.
+    """Serves calls at `address` as one of several worker processes.
 
-    Raises what `serve` raises.
+    The memory that the settings allow is divided equally among the workers. Raises the errors of
+    `serve`.
     """
-    if not settings.stop_on_eof:  # If it is set, the process watches standard input already.
+    # A worker must stop when its standard input ends. If the setting `stop_on_eof` is set, the
+    # process already watches its standard input.
+    if not settings.stop_on_eof:
         stop_on_eof(stopping)
     memory_bytes = settings.memory_bytes // settings.workers
     overrides = {"address": address, "memory_bytes": memory_bytes}
@@ -98,7 +102,7 @@ def serve_as_worker(address: str, settings: RetrieverSettings, stopping: threadi
 
 
 def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker: bool) -> None:
-    """Waits until there is a store, then serves until `stopping` is set."""
+    """Waits until the store exists, then serves calls until `stopping` is set."""
     sys.setswitchinterval(_SWITCH_S)
     protection = open_protection(settings, settings.address)
     metrics_access = open_metrics_access(settings, settings.metrics_address)
@@ -115,8 +119,8 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
         _log.info("store_opened", engine=engine.name, store=engine.location)
         reader.preload()
         queries = CachedQueries(embedder, settings.query_cache_entries)
-        sentences = CachedQueries(embedders.passages, settings.sentence_cache_entries)
-        caches = {"query": queries, "sentence": sentences}
+        sentence_embedder = CachedQueries(embedders.passages, settings.sentence_cache_entries)
+        caches = {"query": queries, "sentence": sentence_embedder}
         metric_readings = metrics.Readings(partial(readings, reader, caches, settings))
         collectors = (metrics.INSTRUMENTS, metric_readings)
         port = closing.enter_context(
@@ -127,7 +131,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             reader,
             embedder,
             queries,
-            sentences,
+            sentence_embedder,
             settings.return_level,
             allows_fallback=settings.hybrid_fallback,
             reranking=rerank_setup,
@@ -137,7 +141,7 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
             search,
             unconfigured
             if answer_setup is None
-            else AnswerPipeline(search, sentences, answer_setup, reply),
+            else AnswerPipeline(search, sentence_embedder, answer_setup, reply),
             Browse(reader, reply),
             partial(_server_info, settings, embedder.name, answer_setup, reader),
             reply,
@@ -156,7 +160,10 @@ def _serve(settings: RetrieverSettings, stopping: threading.Event, *, as_worker:
 
 
 def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
-    """Returns the setup of answers, None without a chat model; may raise SettingsError."""
+    """Returns the chat model with its prompt and limits, or None if no model is configured.
+
+    Raises SettingsError if a setting is invalid or the prompt cannot be read.
+    """
     chat = open_chat(settings)
     if chat is None:
         return None
@@ -170,7 +177,10 @@ def _answer_setup(settings: RetrieverSettings) -> AnswerSetup | None:
 
 
 def _rerank_setup(settings: RetrieverSettings) -> RerankSetup | None:
-    """Returns the setup of reranking, None without a reranker; may raise SettingsError."""
+    """Returns the reranker with its limits, or None if no reranker is configured.
+
+    Raises SettingsError if a setting is invalid.
+    """
     reranker = open_reranker(settings)
     if reranker is None:
         return None

@@ -1,8 +1,8 @@
 """Finds the sentence of a passage that best supports a statement of an answer.
 
-The statement cites the passage by its number. Statements and sentences are compared by their
-vectors. If they cannot be compared, for example because the embedder fails, the citation names the
-whole passage.
+The statement cites the passage by the passage's number. The vectors of statements and sentences are
+compared. If a statement cannot be compared with the sentences, for example because the embedder
+fails, the citation names the whole passage.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from hrag.values.search import Passage
 from retriever_svc.markers import CitedStatement
 from retriever_svc.work_limit import TEXT_BYTES
 
-_CITATION_BYTES = 96  # All numbers in an encoded Citation need at most 96 bytes.
+_CITATION_BYTES = 96  # An encoded Citation without its two ids has at most this many bytes.
 
 Embed = Callable[[Sequence[str]], Sequence[Vector | HragError]]
 """Returns a vector or an error for each text."""
@@ -41,18 +41,18 @@ def citations(
     passages: Sequence[Passage],
     embed: Embed,
 ) -> tuple[Citation, ...]:
-    """Returns one citation for each of `cited`, in order.
+    """Returns one citation for each statement in `cited`, in order.
 
-    `cited` has the statements of `text`, each with the number of the passage that it cites. One
-    call embeds at most MAX_EMBEDDED_BYTES of text: first the statements, then the sentences of the
-    cited passages, both in order. A citation names its whole passage if the limit excludes its
-    statement or all sentences of its passage.
+    `cited` has the statements of the answer `text`, each with the number of the passage that it
+    cites. The statements are embedded first, then the sentences of the cited passages, until
+    MAX_EMBEDDED_BYTES of text are embedded. If a statement is not embedded, or no sentence of its
+    passage is embedded, the citation names the whole passage.
     """
     statements = [text[item.start : item.end] for item in cited]
     sentences_of = {item.number: _sentences(passages[item.number - 1].chunk) for item in cited}
     texts = [statement for statement in statements if statement]
     texts += [sentence.text for sentences in sentences_of.values() for sentence in sentences]
-    vector_of = _vectors(_affordable(texts), embed)
+    vector_of = _vectors(_first_distinct(texts), embed)
     return tuple(
         _citation(
             item,
@@ -64,7 +64,10 @@ def citations(
 
 
 def _sentences(chunk: Chunk) -> list[_Sentence]:
-    """Returns the sentences of a chunk that contain a word, without the white space around them."""
+    """Returns the sentences of a chunk, without the white space around each sentence.
+
+    Sentences without a word are left out.
+    """
     sentences = []
     start, start_byte = 0, chunk.span.byte_start
     for end in sentence_ends(chunk.content):
@@ -82,15 +85,21 @@ def _sentences(chunk: Chunk) -> list[_Sentence]:
     return sentences
 
 
-def _affordable(texts: Sequence[str]) -> list[str]:
-    """Returns the first distinct texts, as many as fit into MAX_EMBEDDED_BYTES."""
+def _first_distinct(texts: Sequence[str]) -> list[str]:
+    """Returns the first texts, without duplicates, whose total size is at most MAX_EMBEDDED_BYTES.
+
+    The order stays the same. The size of a text is its length in bytes plus TEXT_BYTES.
+    """
     distinct = list(dict.fromkeys(texts))
     sizes = accumulate(len(text.encode()) + TEXT_BYTES for text in distinct)
     return distinct[: sum(size <= MAX_EMBEDDED_BYTES for size in sizes)]
 
 
 def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
-    """Returns the first citations, as many as fit into the rest of the reply."""
+    """Returns the citations, in order, that come before the first one that exceeds `reply`.
+
+    `reply` limits the total size of all citations, in bytes.
+    """
     sizes = accumulate(
         text_bytes(citation.document_id, citation.chunk_id) + _CITATION_BYTES
         for citation in all_citations
@@ -99,7 +108,7 @@ def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citat
 
 
 def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
-    """Returns the vectors by text. A text that could not be embedded has no vector."""
+    """Returns the vector of each text. Texts that could not be embedded are left out."""
     if not texts:
         return {}
     vectors = embed(texts)
@@ -113,9 +122,9 @@ def _vectors(texts: list[str], embed: Embed) -> dict[str, Vector]:
 def _best(
     vector_of: dict[str, Vector], statement: str, sentences: Sequence[_Sentence]
 ) -> tuple[Span | None, float | None]:
-    """Returns the span of the sentence nearest to the statement, and their cosine.
+    """Returns the span of the sentence that is nearest to the statement, and their cosine.
 
-    Returns None twice if the statement and the sentences cannot be compared.
+    Returns (None, None) if the statement has no vector, or if no sentence has a vector.
     """
     comparable = [sentence for sentence in sentences if sentence.text in vector_of]
     if statement not in vector_of or not comparable:

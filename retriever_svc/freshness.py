@@ -1,4 +1,4 @@
-"""Read-your-writes: a search can wait until a change of its tenant is visible."""
+"""Read-your-writes: a search can wait until an earlier write of its tenant is visible."""
 
 from hrag.engine import Reader
 from hrag.server.admission.suspension import Suspended, has_time_to_wait
@@ -7,12 +7,12 @@ from hrag.values.errors import SequenceNotReached
 
 
 def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: Deadline) -> None:
-    """Returns if the tenant's last change has at least the sequence number `sequence`.
+    """Returns without an error if the tenant's changes up to `sequence` are visible.
 
-    Also returns if `sequence` is 0. Otherwise raises one of three errors. Suspended is raised while
-    there is time to wait: the call then runs again once a change has this sequence number.
-    SequenceNotReached is raised shortly before `deadline` passes, and Cancelled if the caller has
-    left.
+    If `sequence` is 0, no change is required. If the changes are not visible yet, raises Suspended.
+    The server then runs the call again once the changes are visible. If only little time is left
+    before `deadline`, raises SequenceNotReached instead of Suspended. Raises Cancelled if the
+    client has cancelled the call.
     """
     if not sequence:
         return

@@ -1,10 +1,11 @@
 """A cache of collections that are known to exist and to suit this service's embedder.
 
-A collection suits the embedder if this embedder made its vectors, or if it has no vectors. A
-query's text is embedded before its snapshot is opened, because a read transaction must not wait
-for a model. But a query must not cost a request to an endpoint if its collection does not exist
-or uses another embedder. So the first query of a collection checks the collection before it
-embeds. Later queries are checked only against their snapshots.
+A collection suits the embedder if this embedder made the collection's vectors, or if the collection
+has no vectors. The text of a query is embedded before the query opens a snapshot, because a read
+transaction must not wait for a model. If the collection does not exist or uses another embedder,
+the text should not be sent to an embedding endpoint, which may cost money. So the first query of a
+collection checks the collection before the text is embedded. Later queries use the cached result of
+this check, and check the collection again once their snapshots are open.
 """
 
 from threading import Lock
@@ -16,7 +17,7 @@ from hrag.models.embedding.vector_checks import check_embedder
 from hrag.values.collections import NO_EMBEDDER
 from hrag.values.current_call import CURRENT
 
-_MAX_COLLECTIONS = 10_000  # So many entries need about 2 MB.
+_MAX_COLLECTIONS = 10_000  # The cache has at most this many entries, which need about 2 MB.
 
 
 class KnownCollections:
@@ -31,8 +32,10 @@ class KnownCollections:
     def have_vectors(self, tenant_id: str, collection: str) -> bool:
         """Returns True if the collection has vectors.
 
-        Raises CollectionNotFound. Raises EmbedderMismatch if another embedder made the vectors.
-        Raises DeadlineExceeded or Cancelled when the call that this thread works for has ended.
+        Raises CollectionNotFound if there is no such collection, and EmbedderMismatch if its
+        vectors were made by another embedder than the embedder of this service. Raises
+        DeadlineExceeded or Cancelled if the gRPC call of this thread has passed its deadline or was
+        cancelled.
         """
         key = (tenant_id, collection)
         with self._lock:
@@ -50,7 +53,7 @@ class KnownCollections:
         return has_vectors
 
     def forget(self, tenant_id: str, collection: str) -> None:
-        """Removes a collection, so that its next query checks it again.
+        """Removes a collection from the cache, so that its next query checks the collection again.
 
         Must be called when a snapshot of the collection contradicts the cache.
         """

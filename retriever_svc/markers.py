@@ -1,17 +1,18 @@
-"""Numbered markers in a model's text: [1], [1, 3], [1-3], [1][2], and the same in 【】.
+"""Markers in a model's text: numbers of passages in brackets, by which the text cites passages.
 
-`MarkerFilter` reads a text in pieces. It returns text in which every marker names only passages
-that exist. It delays text only while this text may become a marker. The result does not
-depend on how the text is cut into pieces. A number to which no passage
-belongs is removed. A marker in which no number remains is removed with the blanks before it.
+Markers are, for example: [1], [1, 3], [1-3], [1][2], and the same numbers in 【】. `MarkerFilter`
+reads a text in pieces. It returns text in which every marker names only passages that exist. It
+delays text only while this text may become a marker. The result does not depend on how the text is
+cut into pieces. If no passage has a number, this number is removed from the marker. If no number
+remains in a marker, the marker is removed together with the blanks before it.
 
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
-unchanged. Code between backticks stays unchanged too. Inline code ends at the end of its line at
-the latest. A block of code begins with three or more backticks, and ends at a run of at least as
-many backticks.
+unchanged. Markers in code between backticks stay unchanged too. Inline code ends at the end of its
+line at the latest. A block of code begins with three or more backticks, and ends at a run of at
+least as many backticks.
 
-The output contains no control characters except newline and tab. It contains no markup that a
-viewer would act on by itself (see `markup_guard`).
+The output contains no control characters except newline and tab. It contains no markup that makes
+a viewer load a file or link to an unknown host (see `markup_guard`).
 """
 
 import re
@@ -23,7 +24,9 @@ from hrag.text.plain_text import plain
 from hrag.text.sentences import has_word, sentence_ends
 from retriever_svc.markup_guard import MarkupGuard
 
-MAX_MARKER_CHARS = 64  # Longer text in brackets is no marker: nobody cites so many passages.
+# A marker has at most this many characters. Longer text in brackets is no marker, because nobody
+# cites so many passages at once.
+MAX_MARKER_CHARS = 64
 
 _CLOSER = {"[": "]", "【": "】"}
 _BLANK = " \t"
@@ -39,7 +42,11 @@ _LIST_SIGNS = re.compile(r"[ \t*+•>#-]*")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker in the output: its range in characters, and the numbers of its passages."""
+    """A marker in the output of a MarkerFilter.
+
+    `start` and `end` are its range of characters in the output. `numbers` are the passages that the
+    marker names.
+    """
 
     start: int
     end: int
@@ -48,7 +55,10 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class CitedStatement:
-    """A statement, as a range of characters, and the number of a passage that it cites."""
+    """A statement of an answer, and the `number` of a passage that the statement cites.
+
+    The statement is the range of characters from `start` to `end` of the answer's text.
+    """
 
     start: int
     end: int
@@ -56,28 +66,29 @@ class CitedStatement:
 
 
 class MarkerFilter:
-    """Filters the markers of one text, piece by piece."""
+    """Reads a text in pieces, and removes from its markers the numbers that no passage has."""
 
     def __init__(self, passages: int, hosts: frozenset[str] = frozenset()) -> None:
         """`passages` is the count of passages, which are numbered from 1.
 
-        `hosts` are the hosts to which addresses in the text may lead.
+        `hosts` are the hosts to which URLs in the text may lead.
         """
         self._passages = passages
         self._guard = MarkupGuard(hosts)
-        # These blanks are not in the output yet. If the marker after them is removed, they are too.
+        # Blanks before a possible marker. They are not in the output yet, because they are removed
+        # together with the marker if the marker is removed.
         self._blanks = ""
-        self._marker = ""  # This text is not in the output yet: it may become a marker.
-        self._ticks = 0  # How many backticks in a row were read last.
-        self._code = 0  # How many backticks began the current code; 0 outside of code.
+        self._marker = ""  # Text that may become a marker, and is not in the output yet.
+        self._ticks = 0  # The length of the run of backticks that was read last.
+        self._code = 0  # How many backticks began the code that is being read, or 0.
         self._output: list[str] = []
-        self._tail = ""  # The last characters of the output.
+        self._tail = ""  # The last MAX_MARKER_CHARS characters of the output.
         self._length = 0
         self._markers: list[Marker] = []
 
     @property
     def text(self) -> str:
-        """The whole output so far."""
+        """The whole output so far, as one string."""
         return "".join(self._output)
 
     @property
@@ -86,14 +97,14 @@ class MarkerFilter:
         return tuple(self._markers)
 
     def feed(self, piece: str) -> str:
-        """Reads the next piece of the text; returns the output that is complete now, maybe ""."""
+        """Reads the next piece of the text; returns the text that can be output now, maybe ""."""
         before = len(self._output)
         for char in plain(piece):
             self._read(char)
         return "".join(self._output[before:])
 
     def finish(self) -> str:
-        """Ends the text; returns the output that was still delayed."""
+        """Returns the text that is still delayed. Must be called once, after the last piece."""
         before = len(self._output)
         self._release()
         return "".join(self._output[before:])
@@ -118,13 +129,14 @@ class MarkerFilter:
     def _tick(self) -> None:
         self._release()
         if not self._ticks and self._tail.endswith("`"):
-            # A marker between two runs of backticks was removed, and the runs must not join.
+            # A marker between two runs of backticks was removed. Without a character between
+            # them, the two runs would become one longer run.
             self._show(_ELLIPSIS)
         self._ticks += 1
         self._show("`")
 
     def _turn_code(self) -> None:
-        """Begins or ends code after a run of backticks.
+        """Decides after a run of backticks whether code begins or ends there.
 
         Inline code ends at a run that is as long as the run that began it. A block of code ends at
         a run that is at least as long.
@@ -136,7 +148,10 @@ class MarkerFilter:
         self._ticks = 0
 
     def _begin(self, char: str) -> None:
-        """Outputs the delayed text, which is no marker. `char` may begin another marker."""
+        """Outputs the delayed text, which is not a marker, then outputs or delays `char`.
+
+        `char` is delayed if it is a blank or begins a marker.
+        """
         if self._marker:
             self._release()
         if char in _CLOSER:
@@ -158,7 +173,8 @@ class MarkerFilter:
         known = [number for number in numbers if number <= self._passages]
         if not known:
             if _OPEN.search(self._tail):
-                # Otherwise the texts around the removed marker could together form a marker.
+                # Without a character in place of the removed marker, the text before the marker
+                # and the text after it could together form a marker.
                 self._show(_ELLIPSIS)
             return
         self._show(blanks)
@@ -183,18 +199,22 @@ class MarkerFilter:
 
 
 def _numbers(inside: str) -> Iterator[int]:
-    """Yields the numbers in a marker. A range that ends below its start contains no numbers."""
+    """Yields the numbers in a marker, including all numbers of a range.
+
+    A range whose second number is lower than its first number has no numbers.
+    """
     for first, last in _ITEM.findall(inside):
         yield from range(int(first), int(last or first) + 1)
 
 
 def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatement]:
-    """Returns a statement for each number of each marker of a text, in order.
+    """Returns the cited statement for each number of each marker of a text, in order.
 
-    If a marker begins a line, its statement is the remaining text of its sentence. Otherwise its
-    statement is the last sentence before the marker, without the text before the previous marker.
-    If there is no word between two markers, both have the same statement. The range of a statement
-    is empty if there is no such text.
+    If a marker begins a line, its statement is the text after the marker in the same sentence.
+    Otherwise its statement is the last sentence before the marker. If the previous marker is in
+    this sentence, the statement begins after the previous marker. If there is no word between two
+    markers, both markers have the same statement. If these rules give no statement to the first
+    marker, its statement is an empty range.
     """
     starts = [0, *sentence_ends(text)]
     statements: list[CitedStatement] = []
@@ -222,7 +242,11 @@ def _begins_line(text: str, position: int) -> bool:
 
 
 def _last_sentence(text: str, starts: Sequence[int], begin: int, end: int) -> range:
-    """Returns the last sentence between two positions that contains a word; one must exist."""
+    """Returns the range of the last sentence that has a word between `begin` and `end`.
+
+    A sentence is cut at `begin` and `end`. `starts` has the positions at which sentences start,
+    then the end of the last sentence. There must be a word between `begin` and `end`.
+    """
     sentences = (
         range(max(start, begin), min(stop, end))
         for start, stop in zip(starts[-2::-1], starts[:0:-1], strict=True)

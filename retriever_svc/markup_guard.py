@@ -1,17 +1,19 @@
-r"""Removes markup from a model's text that a viewer would act on by itself.
+r"""Disables markup in a model's text that would make a viewer of the text load or link something.
 
 A document can make a model write an image whose address contains other text of the prompt. A
-viewer that renders Markdown loads the image, and so sends this text to a stranger's server. So
-images and HTML tags get a blank that turns them into plain text (`! [`, `< img`).
+viewer that renders Markdown loads the image, and so sends this text to the server of an attacker.
+So images and HTML tags get a blank that turns them into plain text (`! [`, `< img`).
 
-Addresses may lead only to known hosts: those that a passage or the question names. Any other
+An address is a URL, or text that a viewer may turn into a link, like `www.example.org`. Addresses
+may lead only to known hosts, which are the hosts that a passage or the question names. Any other
 address gets a blank before the first character that differs from all known hosts
-(`https:// evil.example`):
+(`https:// evil.example`). The rules are:
 
 - The text after two slashes or `www.` has to be a known host. Only a port may stand between the
   host and its path. Punctuation that ends a sentence or a bracket may follow too.
 - The destination of a link, which is the text after `](` or `]:`, has to begin with `http://`,
-  `https://` or `//` and a known host. Or it has to be relative, without a scheme or a host.
+  `https://` or `//` and a known host. Or the destination has to be relative, without a scheme or a
+  host.
 - A character reference must not be a number (`& #47;`), and must not name a character that
   occurs in schemes or in the slashes of addresses (`&sol ;`).
 
@@ -19,10 +21,10 @@ Some viewers accept blanks in a destination, and browsers delete tabs and line e
 So the blank is put where it makes the URL invalid (WHATWG URL Standard). `@` gets a blank too,
 because it would turn a known host before it into a user name.
 
-If the host of an address is only the beginning of a known host, this is noticed only where the
-address ends. So this address stays unchanged, and a blank follows it. Text between backticks is
-checked too, because viewers disagree on where code begins and ends. Only HTML tags between
-backticks stay unchanged.
+If the host of an address is only the beginning of a known host, the guard notices this at the end
+of the address. So this address stays unchanged, and a blank follows it. Text between backticks is
+checked too, because viewers disagree on where code begins and ends. But HTML tags between backticks
+stay unchanged.
 """
 
 import re
@@ -36,12 +38,12 @@ _HOST = re.compile(r"(?://|(?<![a-z0-9])(?=www\.))([a-z0-9._-]+)", re.IGNORECASE
 _MAX_HOST_CHARS = 253  # A name in the DNS has at most this many characters.
 _HOST_CHARS = frozenset(ascii_letters + digits + "._-")
 _PATH_STARTS = frozenset("/?#")
-# These characters may follow an address that has no path.
+# These characters may follow the host of an address that has no path.
 _CLOSING = frozenset("\"'`)]}>*|,;!.:~")
 
-# Two patterns for the beginning of a link's destination. The first one matches while later
-# characters decide where the link leads. The second one matches if the link has a scheme other than
-# `http` or `https`, or if browsers read its beginning as the start of a host.
+# Two patterns for the beginning of a link's destination. _UNDECIDED matches if the characters that
+# follow decide to which host the link leads. _ELSEWHERE matches if the link has a scheme other than
+# `http` or `https`, or if browsers read the beginning as the start of a host.
 _UNDECIDED = re.compile(r"[a-z][a-z0-9+.-]{,31}|https?:/?|[/\\]", re.IGNORECASE | re.ASCII)
 _ELSEWHERE = re.compile(
     r"[a-z][a-z0-9+.-]*[:\\]|https?:/?[^/\s]|/\\|\\[/\\]", re.IGNORECASE | re.ASCII
@@ -50,8 +52,9 @@ _DESTINATION_STARTS = ("](", "]:")
 
 _TAG_STARTS = frozenset("/!?")
 
-# The names of references to characters that occur in schemes or slashes, or that browsers delete in
-# addresses.
+# The names of HTML character references that could hide a part of an address. For example, `sol` in
+# `&sol;` is a slash. A reference could hide a part if its character occurs in schemes or is a slash
+# or backslash, or if browsers delete the character from addresses.
 _REFERENCES = frozenset(
     name.removesuffix(";") for name, text in html5.items() if text in set("+-.:/\\\t\n")
 )
@@ -65,9 +68,9 @@ def hosts_in(texts: Iterable[str]) -> frozenset[str]:
 
 
 class MarkupGuard:
-    """Reads a text character by character and says where a blank is needed.
+    """Reads a text character by character and says where a blank is needed to disable markup.
 
-    The time for a character does not depend on the text before it.
+    The processor time for each character does not grow with the length of the text.
     """
 
     def __init__(self, hosts: frozenset[str]) -> None:
@@ -76,7 +79,11 @@ class MarkupGuard:
         self._addresses = _Addresses(hosts)
 
     def breaks(self, char: str, *, in_code: bool) -> bool:
-        """Returns True if a blank is needed before `char`, the next character of the text."""
+        """Reads `char`, the next character; returns True if a blank is needed before it.
+
+        The blank disables an image, an HTML tag, an address or a character reference. `in_code` is
+        True between backticks.
+        """
         reference, address = self._references.breaks(char), self._addresses.breaks(char)
         markup = self._is_image(char) or (not in_code and self._is_tag(char))
         self._last = char
@@ -90,13 +97,18 @@ class MarkupGuard:
 
 
 class _References:
-    """Finds references by number (`&#47;`), and by name to characters of addresses (`&sol;`)."""
+    """Finds HTML character references that could hide a part of an address.
+
+    These are all references by number (`&#47;`), and the references whose names are in _REFERENCES
+    (`&sol;`).
+    """
 
     def __init__(self) -> None:
-        self._name: str | None = None  # The part of a name read so far; None outside a reference.
+        # The part of the reference's name that has been read; None outside a reference.
+        self._name: str | None = None
 
     def breaks(self, char: str) -> bool:
-        """Returns True if `char` completes one of these references."""
+        """Reads `char`; returns True if a blank is needed before it to disable a reference."""
         name, self._name = self._name, None
         if char == "&":
             self._name = ""
@@ -111,39 +123,41 @@ class _References:
 
 
 class _Part(Enum):
-    """The part of the text that is being read."""
+    """The kind of text that is being read. TEXT is any text outside of an address."""
 
     TEXT = auto()
-    DESTINATION = auto()  # The destination of a link, before its host.
+    DESTINATION = auto()  # The beginning of a link's destination, before a host.
     HOST = auto()
     PORT = auto()
-    CLOSING = auto()  # Punctuation after a host.
+    CLOSING = auto()  # Punctuation after the host of an address.
 
 
 class _Addresses:
-    """Finds the characters with which an address stops leading to a known host."""
+    """Finds the character at which it becomes certain that an address leads to no known host."""
 
     def __init__(self, hosts: frozenset[str]) -> None:
         self._hosts = sorted(hosts)
         self._part = _Part.TEXT
-        self._read = ""  # The part of the destination or the host that has been read.
+        # The characters of the link's destination or of the host that have been read.
+        self._read = ""
         self._last = ""
         self._after_slash = False
-        # The last 4 characters of the word that was read last. Three would not suffice: with 4
-        # characters, `_word` equals `www` only if the whole word is `www`.
+        # The last 4 characters of the word that was read last. With 4 characters, `_word` equals
+        # `www` only if the whole word is `www`; with 3 characters, any word that ends with `www`
+        # would be equal too.
         self._word = ""
-        self._in_angles = False  # True if the destination began with `<`.
-        # True while a destination after `](` has not reached a path: later characters may still
-        # change where it leads.
+        self._in_angles = False  # True if the link's destination began with `<`.
+        # True in the destination of a link after `](`, until the path of the address begins. Before
+        # the path, later characters may change where the link leads.
         self._is_open = False
-        # True if a host was directly before `](` and no path has begun since. Then an `@` would
-        # make the host a user name.
+        # True if a host was directly before `](` and no path has begun after it. In this case, an
+        # `@` would turn the host into a user name.
         self._may_be_user = False
-        # True if this destination began inside another destination that was still open.
+        # True if this link's destination began while `_is_open` was True for another link.
         self._stays_open = False
 
     def breaks(self, char: str) -> bool:
-        """Returns True if a blank is needed before `char`, the next character of the text."""
+        """Reads `char`; returns True if a blank is needed before it to disable an address."""
         host_start = self._host_start(char)
         last, self._last = self._last, char
         if last + char in _DESTINATION_STARTS:
@@ -164,7 +178,10 @@ class _Addresses:
         return leads_elsewhere or is_user
 
     def _ends_user(self, char: str) -> bool:
-        """Returns True if `char` turns a host before `](` into a user name: `//host](@other`."""
+        """Returns True if `char` is an `@` that turns the host before `](` into a user name.
+
+        For example, `//host](@other` leads to `other`, with the user name `host`.
+        """
         is_user = self._may_be_user and char == "@"
         if is_user or char.isspace() or char in _PATH_STARTS:
             self._may_be_user = False
@@ -174,9 +191,11 @@ class _Addresses:
         self._part, self._read = part, read
 
     def _host_start(self, char: str) -> str | None:
-        """Returns the part of a host read so far if `char` begins a host, else None.
+        """Returns the part of a host that has been read, or None if no host begins with `char`.
 
-        A backslash changes nothing: in Markdown it may escape the next character.
+        A host begins after two slashes, and then the returned part is "". A host also begins with
+        "www.", and then the returned part is "www.". A backslash between these characters is
+        ignored, because in Markdown a backslash may escape the next character.
         """
         if char == "\\":
             self._word = self._word if self._word == "www" else ""
@@ -215,9 +234,10 @@ class _Addresses:
         return False
 
     def _end_at_blank(self, char: str) -> bool:
-        """Ends the address.
+        """Ends the address at white space; returns True if `char` needs a blank before it.
 
-        Browsers continue an address after a tab or line end, so these need a blank too.
+        In a link's destination, browsers continue an address after a tab or a line end. So a blank
+        is needed before these characters.
         """
         self._begin(_Part.TEXT)
         return self._is_open and char != " "
@@ -235,7 +255,10 @@ class _Addresses:
         return self._after_host(char)
 
     def _after_host(self, char: str) -> bool:
-        """Reads what follows a known host, and its port if there is one."""
+        """Reads the character after a known host, or after the host's port.
+
+        Returns True if this character makes the address lead elsewhere.
+        """
         if char in _PATH_STARTS or (char == ")" and self._is_open and not self._in_angles):
             self._settle()
         elif char == ":" and self._part is _Part.HOST:
@@ -253,12 +276,15 @@ class _Addresses:
         return char not in _PATH_STARTS
 
     def _settle(self) -> None:
-        """Ends the check of an address: later text cannot change where it leads."""
+        """Ends the check of an address whose later characters cannot change its host."""
         self._begin(_Part.TEXT)
         self._is_open = self._is_open and self._stays_open
 
     def _end(self) -> bool:
-        """Ends an address that leads to an unknown host. Returns True, because it needs a blank."""
+        """Ends the check of an address that leads to an unknown host.
+
+        Returns True, because the address needs a blank.
+        """
         self._begin(_Part.TEXT)
         return True
 
@@ -269,6 +295,6 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """Returns the first known host that sorts at or after the host read so far, or ""."""
+        """Returns the first known host in sorted order that is `_read` or comes after it, or ""."""
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

@@ -1,10 +1,11 @@
 """The prompt: a template, filled with the question and the numbered passages.
 
-`answer_prompt.txt` is the built-in template; HRAG_ANSWER_PROMPT_FILE names another one. The text
-of a passage cannot imitate another passage. The heading of a passage is one line, each line of the
-text is quoted, and text that looks like a passage's number gets other brackets. Text that looks
-like a placeholder is not replaced. Headings and quotes may use the share `_OVERHEAD` of the token
-budget of the passages in addition to this budget.
+`answer_prompt.txt` is the built-in template. The setting HRAG_ANSWER_PROMPT_FILE names the file of
+another template. The text of a passage cannot imitate another passage: the heading of a passage is
+one line, each line of the text is quoted, and text that looks like a passage's number gets other
+brackets. Text that looks like a placeholder is not replaced. The token budget of a search counts
+only the text of its passages. In a prompt, the headings and the `> ` before quoted lines may have
+up to _OVERHEAD times as many tokens as this budget, in addition to the budget.
 """
 
 from collections.abc import Sequence
@@ -17,19 +18,31 @@ from hrag.text import citations, tokens
 from hrag.text.plain_text import quoted_lines, without_markers
 from hrag.values.search import Passage
 
-MAX_TEMPLATE_BYTES = 64 * 1024  # Even long instructions need far less.
+# A template has at most this many bytes. Even long instructions need far fewer.
+MAX_TEMPLATE_BYTES = 64 * 1024
 
 _VARIABLE = "HRAG_ANSWER_PROMPT_FILE"
 _PLACEHOLDERS = {"question", "passages"}
-_MAX_HEADING_CHARS = 256  # Titles and section paths may have thousands.
-_OVERHEAD = 0.25  # It is twice what prose needs, so no passage of prose is left out.
+# The heading of a passage is cut to this many characters, because the titles of documents and of
+# sections may have thousands of characters.
+_MAX_HEADING_CHARS = 256
+# The headings of passages and the `> ` before quoted lines may have this share of the token budget,
+# in addition to the budget. Passages of prose need about half of this share, so no passage of prose
+# is left out.
+_OVERHEAD = 0.25
 
 
 class Prompt:
-    """A checked template. A call fills it with a question and its passages."""
+    """A checked template of the prompt.
+
+    Calling a Prompt with a question and passages returns the text of the prompt.
+    """
 
     def __init__(self, template: str) -> None:
-        """Raises ValueError unless the placeholders are exactly `$question` and `$passages`."""
+        """Checks the template. Its placeholders must be exactly `$question` and `$passages`.
+
+        Otherwise raises ValueError.
+        """
         self._template = Template(template)
         if not self._template.is_valid():
             raise ValueError("it has a $ that is no placeholder; write $$ for a dollar sign")
@@ -37,7 +50,8 @@ class Prompt:
         if placeholders != _PLACEHOLDERS:
             wrong = ", ".join(f"${name}" for name in sorted(placeholders ^ _PLACEHOLDERS))
             raise ValueError(
-                f"it must have the placeholders $question and $passages and no other: see {wrong}"
+                "it must have the placeholders $question and $passages and no others; missing or "
+                f"not allowed: {wrong}"
             )
 
     def __call__(self, question: str, passages: Sequence[Passage]) -> str:
@@ -47,21 +61,26 @@ class Prompt:
 
 
 def _numbered(number: int, passage: Passage) -> str:
-    """Returns `[1] title - section, page 3`, and below it the content, each line after `> `."""
+    """Returns the text of a passage in the prompt.
+
+    The first line is the heading, for example `[1] title - section, page 3`. Then the content
+    follows, with `> ` before each line.
+    """
     chunk = passage.chunk
     heading = citations.heading(chunk)[:_MAX_HEADING_CHARS]
     heading = ", ".join(filter(None, (heading, citations.pages(chunk))))
-    # `without_markers` would not recognise a marker with a hidden character inside. `quoted_lines`
-    # has removed hidden characters before.
+    # `without_markers` does not recognise a number in brackets that has a hidden character inside.
+    # So `quoted_lines`, which removes hidden characters, is called first.
     content = without_markers(quoted_lines(chunk.content.strip()))
     return f"[{number}] {without_markers(heading)}\n{content}"
 
 
 def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Passage, ...]:
-    """Returns the first passages that fit into a prompt with their headings and quotes.
+    """Returns the passages, in order, that come before the first one that does not fit.
 
-    Without headings and quotes, `passages` fit `token_budget`. The first passage is always
-    returned.
+    The texts of `passages` have at most `token_budget` tokens in total. With the headings and the
+    `> ` before quoted lines, the returned passages have at most 1 + _OVERHEAD times `token_budget`
+    tokens. The first passage is always returned.
     """
     remaining = round(token_budget * (1 + _OVERHEAD))
     for number, passage in enumerate(passages, 1):
@@ -82,7 +101,7 @@ def load_prompt(path: Path | None) -> Prompt:
         with path.open("rb") as file:
             content = file.read(MAX_TEMPLATE_BYTES + 1)
         if len(content) > MAX_TEMPLATE_BYTES:
-            raise ValueError(f"it has over {MAX_TEMPLATE_BYTES} bytes")
+            raise ValueError(f"it has more than {MAX_TEMPLATE_BYTES} bytes")
         return Prompt(content.decode("utf-8"))
     except UnicodeDecodeError:
         raise SettingsError(f"{_VARIABLE} is '{path}': it is not UTF-8") from None

@@ -1,4 +1,4 @@
-"""The options of a query: which values are allowed, and which engine request they become.
+"""The options of a query: checks them, and converts them into a request to the engine.
 
 `check_query` rejects options that are not allowed. Each error names the field, its value and what
 is allowed. The other functions return what the options mean in each mode, with defaults for the
@@ -42,7 +42,7 @@ from hrag.values.search import (
 
 T = TypeVar("T")
 
-# The modes whose passages are on the embedded level.
+# The modes whose passages are on the embedded level: the level whose chunks have vectors.
 _LEAF_MODES = (SearchMode.STANDARD, SearchMode.SENTENCE_WINDOW, SearchMode.CONTEXT)
 
 
@@ -87,9 +87,9 @@ def check_query(query: SearchQuery) -> None:
 
 
 def _check_retrieval(query: SearchQuery) -> None:
-    """Checks the options that say which sources are searched, and with which weights.
+    """Checks the options that choose and score leaves, for example `retrieval` and `fusion`.
 
-    Raises InvalidArgument.
+    Raises InvalidArgument for an option that is not allowed.
     """
     retrieval = query.retrieval or (Retrieval.HYBRID if query.text else Retrieval.DENSE)
     if not query.text and retrieval is not Retrieval.DENSE:
@@ -128,7 +128,8 @@ def _check_merge_ratio(ratio: float, mode: SearchMode) -> None:
         )
     if not 0 < ratio <= 1:
         raise InvalidArgument(
-            f"merge_ratio is {ratio:g}; it must be over 0 and up to 1", field="merge_ratio"
+            f"merge_ratio is {ratio:g}; it must be greater than 0 and at most 1",
+            field="merge_ratio",
         )
 
 
@@ -185,11 +186,12 @@ def _check_text(text: str) -> None:
 
 
 def returned_level(query: SearchQuery, settings: CollectionSettings, default_level: int) -> int:
-    """Returns the level of the query's passages; in AUTO_MERGE, it is their highest level.
+    """Returns the level of the query's passages; in AUTO_MERGE, the highest level of passages.
 
-    STANDARD, SENTENCE_WINDOW and CONTEXT return the embedded level. In other modes, this is the
-    first level that is set: by the query, by the collection, or by the service. Raises
-    InvalidArgument for a level that the collection cannot return.
+    In STANDARD, SENTENCE_WINDOW and CONTEXT, this is the embedded level, whose chunks have vectors.
+    In other modes, it is the level that the query sets. If the query sets no level, it is the level
+    that the collection sets, and if the collection sets no level either, `default_level`. Raises
+    InvalidArgument if the collection cannot return the level that the query sets.
     """
     tree = settings.tree
     if query.mode_or_default in _LEAF_MODES:
@@ -211,17 +213,19 @@ def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
     """Returns the maximum number of tokens of all passages together; 0 means no limit."""
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = query.token_budget or (DEFAULT_CONTEXT_TOKENS if is_context else 0)
-    # A token has at least one byte. So passages with one token more than the reply may have bytes
-    # exceed the reply, and a higher budget would change nothing.
+    # Each token has at least one byte. So passages with more than `reply.max_bytes` tokens do not
+    # fit into the reply, and a budget above `reply.max_bytes + 1` would change nothing.
     return min(budget, reply.max_bytes + 1)
 
 
 def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
-    """Returns the query's neighbour bonus, or the default if the query has none.
+    """Returns the query's neighbour bonus, or the default if the query sets none.
 
-    If passages are leaves, a search without a bonus misses an answer in the leaf next to the
-    matched leaf. Larger passages contain both leaves. In STANDARD, a search of one source gets no
-    bonus, so that its scores stay unchanged.
+    The bonus is a share, for example 0.5. It is multiplied by the best score among a leaf and the
+    two leaves beside it, and the product is added to the score of the leaf. If passages are leaves,
+    a search without a bonus misses an answer in the leaf next to the matched leaf. Larger passages
+    contain both leaves, so the default is 0 for them. In STANDARD, the default is also 0 for a
+    search by words only or by vectors only, so that scores keep their meaning.
     """
     if query.neighbour_bonus is not None:
         return query.neighbour_bonus
@@ -243,7 +247,8 @@ def find_request(
 ) -> FindRequest:
     """Returns the engine's request for passages at `level`. Unset options get their defaults.
 
-    `retrieval` names the sources to search. `lowest_cosine` is `Embedder.lowest_cosine`.
+    `retrieval` says whether the engine searches words, vectors or both. `lowest_cosine` is the
+    cosine of two unrelated texts (`Embedder.lowest_cosine`).
     """
     is_context = query.mode_or_default is SearchMode.CONTEXT
     budget = _token_budget(query, reply)
@@ -251,8 +256,8 @@ def find_request(
         vector=None if retrieval is Retrieval.LEXICAL else vector,
         mode=query.mode_or_default,
         level=level,
-        # In CONTEXT without a limit, the budget in tokens is also the limit of passages. As such it
-        # has no effect, because each passage has at least one token.
+        # In CONTEXT without a limit, only the token budget limits the passages. Each passage has at
+        # least one token, so the search never reaches a limit that equals the token budget.
         limit=budget if is_context and query.limit is None else passage_limit(query),
         candidates=query.candidates,
         text=text,
@@ -282,8 +287,8 @@ def find_request(
 def leaves_request(request: FindRequest, leaf_count: int) -> FindRequest:
     """Returns the request with which SENTENCE_WINDOW finds the best `leaf_count` leaves.
 
-    The query's limits on scores, tokens and joining apply to sentences, not to leaves. So this
-    request has none of these limits.
+    The query's options for scores, tokens and joining apply to windows of sentences, not to leaves.
+    So these options are not set in the returned request.
     """
     return replace(
         request,
@@ -304,5 +309,5 @@ def _or_default(value: T | None, default: T) -> T:
 
 
 def window_sentences(query: SearchQuery) -> int:
-    """Returns how many sentences a window has on either side of its best sentence."""
+    """Returns how many sentences a window has on each side of its best sentence."""
     return _or_default(query.window_sentences, DEFAULT_WINDOW_SENTENCES)

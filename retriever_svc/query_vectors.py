@@ -1,4 +1,4 @@
-"""Sets the vectors of queries before a snapshot is opened."""
+"""Embeds the texts of queries, before a snapshot is opened."""
 
 import math
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ _SHARE_OF_TIME = 0.8
 
 
 class QueryVectors:
-    """Sets the vectors of searches. Safe to call from several threads.
+    """Sets the query vectors of searches. Safe to call from several threads.
 
-    Texts are embedded through the cache. A vector that the query contains is scaled to unit
-    length. With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered
-    without a vector. Then the embedder gets only a share of the caller's time, so that enough is
-    left for the search by words.
+    Texts are embedded through a cache. A vector that the query contains is scaled to unit length.
+    With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered by a search by
+    words alone. In this case, embedding may use only a part of the call's remaining time, so that
+    the rest is enough for the search.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -40,10 +40,10 @@ class QueryVectors:
     def __call__(
         self, runs: Sequence[SearchRun], deadline: Deadline, embedding_s: float = math.inf
     ) -> None:
-        """Sets each search's `vector`, or the `failure` or `error` that explains why it has none.
+        """Sets the `vector` of each search, or `failure` or `error` if its text has no vector.
 
-        The texts of one tenant are embedded together. If words alone can answer all searches that
-        need a vector, embedding takes at most `embedding_s` seconds.
+        The texts of one tenant are embedded together. If all searches that need a vector could also
+        be answered by words alone, embedding takes at most `embedding_s` seconds.
         """
         to_embed = [run for run in runs if run.embeds]
         if to_embed:
@@ -76,10 +76,12 @@ class QueryVectors:
                 run.vector = vector
 
     def _set_failure(self, run: SearchRun, error: HragError, deadline: Deadline) -> None:
-        """Sets the `failure` of a search that can be answered without a vector, else its `error`.
+        """Records why a search has no vector.
 
-        If the embedder has used up its share of the time, but the call has time left, this is a
-        failure too.
+        The reason is recorded in `run.failure` if it is a failure of the embedder and words alone
+        can answer the query. Otherwise it is recorded in `run.error`. If the time for embedding has
+        passed, but the call has time left, the embedder was too slow, and the reason is an
+        EmbedderUnavailable.
         """
         if self._may_fall_back(run):
             if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:
@@ -92,16 +94,19 @@ class QueryVectors:
         run.error = error
 
     def _may_fall_back(self, run: SearchRun) -> bool:
-        """Returns True if the query can be answered without a vector.
+        """Returns True if words alone can answer the query, without a vector.
 
-        SENTENCE_WINDOW cannot, because it embeds sentences too.
+        A query in SENTENCE_WINDOW needs the embedder in any case, because it compares sentences.
         """
         has_words = run.retrieval is Retrieval.HYBRID
         return self._allows_fallback and has_words and run.mode is not SearchMode.SENTENCE_WINDOW
 
 
 def _use_given_vector(run: SearchRun) -> None:
-    """Uses the vector in the query, if the query has one and the search uses vectors."""
+    """Sets the search's vector to the query's vector, scaled to length 1.
+
+    Does nothing if the query has no vector or searches by words only.
+    """
     query = run.query
     vector = query.vector if isinstance(query.query, str) else query.query
     if vector is None or run.retrieval is Retrieval.LEXICAL:
@@ -115,11 +120,15 @@ def _use_given_vector(run: SearchRun) -> None:
 def _unit(vector: Vector) -> Vector:
     """Returns the vector scaled to length 1, `float32[n]`.
 
-    Raises InvalidArgument if it contains NaN or infinity, or only zeros.
+    Raises InvalidArgument if the vector contains NaN or infinity, or only zeros.
     """
     wide = vector.astype(np.float64)
-    norm = math.sqrt((wide * wide).sum())  # `dot` would release the GIL.
-    if not math.isfinite(norm):  # Squares of finite float32 numbers cannot overflow a float64.
+    # `dot` would release Python's interpreter lock. Waiting for the lock again could take much
+    # longer than the computation.
+    norm = math.sqrt((wide * wide).sum())
+    # The squares of finite float32 numbers cannot overflow a float64, so an infinite norm means
+    # that the vector itself contains infinity.
+    if not math.isfinite(norm):
         raise InvalidArgument(
             "vector contains NaN or infinity; numbers must be finite", field="vector"
         )

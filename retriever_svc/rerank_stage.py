@@ -1,9 +1,9 @@
 """The optional last stage of a search: a reranker orders the best passages.
 
-The search finds a fixed number of passages for the reranker, or as many as the query's limit if the
-limit is higher. So the order of passages does not depend on the limit. The snapshot is closed
-before the reranker is called, because a read transaction must not wait for a model. If the reranker
-fails, the search returns its passages in the search's order, and the result says why.
+The reranker orders the best `RerankSetup.top` passages, whatever the limit of the query is. So the
+order of the passages does not depend on the query's limit. The snapshot is closed before the
+reranker is called, because a read transaction must not wait for a model. If the reranker fails, the
+passages are returned in the order of the search, and the result contains the reason.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ from retriever_svc.query_options import passage_limit
 
 _log = structlog.get_logger()
 
-# Modes whose passages are chunks. Other modes join text in the order of its leaves, and so does
-# `merge_adjacent`.
+# The modes whose passages can be reranked, because each passage is a chunk. In other modes, and
+# with `merge_adjacent`, passages are joined from leaves or sentences in the order of the search.
 _MODES = frozenset(
     {
         SearchMode.SMALL_TO_BIG,
@@ -41,9 +41,11 @@ _MODES = frozenset(
         SearchMode.SUMMARY_FIRST,
     }
 )
-# The reranker gets this share of the caller's remaining time. The reply needs the rest: it must
-# arrive even if the reranker does not answer.
+# The reranker may use this share of the call's remaining time. The rest is for the reply, which
+# must arrive before the call's deadline even if the reranker does not answer.
 _SHARE_OF_TIME = 0.8
+# The reranker reads the title of the document and the titles of the sections of a passage. Together
+# they are cut to this many characters.
 _MAX_HEADING_CHARS = 256
 
 
@@ -51,7 +53,8 @@ _MAX_HEADING_CHARS = 256
 class RerankSetup:
     """The reranker, and its limits.
 
-    It orders the `top` best passages and reads at most `text_tokens` tokens of each passage.
+    The reranker orders the `top` best passages of a search. It reads at most `text_tokens` tokens
+    of each passage.
     """
 
     reranker: Reranker
@@ -67,19 +70,23 @@ class RerankStage:
         self._setup = setup
 
     def check(self, query: SearchQuery) -> None:
-        """Raises InvalidArgument or RerankerNotConfigured if `rerank` is true but impossible."""
+        """Raises an error if the query requires a reranker, but cannot be reranked.
+
+        Raises RerankerNotConfigured if there is no reranker, and InvalidArgument if an option of
+        the query excludes reranking.
+        """
         if not query.rerank:
             return
         if query.mode_or_default not in _MODES:
             raise InvalidArgument(
                 f"rerank is true, but the mode {query.mode_or_default.name} is not reranked; leave "
-                "rerank unset or use another mode",
+                "rerank unset, or use another mode",
                 field="rerank",
             )
         if query.merge_adjacent:
             raise InvalidArgument(
-                "rerank is true; merge_adjacent joins passages in the search's order, so leave "
-                "rerank or merge_adjacent unset",
+                "rerank and merge_adjacent are both true, but joined passages cannot be reranked; "
+                "leave one of them unset",
                 field="rerank",
             )
         if not query.text:
@@ -94,20 +101,27 @@ class RerankStage:
             )
 
     def applies_to(self, query: SearchQuery) -> bool:
-        """Returns True if the checked query has to be reranked."""
+        """Returns True if the passages of this query have to be reranked.
+
+        The query must have passed `check`.
+        """
         is_requested = query.rerank is not False and query.mode_or_default in _MODES
         is_possible = bool(query.text) and not query.merge_adjacent
         return is_requested and is_possible and self._setup is not None
 
     def widened(self, request: FindRequest) -> FindRequest:
-        """Returns a request for the passages to rerank: at least `top`, and no token budget."""
+        """Returns a changed copy of `request` that finds the passages to rerank.
+
+        The limit of the copy is at least `RerankSetup.top` passages. The copy has no token budget.
+        """
         assert self._setup is not None
         return replace(
             request,
             limit=max(request.limit, self._setup.top),
             token_budget=0,
             cut_last=False,
-            # Repeated text is removed after reranking, when it is known which passage is better.
+            # If two passages overlap, the repeated text is removed from the passage with the lower
+            # rank. The ranks are known only after reranking.
             keep_overlap=True,
         )
 
@@ -116,9 +130,10 @@ class RerankStage:
     ) -> FindResult[Passage]:
         """Returns the passages in the reranker's order, within the limits of the query.
 
-        `text` is the query's text for the reranker. `candidates` is the result of the request that
-        `widened` returns. Raises RerankerUnavailable or RerankerRejected if the reranker fails,
-        and DeadlineExceeded or Cancelled if the deadline has passed or the caller has left.
+        `text` is the query's text for the reranker. `candidates` is the result of a search with the
+        request that `widened` returns. Raises RerankerUnavailable or RerankerRejected if the
+        reranker fails. Raises DeadlineExceeded if `deadline` has passed, and Cancelled if the
+        client has cancelled the call.
         """
         assert self._setup is not None
         try:
@@ -134,9 +149,9 @@ class RerankStage:
         return candidates.with_passages(limited, exhausted=is_exhausted)
 
     def _ordered(self, text: str, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Returns the passages in the reranker's order; passages that it has not read come last.
+        """Returns the first `RerankSetup.top` passages in the reranker's order, then the others.
 
-        Raises RerankerUnavailable or RerankerRejected.
+        Raises RerankerUnavailable or RerankerRejected if the reranker fails.
         """
         assert self._setup is not None
         if not passages:
@@ -164,9 +179,10 @@ class RerankStage:
 
 
 def _text_of(passage: Passage, max_tokens: int) -> str:
-    """Returns the text that the reranker reads.
+    """Returns the text that the reranker reads for a passage.
 
-    It consists of the title, the sections, and the text around the best leaf.
+    The text consists of the title of the document, the titles of sections, and at most `max_tokens`
+    tokens of the content around the best matched leaf.
     """
     chunk = passage.chunk
     heading = " > ".join(filter(None, (one_line(chunk.title), sections(chunk))))[

@@ -13,7 +13,10 @@ from hrag.observe.metrics import Reading
 def readings(
     reader: Reader, caches: Mapping[str, CachedQueries], settings: RetrieverSettings
 ) -> Iterator[Reading]:
-    """Yields the current values of the metrics."""
+    """Yields metrics: the version, the count of threads, and the state of the caches and reader.
+
+    `caches` has the caches of query vectors by name.
+    """
     yield Reading("hrag_build_info", 1, {"version": version("hrag")})
     yield Reading("hrag_threads", settings.threads)
     for name, cached in caches.items():

@@ -1,6 +1,7 @@
-"""Answers queries: checks each query, waits for the tenant's change, embeds the text, and searches.
+"""Answers queries: checks each query, embeds its text, and searches.
 
-`SearchRun` runs the search of one query after the query was embedded.
+A query with `min_sequence` first waits until the tenant's changes up to this sequence number are
+visible. A `SearchRun` searches for one query after the query's text has been embedded.
 """
 
 import math
@@ -25,7 +26,8 @@ from retriever_svc.rerank_stage import RerankSetup, RerankStage
 from retriever_svc.search_run import ENCODED, SearchParts, SearchRun
 from retriever_svc.work_limit import EmbeddingWork
 
-# An error needs at most this many bytes in a batch's reply. Its message has at most 1,000 bytes.
+# The maximum size of one encoded error in the reply to a batch, in bytes. The message of an error
+# has at most 1,000 bytes.
 _ERROR_BYTES = 2048
 
 
@@ -33,8 +35,9 @@ class Search:
     """Answers queries. Safe to call from several threads.
 
     `return_level` is the level of passages if neither the query nor the collection sets one.
-    Modes that return leaves ignore it. With `allows_fallback`, HYBRID searches by words alone
-    while the embedder is down. `reply` limits the bytes that a search, or a whole batch, returns.
+    Modes that return leaves ignore `return_level`. With `allows_fallback`, HYBRID queries are
+    answered by words alone while the embedder does not work. `reply` limits the bytes that a
+    search, or a whole batch, returns.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Search:
         reader: Reader,
         embedder: Embedder,
         queries: CachedQueries,
-        sentences: CachedQueries,
+        sentence_embedder: CachedQueries,
         return_level: int,
         *,
         allows_fallback: bool = True,
@@ -55,7 +58,7 @@ class Search:
             reader=reader,
             embedder=embedder,
             embed=self._embed,
-            sentences=sentences,
+            sentence_embedder=sentence_embedder,
             known_collections=KnownCollections(reader, embedder.name),
             rerank=RerankStage(reranking),
             return_level=return_level,
@@ -80,7 +83,10 @@ class Search:
         return run.result(VALUES, self._reply, embedding)
 
     def encoded(self, query: SearchQuery, deadline: Deadline) -> SearchResult[bytes]:
-        """Returns the result of `__call__` with encoded passages; raises what `__call__` raises."""
+        """Returns the same result as `__call__`, but with passages encoded as bytes.
+
+        Raises the same errors as `__call__`.
+        """
         run, embedding = self._embedded(query, deadline)
         result = run.result(ENCODED, self._reply, embedding)
         self._reply.check(encoded_bytes(result), SEARCH_ADVICE)
@@ -89,12 +95,12 @@ class Search:
     def batch(
         self, queries: Sequence[SearchQuery | HragError], deadline: Deadline
     ) -> list[SearchResult[bytes] | HragError]:
-        """Returns each query's result or its error, in order. Texts are embedded together.
+        """Returns the result or the error of each query, in order. Texts are embedded together.
 
-        A query gets the error ReplyTooLarge if its result does not fit into the reply after the
-        results before it.
-        Raises InvalidArgument for an empty batch or too many queries, and TooLarge for too much
-        text.
+        An error in `queries` is returned unchanged. If the result of a query does not fit into the
+        reply together with the results of the queries before it, the query's error is
+        ReplyTooLarge. Raises InvalidArgument if the batch has no queries or too many queries, and
+        TooLarge if the queries have too much text in total.
         """
         check_batch(len(queries))
         work = EmbeddingWork()
@@ -119,14 +125,17 @@ class Search:
     def _embedded(
         self, query: SearchQuery, deadline: Deadline, embedding_s: float = math.inf
     ) -> tuple[SearchRun, Stage]:
-        """Embeds one query; returns its search, and the stage of embedding with its times."""
+        """Embeds one query; returns its SearchRun, and the start and end time of embedding."""
         began = self._clock()
         run = self._started(query, deadline, EmbeddingWork())
         self._embed([run], deadline, embedding_s)
         return run, ("embed", began, self._clock())
 
     def _started(self, query: SearchQuery, deadline: Deadline, work: EmbeddingWork) -> SearchRun:
-        """Checks a query and returns its search. Raises Suspended if the search must wait."""
+        """Checks a query and returns its SearchRun, which has no vector yet.
+
+        Raises Suspended if the query has a `min_sequence` that is not visible yet.
+        """
         check_query(query)
         parts = self._parts
         parts.rerank.check(query)
@@ -142,7 +151,10 @@ class Search:
 def _outcome(
     run: SearchRun | HragError, reply: ReplyLimit, embedding: Stage
 ) -> SearchResult[bytes] | HragError:
-    """Returns the result or error of one query of a batch."""
+    """Searches for one query of a batch; returns the result or the error.
+
+    `reply` limits the bytes of the result. `embedding` has the start and end time of embedding.
+    """
     if isinstance(run, HragError):
         return run
     outcome = outcome_of(run.result, ENCODED, reply, embedding)

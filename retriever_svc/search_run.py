@@ -1,12 +1,13 @@
 """Runs the search of one query.
 
-A SearchRun is created for each query. It stores what is known of the query: first the parsed text,
-then the vector or the reason why there is none, then the sources that the collection has. The
-engine does the search itself, from the filter to the passages (`hrag.engine.Snapshot.find`).
+A SearchRun is created for each query. It parses the query's text, then stores the query's vector or
+the reason why the query has no vector. The engine does the search itself, from the filter to the
+passages (`hrag.engine.Snapshot.find`).
 
-The sources to search are decided twice. Before text is embedded, the query's options decide. Once
-the snapshot is open, the sources of its collection decide. If one source cannot be used, HYBRID
-searches only the other source, and the result says why.
+A collection has two sources of candidates: its lexical index and its vectors. Which sources are
+searched is decided in two steps. The query's options decide before the text is embedded. The
+sources that the collection really has decide once the snapshot is open. If one source cannot be
+used, HYBRID searches only the other source, and the result contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No
@@ -73,31 +74,37 @@ from retriever_svc.search_timings import stage_seconds, timings
 from retriever_svc.sentence_window import SentenceComparison, choose_windows
 from retriever_svc.work_limit import EmbeddingWork
 
-P = TypeVar("P")  # A passage, as a value or encoded.
+P = TypeVar("P")  # The type of the returned passages: Passage, or bytes if they are encoded.
 
 ENCODED = Encoded(PASSAGE_FIELDS, encoded_passage)
 
-_LEAVES_PER_WINDOW = 2  # Neighbouring leaves often share a window, so more leaves are needed.
-# After these errors, `KnownCollections` may be out of date for the collection.
+# SENTENCE_WINDOW first finds this many leaves for each window that the query may return. One leaf
+# for each window is often too few, because neighbouring leaves may have the same window.
+_LEAVES_PER_WINDOW = 2
+# These errors may mean that the cached entry of the collection (`KnownCollections`) is out of date.
 _COLLECTION_ERRORS = (CollectionNotFound, EmbedderMismatch, NoVectors)
 
 
 class VectorMissing(Exception):
-    """Raised if a query was not embedded because `KnownCollections` wrongly said "no vectors"."""
+    """Raised if a query has no vector, but its collection has vectors.
+
+    The query was not embedded because of an outdated entry in `KnownCollections`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SearchParts:
     """The reader, the models, the caches and the clock that all searches share.
 
-    `embed` sets the vectors of searches; it is a `QueryVectors`. `sentences` embeds sentences.
-    `return_level` is the level of passages if neither the query nor the collection sets one.
+    `embed` is a `QueryVectors`, which sets the query vectors of searches. `sentence_embedder`
+    embeds sentences for SENTENCE_WINDOW. `return_level` is the level of passages if neither the
+    query nor the collection sets one.
     """
 
     reader: Reader
     embedder: Embedder
     embed: "Callable[[Sequence[SearchRun], Deadline], None]"
-    sentences: CachedQueries
+    sentence_embedder: CachedQueries
     known_collections: KnownCollections
     rerank: RerankStage
     return_level: int
@@ -105,23 +112,23 @@ class SearchParts:
 
 
 class SearchRun:
-    """The search of one query, which must have been checked.
+    """Searches for one query. `check_query` must have checked the query.
 
     `text` is the query's text without quotes and plus signs. `required` has the phrases and words
-    that quotes and plus signs mark as required. `retrieval` names the sources that the query asks
-    for. `embeds` is True if the text has to be embedded.
+    that quotes and plus signs mark as required. `retrieval` says whether the query asks for words,
+    vectors or both. `embeds` is True if the text has to be embedded.
 
-    `QueryVectors` sets the rest. `vector` is the query's unit vector, or None. `failure` is the
-    error of the embedder if a HYBRID query has no vector and may be answered without one. `error`
-    is the error because of which the query cannot be answered.
+    `QueryVectors` sets three more attributes. `vector` is the query's unit vector, or None.
+    `failure` is the error of the embedder if a HYBRID query has no vector and may be answered by
+    words alone. `error` is the error because of which the query cannot be answered.
     """
 
     def __init__(
         self, parts: SearchParts, query: SearchQuery, deadline: Deadline, work: EmbeddingWork
     ) -> None:
-        """`work` limits the text that the call embeds.
+        """Parses the query's text. `work` limits how much text the gRPC call embeds.
 
-        Raises InvalidArgument if the text has too many required parts.
+        Raises InvalidArgument if the text marks too many words and phrases as required.
         """
         text = query.text
         parsed = query_syntax.parse(text)
@@ -140,26 +147,29 @@ class SearchRun:
         self._work = work
         self._reply = UNLIMITED
         self._stages: list[Stage] = []
-        # The following are known once a snapshot was opened.
+        # `_request` sets these attributes once a snapshot is open.
         self._matched_level = self._returned_level = self._sequence = 0
         self._searched = self.retrieval
         self._fallback = ""
-        # The following are known once the passages were reranked.
+        # `_find_reranked` sets these attributes.
         self._is_reranked = False
         self._rerank_failure = ""
 
     def result(self, form: PassageForm[P], reply: ReplyLimit, embedding: Stage) -> SearchResult[P]:
         """Searches and returns the result, with its passages in `form`.
 
-        The query must have been embedded; `embedding` is the stage of embedding. Raises
-        `self.error` if it is set, CollectionNotFound, EmbedderMismatch, NoSummaries, NoVectors,
-        NoLexicalIndex, InvalidArgument, DeadlineExceeded, Cancelled, ReplyTooLarge if the passages
-        exceed `reply`, and what the embedder raises.
+        `QueryVectors` must have been called for this search. `embedding` has the start and end time
+        of the embedding. Raises `self.error` if it is set. Raises ReplyTooLarge if the passages are
+        larger than `reply` allows. Also raises CollectionNotFound, EmbedderMismatch, NoSummaries,
+        NoVectors, NoLexicalIndex, InvalidArgument, DeadlineExceeded, Cancelled, and the errors of
+        the embedder.
         """
         self._reply, self._stages = reply, [embedding]
         try:
             engine_result = self._find(form)
-        except VectorMissing:  # The collection was deleted and created again, with vectors.
+        except VectorMissing:
+            # The collection had no vectors when the query was checked. Meanwhile it was deleted and
+            # created again with vectors. So the query is embedded now.
             self._forget_collection()
             self.embeds, self._stages = True, [embedding]
             self._parts.embed([self], self._deadline)
@@ -189,7 +199,11 @@ class SearchRun:
         )
 
     def _find(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds the passages of the query's mode, reranked if the reranker applies to the query."""
+        """Returns the passages that the query asks for, in `form`.
+
+        In SENTENCE_WINDOW, these are windows of sentences. Otherwise they are the passages that the
+        engine finds, reranked if the query has to be reranked. Raises `self.error` if it is set.
+        """
         if self.error is not None:
             raise self.error
         self._deadline.check("embedding")
@@ -207,7 +221,7 @@ class SearchRun:
         return engine_result
 
     def _find_reranked(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds passages in the reranker's order; in the search's order if the reranker fails."""
+        """Returns passages in the reranker's order, or in the search's order if reranking fails."""
         rerank, clock = self._parts.rerank, self._parts.clock
         self._is_reranked, self._rerank_failure = False, ""
         with self._open(self.query.collection) as snapshot:
@@ -231,11 +245,12 @@ class SearchRun:
             return self._search(snapshot, self._request(snapshot), form)
 
     def _find_windows(self, form: PassageForm[P]) -> FindResult[P]:
-        """Finds as many windows of sentences as the query's limit allows, or all if fewer exist.
+        """Returns as many windows of sentences as the query's limit allows, or all if fewer exist.
 
-        A snapshot finds leaves, then the embedder compares their sentences. If these leaves yield
-        too few windows, a new snapshot finds more leaves. All snapshots are of the same collection,
-        even if the query names it by an alias that is set to another collection meanwhile.
+        A search in a snapshot finds leaves. Then the sentences of the leaves are embedded and
+        compared with the query. If the leaves yield too few windows, a search in a new snapshot
+        finds more leaves. All snapshots are of the same collection, even if the query names an
+        alias and the alias is set to another collection meanwhile.
         """
         clock, limit = self._parts.clock, passage_limit(self.query)
         margin = window_sentences(self.query)
@@ -260,7 +275,10 @@ class SearchRun:
             leaf_count *= FACTOR
 
     def _comparison(self, vector: Vector | None) -> SentenceComparison:
-        """Returns the comparison of sentences with the query. Raises NoVectors without a vector."""
+        """Returns a SentenceComparison with the query's vector.
+
+        Raises NoVectors if `vector` is None, because the collection has no vectors.
+        """
         if vector is None:
             raise NoVectors(
                 "SENTENCE_WINDOW compares vectors of sentences, but the collection has no vectors "
@@ -268,11 +286,11 @@ class SearchRun:
                 field="mode",
             )
         return SentenceComparison(
-            self._parts.sentences, self.query.tenant_id, vector, self._deadline, self._work
+            self._parts.sentence_embedder, self.query.tenant_id, vector, self._deadline, self._work
         )
 
     def _open(self, collection: str) -> AbstractContextManager[Snapshot]:
-        """Opens a snapshot of the collection with this name."""
+        """Opens a snapshot of the tenant's collection with the name `collection`."""
         return self._parts.reader.snapshot(
             self.query.tenant_id,
             collection,
@@ -281,7 +299,7 @@ class SearchRun:
         )
 
     def _request(self, snapshot: Snapshot) -> FindRequest:
-        """Checks the query against the collection and returns the request for its passages."""
+        """Checks the query with the collection's settings; returns the request to the engine."""
         query, settings = self.query, snapshot.settings
         self._check_vector(settings)
         level = returned_level(query, settings, self._parts.return_level)
@@ -300,8 +318,14 @@ class SearchRun:
         )
 
     def _check_vector(self, settings: CollectionSettings) -> None:
-        """Raises EmbedderMismatch or InvalidArgument if the vector is not for the collection."""
-        if self.embeds and not settings.dimension:  # The collection was created again.
+        """Raises an error if the query's vector cannot be compared with the collection's vectors.
+
+        Raises EmbedderMismatch if another embedder made the collection's vectors, and
+        InvalidArgument if their dimension is different.
+        """
+        # The query was embedded, so the collection had vectors when the query was checked. If the
+        # collection was created again without vectors since, its cached entry is out of date.
+        if self.embeds and not settings.dimension:
             self._forget_collection()
         if self.vector is None or not settings.dimension:
             return
@@ -310,12 +334,16 @@ class SearchRun:
         _check_dimension(self.vector, settings)
 
     def sources(self, settings: CollectionSettings) -> tuple[Retrieval, str]:
-        """Returns the sources to search, and why HYBRID searches only one of them, else "".
+        """Returns whether words, vectors or both are searched, and the reason for a fallback.
 
-        In a collection without vectors, HYBRID means LEXICAL, so there is no reason.
+        A fallback means that HYBRID searches only words because vectors cannot be searched, or only
+        vectors because words cannot be searched. Without a fallback, the reason is "". In a
+        collection without vectors, HYBRID means LEXICAL, which is not a fallback.
 
-        Raises NoVectors or NoLexicalIndex if the collection lacks the only source of the query,
-        `failure` if no other source is left, and VectorMissing if the query has to be embedded.
+        Raises NoVectors if the query needs vectors and the collection has no vectors, and
+        NoLexicalIndex if the query needs a lexical index and the collection has none. Raises
+        `failure` if the text could not be embedded and the collection has no lexical index. Raises
+        VectorMissing if the text was not embedded, but the collection has vectors.
         """
         retrieval = self.retrieval
         if retrieval is Retrieval.LEXICAL or (
@@ -330,7 +358,7 @@ class SearchRun:
             return Retrieval.LEXICAL, ""
         if not settings.dimension:
             raise NoVectors(
-                "the collection has no vectors (embedder `none`); search it by words, in LEXICAL",
+                "the collection has no vectors (embedder `none`); set retrieval to LEXICAL",
                 field="retrieval",
             )
         if self.failure is not None:
@@ -346,18 +374,21 @@ class SearchRun:
     def _search(
         self, snapshot: Snapshot, request: FindRequest, form: ResultForm[P]
     ) -> FindResult[P]:
-        """Runs a search in a snapshot, and records the times of its stages."""
+        """Searches a snapshot as `request` says, and records the times of the search's stages."""
         engine_result = snapshot.find(request, form)
         self._stages += engine_result.stages
         return engine_result
 
     def _forget_collection(self) -> None:
-        """Makes the next query read the collection's settings again before it is embedded."""
+        """Removes the collection from KnownCollections.
+
+        So the next query of the collection reads the settings of the collection again.
+        """
         self._parts.known_collections.forget(self.query.tenant_id, self.query.collection)
 
 
 def _check_dimension(vector: Vector, settings: CollectionSettings) -> None:
-    """Raises InvalidArgument unless the vector has the collection's dimension."""
+    """Raises InvalidArgument if the vector's dimension is not that of the collection's vectors."""
     if len(vector) != settings.dimension:
         raise InvalidArgument(
             f"vector has {len(vector)} numbers; the vectors of the collection have "

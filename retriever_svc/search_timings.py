@@ -7,7 +7,10 @@ from hrag.values.search import Timings
 
 
 def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
-    """Returns the time of each stage in seconds. Times of a repeated stage are added up."""
+    """Returns the duration of each stage of a search, in seconds.
+
+    If a stage ran several times, its durations are added up.
+    """
     seconds: dict[str, float] = {}
     for stage, began, ended in stages:
         seconds[stage] = seconds.get(stage, 0.0) + ended - began
@@ -15,7 +18,10 @@ def stage_seconds(stages: Iterable[Stage]) -> dict[str, float]:
 
 
 def timings(seconds: Mapping[str, float], total_s: float) -> Timings:
-    """Returns the times of the stages and of the whole search, in whole microseconds."""
+    """Returns the durations in `seconds` and `total_s`, converted into whole microseconds.
+
+    `seconds` has the duration of each stage by name; `total_s` is the duration of the search.
+    """
     return Timings(
         embed_us=_us(seconds["embed"]),
         search_us=_us(seconds["search"]),

@@ -22,11 +22,11 @@ from retriever_svc.work_limit import EmbeddingWork
 class SentenceComparison:
     """Compares sentences with the vector of a query.
 
-    `sentences` embeds the sentences for the tenant `tenant_id` within `deadline`. `work` limits how
-    much text is embedded.
+    `sentence_embedder` embeds the sentences for the tenant `tenant_id` within `deadline`. `work`
+    limits how much text is embedded.
     """
 
-    sentences: CachedQueries
+    sentence_embedder: CachedQueries
     tenant_id: str
     vector: Vector
     deadline: Deadline
@@ -35,12 +35,14 @@ class SentenceComparison:
     def best(
         self, contexts: Sequence[SentenceContext], window_count: int
     ) -> Iterator[tuple[int, float]]:
-        """Yields the index of the best sentence of each context, and the score of this sentence.
+        """Yields the index and the score of the best sentence of each context, in order.
 
-        If a leaf contains no word, its first sentence is the best one, with the score of the leaf.
-        `window_count` is the count of windows that were chosen before. Raises TooLarge if the
-        sentences are more text than `work` allows, what the embedder raises, and the embedder's
-        error if it refuses all sentences.
+        A context is a leaf with the sentences around it. The best sentence is the sentence of the
+        leaf that is nearest to the query. If a leaf contains no word, its first sentence is its
+        best sentence, with the score of the leaf. `window_count` is the count of windows that this
+        search has chosen already. Raises TooLarge if the sentences have more text than `work`
+        allows. Raises the embedder's error if embedding fails. Also raises it if the embedder
+        refuses all sentences and `window_count` is 0.
         """
         indices = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
@@ -48,9 +50,12 @@ class SentenceComparison:
             for context, candidates in zip(contexts, indices, strict=True)
         ]
         self.work.add_sentences(texts, window_count)
-        embedded = self.sentences.embed_each(self.tenant_id, list(chain(*texts)), self.deadline)
-        # Once windows have been chosen, this check is not necessary, because the embedder has
-        # already accepted sentences of this search.
+        embedded = self.sentence_embedder.embed_each(
+            self.tenant_id, list(chain(*texts)), self.deadline
+        )
+        # If the embedder refuses the sentences of the first leaves, it probably refuses every text,
+        # and the search fails. If windows have been chosen already, the embedder has accepted
+        # sentences before, so later refusals are not errors of the search.
         if not window_count:
             _require_any(embedded)
         vectors = iter(embedded)
@@ -70,11 +75,11 @@ def choose_windows(
     leaves: Sequence[SurroundedLeaf],
     comparison: SentenceComparison,
 ) -> tuple[ChosenWindows, bool]:
-    """Returns up to `limit` windows of the leaves, and True if no window is left out.
+    """Returns up to `limit` windows, and True if no leaf and no window was left out.
 
-    A window has `margin` sentences on both sides of the best sentence of its leaf. `leaves` are in
-    order of rank; their sentences are embedded only until `limit` windows are chosen. Raises the
-    errors of `SentenceComparison.best`.
+    A window is the best sentence of a leaf, with up to `margin` sentences on each side. `leaves`
+    are the leaves that the search has found, best first. The sentences of further leaves are not
+    embedded once `limit` windows are chosen. Raises the errors of `SentenceComparison.best`.
     """
     chosen, remaining = ChosenWindows(query, limit), list(leaves)
     while remaining and chosen.missing:
@@ -87,14 +92,21 @@ def choose_windows(
 
 
 def _require_any(embedded: Sequence[Vector | HragError]) -> None:
-    """Raises the embedder's error if there are sentences and it refuses all of them."""
+    """Raises the first error in `embedded` if the embedder has refused all sentences.
+
+    `embedded` has the vector or the error of each sentence. Does nothing if it is empty.
+    """
     refusals = [outcome for outcome in embedded if isinstance(outcome, EmbedderRejected)]
     if refusals and len(refusals) == len(embedded):
         raise refusals[0]
 
 
 def _score(sentence: Vector | HragError, vector: Vector) -> float:
-    """Returns the cosine of a sentence and the query; -1 if the embedder refuses the sentence."""
+    """Returns the cosine of a sentence's vector and the query's `vector`.
+
+    `sentence` is the sentence's vector, or the embedder's error. Returns -1 if the embedder has
+    refused only this sentence. Raises any other error.
+    """
     if isinstance(sentence, EmbedderRejected) and not sentence.every_text:
         return -1.0
     if isinstance(sentence, HragError):

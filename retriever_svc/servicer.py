@@ -1,7 +1,7 @@
-"""The methods of RetrieverService.
+"""The methods of the gRPC service RetrieverService.
 
-Each method converts its message to a value, makes the call, and converts the result to a message.
-The server's interceptor turns errors into statuses.
+Each method decodes the request, calls the function that answers it, and encodes the response. The
+server's interceptor turns errors into gRPC statuses.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from retriever_svc.search_pipeline import Search
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
-    """Implements RetrieverService of protos/hrag/v1/retriever.proto."""
+    """Implements the gRPC service RetrieverService of protos/hrag/v1/retriever.proto."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self._reply = reply
 
     def Search(self, request: pb.SearchRequest, context: grpc.ServicerContext) -> bytes:
-        """Returns the response as an encoded message."""
+        """Searches for one query; returns the encoded SearchResponse."""
         query = retriever.search_query_from(request)
         return retriever.encoded_response(self._search.encoded(query, deadline_of(context)))
 
     def BatchSearch(self, request: pb.BatchSearchRequest, context: grpc.ServicerContext) -> bytes:
-        """Returns the response as an encoded message."""
+        """Searches for several queries; returns the encoded BatchSearchResponse."""
         queries = retriever.batch_queries_from(request)
         return retriever.encoded_batch(self._search.batch(queries, deadline_of(context)))
 

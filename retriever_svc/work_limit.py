@@ -1,4 +1,4 @@
-"""Limits how much text one call embeds. One search and a batch of searches have the same limit.
+"""Limits how much text one gRPC call embeds. A batch has the same limit as a single search.
 
 The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
 is about proportional to this size. So the limit bounds the processor time of a call, and is checked
@@ -11,33 +11,39 @@ from collections.abc import Iterable
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_EMBEDDED_BYTES
 
-TEXT_BYTES = 64  # The work for a text besides its length, as if it were that many bytes longer.
+# Embedding a text takes some time even if the text is short. So this many bytes are added to the
+# size of each text.
+TEXT_BYTES = 64
 
 
 class EmbeddingWork:
-    """Counts the text that one call embeds, and limits it. Not thread-safe."""
+    """Counts the bytes of text that one gRPC call embeds, and limits them. Not thread-safe."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
         self._left_bytes = MAX_EMBEDDED_BYTES
 
     def add_queries(self, texts: Iterable[str]) -> None:
-        """Counts the texts of queries. Raises TooLarge if they have too many bytes together."""
+        """Counts the texts of queries.
+
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES.
+        """
         size = self._count(texts)
         if size > self._left_bytes:
             raise TooLarge(
-                f"searches has texts of {size:,} bytes together, counting {TEXT_BYTES} more for "
-                f"each; at most {MAX_EMBEDDED_BYTES:,} are embedded in a call, so send fewer in a "
-                "batch",
+                f"searches has texts of {size:,} bytes in total, with {TEXT_BYTES} bytes added for "
+                f"each text; a call may embed at most {MAX_EMBEDDED_BYTES:,} bytes, so send fewer "
+                "searches in a batch",
                 field="searches",
             )
         self._left_bytes -= size
 
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
-        """Counts the sentences of each leaf. Raises TooLarge if they have too many bytes together.
+        """Counts the sentences of each leaf.
 
-        `window_count` is the count of windows that are chosen already. The message names a
-        `limit` of the query that is possible.
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. The message of the
+        error names a lower `limit` of the query with which the search would succeed. `window_count`
+        is the count of windows that the search has chosen already.
         """
         size = fitting = 0
         for texts in texts_of_leaves:
@@ -51,15 +57,15 @@ class EmbeddingWork:
                 else "the collection's leaves are too long for SENTENCE_WINDOW"
             )
             raise TooLarge(
-                f"limit is too high: {size:,} more bytes of sentences would be embedded, counting "
-                f"{TEXT_BYTES} more for each; {self._left_bytes:,} are left of "
-                f"{MAX_EMBEDDED_BYTES:,} in a call; {advice}",
+                f"limit is too high: {size:,} bytes of sentences have to be embedded, with "
+                f"{TEXT_BYTES} bytes added for each sentence; of the {MAX_EMBEDDED_BYTES:,} bytes "
+                f"that a call may embed, {self._left_bytes:,} are left; {advice}",
                 field="limit",
             )
         self._left_bytes -= size
 
     def _count(self, texts: Iterable[str]) -> int:
-        """Returns the size of the texts that the call has not counted before."""
+        """Returns the total size of the texts that have not been counted in this call before."""
         new = set(texts) - self._texts
         self._texts |= new
         return sum(len(text.encode()) + TEXT_BYTES for text in new)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # No example has a deadline, because a busy machine may make it slow. Each property test runs 50
 # examples, so that the default test run ends within five minutes.
 hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
+hypothesis_settings.register_profile("few", deadline=None, max_examples=10)
 hypothesis_settings.load_profile("default")
 
 # The free disk space that each store of a test reserves.
@@ -44,8 +46,20 @@ _SETTING_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--engine`, which chooses the engine for the end-to-end tests in `tests/e2e`."""
+    """Adds options.
+
+    `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `--parts` N, only
+    one of N parts of the tests runs; `--part-seed` chooses the part.
+    """
     parser.addoption("--engine", choices=("embedded", "postgres"), default="embedded")
+    parser.addoption("--parts", type=int, default=1)
+    parser.addoption("--part-seed", default="")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps the tests of one part. Equal seeds choose equal parts in all processes."""
+    parts, seed = config.getoption("parts"), config.getoption("part_seed")
+    items[:] = [item for item in items if crc32(f"{seed} {item.nodeid}".encode()) % parts == 0]
 
 
 @pytest.fixture(scope="session", autouse=True)

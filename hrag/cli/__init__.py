@@ -10,8 +10,9 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Runs the command given in the process's arguments, then exits."""
-    # Importing `hrag.cli` must not import any other module of hrag.
+    """Runs the command that the arguments of the process name, then exits the process."""
+    # These imports are inside the function, so that importing `hrag.cli` loads no other module of
+    # hrag.
     from hrag.cli.app import app  # noqa: PLC0415
     from hrag.host import private_files  # noqa: PLC0415
 
@@ -23,11 +24,12 @@ def main() -> None:
 def _escape_unencodable_output() -> None:
     """Makes standard output escape characters that its encoding lacks.
 
-    A file name may contain bytes that are not text, for example. Python already escapes them on
-    standard error.
+    For example, a file name may contain bytes that are not text. On standard error, Python already
+    escapes these characters.
     """
-    # Python may believe that a stream can seek although its file was replaced after a fork.
-    # `reconfigure` then raises OSError.
+    # `reconfigure` raises OSError if Python believes that standard output can seek although it
+    # cannot. This occurs if the file of the stream was replaced after a fork. Then nothing is
+    # escaped.
     with suppress(OSError):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")

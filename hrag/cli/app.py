@@ -43,20 +43,22 @@ from hrag.cli.tree import tree
 from hrag.values.errors import HragError
 
 _AS_JSON = "hrag.as_json"
-# The base class of all errors about wrong arguments. Typer contains a private copy of click,
-# and gives this class no public name.
+# The base class of all errors about wrong arguments: click's UsageError. Typer contains a private
+# copy of click, and gives this class no public name.
 _UsageError: Any = typer.BadParameter.__base__
 
 
 class _ErrorReportingGroup(TyperGroup):
-    """Reports expected errors in one line.
+    """The group of all commands. It reports an expected error of a command in one line.
 
     Any other exception is a bug, so its traceback is shown.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args
-        with _errors_reported(ctx):  # `--help` and `--version` write their output here.
+        # `--help` and `--version` write their output while the arguments are parsed, so errors of
+        # standard output may occur here.
+        with _errors_reported(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -97,8 +99,8 @@ def _raise_if_output_is_lost(ctx: Any) -> Iterator[None]:
 def _output_is_lost() -> bool:
     """Returns True if standard output cannot be written any more, not even an empty line.
 
-    If so, it redirects standard output to the null device. Otherwise Python would try to write
-    again when it exits, and report a second error.
+    In this case, it also redirects standard output to the null device. Without this, Python would
+    try to write again when it exits, and report a second error.
     """
     try:
         sys.stdout.write("\n")

@@ -170,7 +170,7 @@ def create_collection(
 
 
 def _parse_level_sizes(value: str) -> tuple[int, ...]:
-    """Parses the value of `--level-sizes`. Raises BadParameter."""
+    """Returns the sizes that `value`, the value of `--level-sizes`, lists. Raises BadParameter."""
     try:
         return tuple(int(size) for size in value.split(","))
     except ValueError:

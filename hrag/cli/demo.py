@@ -4,9 +4,10 @@ Nothing is simulated: the services run as separate processes on a store in a tem
 At the end they are stopped and the folder is removed.
 
 The demo also compares the latency of small-to-big search with the latency of standard search. The
-difference is the cost of returning larger passages. Both modes run the same questions alternately,
-and each mode comes first in every second round, so that other load on the machine affects both
-modes alike. The retriever has cached the questions' vectors, so no time includes embedding.
+difference is the cost of returning larger passages. Each measured question is searched in one mode,
+and directly afterwards in the other mode. The mode that is first alternates from question to
+question, so that other load on the machine affects both modes alike. The retriever has cached the
+questions' vectors, so no measured time includes embedding.
 """
 
 import tempfile
@@ -43,13 +44,15 @@ from hrag.values.errors import HragError
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, Retrieval, SearchMode, SearchResult
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 TENANT = "demo"
 QUESTION_COUNT = 6
 
-# Both services must serve after this time. Each loads the embedder, perhaps on a slow machine.
+# Both services must serve within this time. It is long, because each service loads the embedder,
+# perhaps on a slow machine.
 _START_S = 90.0
 _STOP_S = 20.0
 _SUMMARIES_S = 180.0
@@ -258,7 +261,7 @@ def wait_for_summaries(
 
 
 def _generated_questions(client: "Client", progress: IngestProgress) -> list[DemoQuestion]:
-    """Returns questions made from headings and sentences of the first documents."""
+    """Returns questions made from headings and sentences of the first stored documents."""
     ids = progress.document_ids[:QUESTION_COUNT]
     documents = [StoredText(_headings(client, id_), client.get_text(TENANT, id_)) for id_ in ids]
     questions = questions_from(documents, QUESTION_COUNT)
@@ -334,10 +337,10 @@ Samples = dict[SearchMode, list[LatencySample]]
 def compare_modes(
     client: "Client", tenant_id: str, queries: Sequence[str], searches: int
 ) -> Samples:
-    """Returns `searches` samples of each mode.
+    """Returns the latencies of searches: `searches` samples for each mode.
 
-    Before them, each query is searched once in each mode. These searches fill the cache of vectors
-    and are not measured.
+    Before the measured searches, each query is searched once in each mode. These searches fill the
+    cache of query vectors and are not measured.
     """
     samples: Samples = {mode: [] for mode in _TIMED_MODES}
     for query in queries:
@@ -359,7 +362,10 @@ def _timed_search(client: "Client", tenant_id: str, query: str, mode: SearchMode
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Returns the nearest-rank percentile of `values`, which must not be empty."""
+    """Returns the percentile `percent` of `values`, by the nearest-rank method.
+
+    For example, `percent` is 99 for the 99th percentile. `values` must not be empty.
+    """
     rank = -(-len(values) * percent // 100)
     return sorted(values)[max(rank, 1) - 1]
 
@@ -417,7 +423,11 @@ def _show_passage(console: Console, question: DemoQuestion, passage: Passage) ->
 def _show_sources(
     console: Console, question: DemoQuestion, results: Sequence[SearchResult]
 ) -> None:
-    """Prints the leaves that each source finds for a question, and the text for a budget."""
+    """Prints the results of four searches for a question: one line for each passage.
+
+    Three searches return leaves, found by words, by vectors and by both. The last search fills a
+    token budget.
+    """
     console.print(Text(question.text, style="bold"))
     for result in results:
         is_budget = result.mode is SearchMode.CONTEXT
@@ -431,7 +441,10 @@ def _show_sources(
 
 
 def _source_scores(passage: Passage) -> str:
-    """Returns both sources' scores of a passage; an empty text unless both have scored it."""
+    """Returns the two scores of a passage, by words and by vectors, as text.
+
+    Returns an empty text if the passage lacks one of these scores.
+    """
     if passage.lexical_score is None or passage.dense_score is None:
         return ""
     return f"  (words {passage.lexical_score:.2f}, vectors {passage.dense_score:.2f})"
@@ -458,7 +471,11 @@ def _context_size(result: SearchResult) -> str:
 
 
 def _show_latency(console: Console, samples: Samples) -> float:
-    """Prints both modes' latencies; returns the p99 added in the service, in microseconds."""
+    """Prints the latencies of the modes STANDARD and SMALL_TO_BIG.
+
+    Returns how much larger the 99th percentile of SMALL_TO_BIG is inside the service, in
+    microseconds.
+    """
     console.print(
         "The questions' vectors are cached by now, so the times do not include embedding."
     )

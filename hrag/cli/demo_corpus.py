@@ -17,7 +17,7 @@ from hrag.values.documents import Document
 
 _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
-# A shorter heading, for example "2. Layout", cannot serve as a question.
+# A heading with fewer words, for example "2. Layout", cannot serve as a question.
 _MIN_HEADING_WORDS = 3
 # The maximum number of questions from one document. It is enough for a demonstration with a single
 # document.
@@ -30,7 +30,11 @@ _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 @dataclass(frozen=True, slots=True)
 class DemoQuestion:
-    """A question and the ids of the documents that answer it; no ids if they are not known."""
+    """A question of the demo.
+
+    `right` contains the ids of the documents that answer the question. It is empty if they are not
+    known.
+    """
 
     text: str
     right: tuple[str, ...] = ()
@@ -59,7 +63,7 @@ QUESTIONS = (
 def topics() -> list[InputDocument]:
     """Returns Python's help topics, sorted by name. Raises Failure if Python lacks them."""
     try:
-        # The module has half a megabyte, so it is imported only when it is needed.
+        # The imported module has half a megabyte, so it is loaded only when the topics are needed.
         from pydoc_data.topics import topics as texts  # noqa: PLC0415
     except ImportError:
         raise Failure(
@@ -75,9 +79,11 @@ def _topic(key: str, text: str) -> Document:
 
 
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
-    """Returns at most `count` different questions: one from each document, then the next ones.
+    """Returns at most `count` different questions, whose texts are from the documents.
 
-    A document's headings are used first, then the first sentences of its paragraphs.
+    First comes the first question from each document, then the second question from each document,
+    and so on. The questions from a document are its headings, then the first sentences of its
+    paragraphs.
     """
     in_turn = filter(None, chain.from_iterable(zip_longest(*map(_candidates, documents))))
     return [DemoQuestion(text) for text in dict.fromkeys(in_turn)][:count]
@@ -93,7 +99,7 @@ def _candidates(document: StoredText) -> list[str]:
 
 
 def _first_sentences(text: str) -> Iterator[str]:
-    """Yields the first sentence of every paragraph of prose."""
+    """Yields the first sentence of every paragraph, except tables, lists and the like."""
     for paragraph in re.split(r"\n\s*\n", text):
         if not paragraph.lstrip().startswith(_NO_PROSE) and (match := _SENTENCE.search(paragraph)):
             yield match[0].strip()

@@ -46,7 +46,8 @@ from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.reading import PageUnit
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 DEFAULT_DOCUMENTS = 100
@@ -61,7 +62,9 @@ _DOCUMENT_COLUMNS = (
 )
 _FIELD_NAME_WIDTH = 10
 _PAGE_LABELS = {PageUnit.PAGE: "pages", PageUnit.ROW: "rows", PageUnit.SECOND: "times"}
-_DELETION_TIMEOUT_S = 600.0  # Deletion by a filter is slow if it matches many documents.
+# The time limit of a call that deletes all documents which pass a filter. With many documents, the
+# call takes long.
+_DELETION_TIMEOUT_S = 600.0
 
 
 @connection_options
@@ -401,7 +404,8 @@ class _Deletion:
             for document_id in dict.fromkeys(document_ids):
                 self._delete(document_id)
         finally:
-            # An error that ends the run does not undo earlier deletions, so they are reported.
+            # If an error ends the run, the documents before it stay deleted, so their ids are
+            # reported.
             if self._as_json:
                 print_json({"deleted": self._deleted, "not_found": self._not_found})
         if self._not_found:

@@ -40,7 +40,8 @@ from hrag.values.documents import Document
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
-# These modules load numpy and gRPC, which are slow to import and not needed by every command.
+# Only type checkers run these imports: the modules load numpy and gRPC, which are slow to load and
+# not needed by every command.
 if TYPE_CHECKING:
     from hrag.client import Client
     from hrag.evaluation.generator import GenerationResult
@@ -62,7 +63,10 @@ _MAX_BUDGETS = 8
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """The options of `hrag eval`: compared systems, budgets, and the files that it writes."""
+    """The options of `hrag eval`.
+
+    They are, for example, the systems to compare, the token budgets, and the files to write.
+    """
 
     systems: "tuple[System, ...]"
     baseline: "System"
@@ -219,7 +223,10 @@ def _evaluation_options(
 
 
 def _parse_budgets(text: str) -> tuple[int, ...]:
-    """Returns the budgets in ascending order, without duplicates. Raises BadParameter."""
+    """Returns the token budgets that `text` lists, in ascending order, without duplicates.
+
+    Raises BadParameter if `text` is not a list of valid budgets.
+    """
     from hrag.evaluation.searches import MAX_BUDGET  # noqa: PLC0415
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -331,7 +338,11 @@ class _Run:
             raise Failure("some documents could not be stored, so questions could not find them")
 
     def report(self, path: Path) -> "Report":
-        """Generates questions, searches and judges, as the options say; returns all figures."""
+        """Runs the evaluation, and returns the report with all figures.
+
+        Depending on the options, it writes questions, searches with the questions, and lets a chat
+        model judge the answers.
+        """
         from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
         from hrag.evaluation.report_files import Report  # noqa: PLC0415
 
@@ -383,7 +394,10 @@ class _Run:
         return generated
 
     def _sample(self, questions: Sequence["Question"]) -> "list[Question]":
-        """Returns at most `--sample` of the questions, drawn at random with the seed."""
+        """Returns as many questions as `--sample` says, drawn at random with `--seed`.
+
+        Without `--sample`, or if there are not more questions, returns all questions.
+        """
         from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
 
         limit = self.options.sample or len(questions)
@@ -460,7 +474,7 @@ def _input_document(document: Document) -> InputDocument:
 
 
 def _publish(report: "Report", options: EvaluationOptions, console: Console) -> None:
-    """Prints the tables and writes the files of `--json` and `--html`."""
+    """Prints the tables of the report, and writes the files that `--json` and `--html` name."""
     from hrag.cli.evaluation_tables import show_report  # noqa: PLC0415
     from hrag.evaluation.html_report import html_report  # noqa: PLC0415
     from hrag.evaluation.report_files import report_json  # noqa: PLC0415
@@ -485,7 +499,7 @@ def _check_target(path: Path) -> None:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Turns an OSError that names its file into a Failure."""
+    """Raises Failure if the `with` block raises an OSError that names a file."""
     try:
         yield
     except OSError as error:

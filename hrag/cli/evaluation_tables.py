@@ -98,7 +98,10 @@ def _rank_row(system: SystemFigures, budget: int) -> Row:
 
 
 def _cell(system: SystemFigures, name: str, metric: str) -> str:
-    """Returns the mean of a metric in %. The mean recall is followed by its 95 % interval."""
+    """Returns the text of a table cell: the mean of the metric in %.
+
+    For recall, the 95 % interval follows.
+    """
     estimate = system.estimates[name]
     if metric in (PRECISION, IOU):
         return f"{100 * estimate.mean:.2f}"
@@ -109,9 +112,10 @@ def _cell(system: SystemFigures, name: str, metric: str) -> str:
 
 
 def _difference(estimate: Estimate) -> Text:
-    """Returns a difference in points with its interval.
+    """Returns the text for the difference of two systems in percentage points, with its interval.
 
-    A difference that is more than chance is coloured and followed by a star.
+    If the difference is statistically significant, the text is coloured and ends with a star. It is
+    significant if there are enough questions and the interval does not contain 0.
     """
     text = f"{_points(estimate.mean)} [{_points(estimate.low)}, {_points(estimate.high)}]"
     if not estimate.beyond_chance:
@@ -158,7 +162,10 @@ def _cost(usage: ChatUsage) -> str:
 
 
 def _show_failures(calls: str, failures: Sequence[FailedCall], console: Console) -> None:
-    """Prints the first failures; `calls` names the kind of call, for example "searches of x"."""
+    """Prints how many calls failed, and the messages of the first of them.
+
+    `calls` says in the heading which calls failed, for example "searches of x".
+    """
     if not failures:
         return
     console.print(Text(f"{len(failures):,} {calls} failed:", style="red"))

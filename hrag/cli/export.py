@@ -65,7 +65,7 @@ _Lines = Iterator[str]
 
 
 class ExportFormat(StrEnum):
-    """The format of an export."""
+    """The file formats of `hrag export`: JSON Lines, GraphML or Cypher."""
 
     JSONL = "jsonl"
     GRAPHML = "graphml"
@@ -190,7 +190,8 @@ def open_output(target: Path | None) -> Iterator[BinaryIO]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         elif target.exists() and not target.is_file():
-            # A pipe or a device is written to; it is not replaced.
+            # If the target is a pipe or a device, the output is written to it directly. Only a
+            # regular file is replaced by a new file.
             with target.open("wb") as file:
                 yield file
         else:
@@ -300,7 +301,10 @@ def _input_size(source: Path) -> int:
 
 
 def documents_of_lines(lines: Iterable[Line]) -> Iterator[InputDocument]:
-    """Yields the document of each line; blank lines are skipped."""
+    """Yields a document for each line of an export after the first; skips blank lines.
+
+    A line is parsed when its document is sent.
+    """
     for line in lines:
         if line.content.strip():
             yield InputDocument(f"line {line.number}", partial(_read_line, line), line.size)

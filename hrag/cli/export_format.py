@@ -39,18 +39,21 @@ from hrag.values.formats import (
 )
 from hrag.values.reading import PageUnit
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 FORMAT_VERSION = 1
 
-# Text formats for which the indexer stores the text that it has read, not the content of the file.
+# Text formats whose files the indexer parses. It stores the text that it extracts from a file, not
+# the content of the file.
 _READ_FROM_FILES = (HTML, CSV, TSV, RST, NOTEBOOK, LATEX, JSON, XML, SRT, VTT)
 _TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
 _FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
 _ATTEMPTS = 3
-_MAX_PAGE_NUMBER = 2**32 - 1  # A request stores page numbers in 32 bits.
-_PAGE_BREAK = "\n\n"  # The indexer puts this between the texts of two pages.
+# The highest page number: a request to the indexer stores page numbers in 32 bits.
+_MAX_PAGE_NUMBER = 2**32 - 1
+_PAGE_BREAK = "\n\n"  # The indexer puts this text between the texts of two pages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +81,26 @@ class ExportReader:
     def with_pages(self, info: DocumentInfo) -> CompleteDocument | None:
         """Returns the document with its pages.
 
-        Returns None if it was deleted, or replaced during each of three attempts.
+        Returns None if the document was deleted, or was replaced during each of three attempts to
+        read it.
         """
         return self._read_unchanged(info, self._with_pages)
 
     def with_tree(self, info: DocumentInfo) -> CompleteDocument | None:
         """Returns the document with all chunks, parents first.
 
-        Returns None if it was deleted, or replaced during each of three attempts.
+        Returns None if the document was deleted, or was replaced during each of three attempts to
+        read it.
         """
         return self._read_unchanged(info, self._with_tree)
 
     def _read_unchanged(
         self, info: DocumentInfo, read: Callable[[DocumentInfo], CompleteDocument]
     ) -> CompleteDocument | None:
-        """Calls `read` until the document has not changed while it was read."""
+        """Reads the document with `read`, again if it was replaced meanwhile; returns the result.
+
+        Returns None if the document was deleted, or was replaced during each of three attempts.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 document = read(info)
@@ -125,7 +133,11 @@ class ExportReader:
         return self._client.get_text(self._tenant, info.document_id, collection=self._collection)
 
     def _top_chunks(self, info: DocumentInfo) -> Iterator[Chunk]:
-        """Yields the chunks of the top level, if the document has pages, not rows or seconds."""
+        """Yields the document's chunks of the top level.
+
+        Yields none if the document has no pages, or if its page numbers are those of rows or
+        seconds.
+        """
         if not info.page_count or info.page_unit is not PageUnit.PAGE:
             return
         for chunk_id in top_chunk_ids(info):
@@ -134,11 +146,11 @@ class ExportReader:
 
 
 def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page, ...]:
-    """Returns the pages of `text`. Without chunks, returns no pages.
+    """Returns the pages of a document, whose text is `text`; no pages if there are no chunks.
 
-    `chunks` are the chunks of the top level, in order. `page_count` is the number of pages. An
-    empty last page lies in no chunk, so its number is taken to be one more than the number of
-    the page before it.
+    `chunks` are the chunks of the top level, in order. `page_count` is the number of pages. No
+    chunk names the number of an empty last page. So this number is assumed to be one more than the
+    number of the page before it.
     """
     numbers: dict[int, int] = {}
     last_page = end = 0
@@ -157,11 +169,11 @@ def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page,
 
 
 class NotAnExport(ValueError):
-    """The first line is not the first line of an export that this version can read."""
+    """The first line of a file is not the first line of an export that this version can read."""
 
 
 def header_line(collection: Collection) -> str:
-    """Returns the first line of an export."""
+    """Returns the first line of an export: the format version, and the collection's settings."""
     settings = collection.settings
     return _json_line(
         {
@@ -182,7 +194,7 @@ def header_line(collection: Collection) -> str:
 
 
 def document_line(document: CompleteDocument) -> str:
-    """Returns the line for a document."""
+    """Returns the line of an export that contains this document, as a JSON object."""
     info = document.info
     body: dict[str, Any] = {"text": document.text}
     if document.pages:
@@ -204,10 +216,11 @@ def _json_line(value: Mapping[str, Any]) -> str:
 
 
 def parse_header(line: bytes) -> SettingsRequest:
-    """Returns the settings of the exported collection. Raises NotAnExport.
+    """Returns the settings of the exported collection, from the first line. Raises NotAnExport.
 
-    The exported embedder is not used, because the importing indexer embeds the texts again: the
-    settings leave the embedder to that indexer. A collection without vectors stays without them.
+    The returned settings do not name the exported embedder: the importing indexer embeds the texts
+    again, with its default embedder. But if the collection has no vectors, the settings say so, and
+    the imported collection has no vectors either.
     """
     try:
         header = json.loads(line)
@@ -227,10 +240,10 @@ def parse_header(line: bytes) -> SettingsRequest:
 
 
 def parse_document(line: bytes) -> Document:
-    """Returns the document of a line. Raises Unreadable.
+    """Returns the document of a line of an export. Raises Unreadable.
 
-    Documents of types like PDF and HTML become plain text, because the export contains the text
-    that was read from the file, not the file.
+    A document of a type like PDF or HTML gets the type of plain text. The reason is that the export
+    contains the text that was read from the file, not the file.
     """
     try:
         value = json.loads(line)

@@ -23,10 +23,11 @@ MODULES = (
 
 
 def needs_server(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Returns `command` with a check before it; `name` is the command's name in messages.
+    """Returns a function that checks what is installed, and then runs `command`.
 
-    If a package or the compiled kernels are missing, the check raises Failure with the exit code
-    NOT_INSTALLED. Its message says what to install.
+    If a package of the extra `server` or the compiled kernels are missing, the check raises Failure
+    with the exit code NOT_INSTALLED. The message of the error says what to install. `name` is the
+    name of the command in the message.
     """
 
     @wraps(command)
@@ -48,10 +49,11 @@ def _check(name: str) -> None:
 
 
 def module_of_extra(module: str, extra: str, command: str) -> ModuleType:
-    """Imports and returns `module`, which needs the packages of `extra`; `command` needs it.
+    """Imports and returns `module`, which needs the packages of the extra `extra`.
 
-    If they are missing, raises Failure with the exit code NOT_INSTALLED. Its message says what
-    to install.
+    If packages or the compiled kernels are missing, raises Failure with the exit code
+    NOT_INSTALLED. The message of the error names `command`, the command that needs the module, and
+    says what to install.
     """
     try:
         return import_module(module)

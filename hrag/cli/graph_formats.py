@@ -46,7 +46,7 @@ _PROPERTIES: Mapping[str, type] = {
 
 _FORBIDDEN_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-# Parsers turn a carriage return that is not escaped into a newline.
+# A carriage return must be escaped, because XML parsers read it as a newline otherwise.
 _CARRIAGE_RETURN = {"\r": "&#13;"}
 _XML_TYPES = {str: "string", int: "int"}
 
@@ -65,7 +65,10 @@ _CYPHER_SPECIAL = re.compile("\\\\u|[\\\\'\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A document or a chunk. The properties in `key` identify it among all nodes."""
+    """A node of the graph: a document or a chunk.
+
+    The properties in `key` identify the node among the nodes of all tenants and collections.
+    """
 
     label: str
     key: Mapping[str, Value]
@@ -73,9 +76,9 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The node's id, which is unique in the collection.
+        """The id of the document or chunk, which is unique in the collection.
 
-        Chunk ids contain "#" and document ids do not, so they cannot be equal.
+        A chunk id contains "#" and a document id does not, so the two kinds of ids differ.
         """
         return str(self.key["id"])
 
@@ -104,9 +107,10 @@ class GraphFormat(Protocol):
 def graph_of(
     tenant: str, collection: str, document: CompleteDocument
 ) -> tuple[list[Node], list[Edge]]:
-    """Returns the nodes of a document and its chunks, parents first, and the edges between them.
+    """Returns the graph of a document: its nodes and the edges between them.
 
-    The document must have been read with its tree.
+    The nodes are the document and its chunks; each parent precedes its children. The document must
+    have been read with its tree.
     """
     info = document.info
     scope: dict[str, Value] = {"tenantId": tenant, "collection": collection}
@@ -223,7 +227,7 @@ def _cypher_map(values: Mapping[str, Value]) -> str:
 
 
 def cypher_literal(value: Value) -> str:
-    """Returns the value as a Cypher expression."""
+    """Returns a text or a whole number as a literal of the query language Cypher."""
     if isinstance(value, int):
         return str(value)
     escaped = _CYPHER_SPECIAL.sub(lambda match: _cypher_escape(match[0]), value)

@@ -58,7 +58,8 @@ from hrag.values.errors import (
 from hrag.values.filters import METADATA, Match
 from hrag.values.limits import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 
@@ -70,7 +71,8 @@ def ingest(
         typer.Argument(
             metavar="PATH...",
             help="Files and folders; - means standard input.",
-            # A file without read permission must not end the command; only that file fails.
+            # With `readable=True`, Typer would end the command if one of the files has no read
+            # permission. With False, only the ingest of this file fails.
             readable=False,
             show_default=False,
         ),
@@ -211,11 +213,12 @@ def ingest(
     settings = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
     _check_create(create, settings)
     if root and not prune:
-        raise typer.BadParameter("it is allowed only with --prune", param_hint="--root")
-    # With --prune, the next run without --id would delete the document, because no file has its id.
+        raise typer.BadParameter("--root is allowed only with --prune", param_hint="--root")
+    # The combination of --id and --prune is refused: no file has the id of such a document, so the
+    # next run with --prune but without --id would delete the document.
     if document_id and prune:
         raise typer.BadParameter(
-            "it is not allowed with --prune, which identifies documents by their files",
+            "--id is not allowed with --prune, which identifies documents by their files",
             param_hint="--id",
         )
     user_fields = GivenFields(
@@ -277,7 +280,7 @@ def _find_inputs(
     if count > 1 and (user_fields.title or user_fields.document_id):
         option = "--title" if user_fields.title else "--id"
         raise typer.BadParameter(
-            f"it is allowed only for a single document, but there are {count:,}",
+            f"{option} is allowed only for a single document, but there are {count:,}",
             param_hint=option,
         )
     return inputs
@@ -317,9 +320,9 @@ class _Ingest:
         return progress
 
     def prune(self) -> list[str]:
-        """Deletes the documents whose files no longer exist, and returns their ids.
+        """Deletes the documents whose files no longer exist, and returns their document ids.
 
-        Documents that another client deletes meanwhile are left out.
+        The ids of documents that another client has deleted meanwhile are not returned.
         """
         deleted = []
         for document_id in self._gone():
@@ -333,7 +336,8 @@ class _Ingest:
     def _gone(self) -> list[str]:
         """Returns the ids of stored documents whose files no longer exist.
 
-        Raises CollectionNotFound.
+        Returns no ids if a folder could not be listed. Raises CollectionNotFound if the collection
+        does not exist.
         """
         present = self.inputs.present
         if not present:
@@ -350,7 +354,10 @@ class _Ingest:
         return gone
 
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
-        """Prints what was done."""
+        """Prints the outcomes of the documents, the deleted documents and the skipped files.
+
+        With --json, the outcomes were printed when they arrived, and only their counts follow.
+        """
         skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
             print_skipped(self.inputs.skipped)
@@ -365,7 +372,9 @@ class _Ingest:
         show_skipped(skipped, is_verbose=self.is_verbose)
 
     def show_plan_without_indexer(self, error: ServiceUnavailable) -> None:
-        """Prints which files would be sent. Without the indexer, they cannot be read.
+        """Prints which files an ingest without --dry-run would send.
+
+        They are not read, because only the indexer can read them.
 
         Raises `error` if --prune needs the indexer.
         """
@@ -417,7 +426,8 @@ def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
     for setting, value in settings.items():
         if value is not None and not create:
             raise typer.BadParameter(
-                "it applies to new collections only: add --create", param_hint=f"--{setting}"
+                f"--{setting} applies only to new collections: add --create",
+                param_hint=f"--{setting}",
             )
 
 

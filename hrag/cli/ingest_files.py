@@ -43,7 +43,7 @@ EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
-# The reasons for which files are skipped, as shown after a count: "2 of unknown format".
+# The reasons why files are skipped. They are shown after a count, as in "2 of unknown format".
 UNKNOWN_FORMAT = "of unknown format"
 OLD_FORMAT = "of an old Office format"
 EMPTY = "empty"
@@ -87,10 +87,11 @@ class SkippedFile:
 
 @dataclass(slots=True)
 class FoundDocuments:
-    """The documents that paths lead to, and the files that are skipped.
+    """The documents in the files and folders of an ingest, and the files that are skipped.
 
-    `present` contains, by the root of each folder, the document ids of all files in the folder.
-    If `is_complete` is False, some folders could not be listed, so ids may be missing.
+    The root of a folder is its absolute path, or the name given by `--root`. `present` contains for
+    each root the document ids of all files in the folder. If `is_complete` is False, some folders
+    could not be listed, so ids may be missing.
     """
 
     documents: list[InputDocument] = field(default_factory=list)
@@ -109,14 +110,16 @@ def find(
     """Returns the documents of all files under `paths`, each file once, folders in sorted order.
 
     A file is one document, but a file of JSON Lines is one document for each line. `text_field`
-    names the field of a line that contains its text; if it is empty, the usual names apply.
-    `user_fields` replace what the files say.
+    names the field of a line that contains its text; if it is empty, the text is in the first
+    field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as options;
+    they replace the fields in the files.
 
     `globs` are patterns for the files of folders; without patterns, the files with a known
-    extension are used. With a `root`, the metadata of the documents of folders names it; an
-    empty `root` means the folder's path. With any other `root` the folder may have another path
-    at each run, so sources are paths inside the folder. Lines of JSON Lines belong to no root,
-    because a line can have an id that is not derived from its file.
+    extension are used. If `root` is not None, the metadata of each document from a folder names the
+    root of the folder: `root` itself or, if `root` is an empty text, the folder's absolute path. If
+    `root` is a name, the folder may have a different path at each run, so the source of a document
+    is the file's path inside the folder. Lines of JSON Lines belong to no root, because a line can
+    have an id that is not derived from its file.
 
     The files in an archive are chosen like the files in a folder.
 
@@ -158,12 +161,19 @@ def find(
 
 
 def _root_of(folder: Path) -> str:
-    """Returns the default root of a folder: its absolute path, with links unresolved."""
+    """Returns the default root of a folder: its absolute path.
+
+    Symbolic links in the path are not replaced by their targets.
+    """
     return readable_path(Path(os.path.abspath(folder)))  # noqa: PTH100  # Links stay as they are.
 
 
 def _skip_reason(globs: Sequence[str], relative: str) -> str:
-    """Returns why a file is skipped, an empty text if it is not."""
+    """Returns the reason why the file at a path is skipped; an empty text if it is not skipped.
+
+    `relative` is the path inside the folder. With `globs`, only files that match one of these
+    patterns are used. Otherwise only files with a known extension are used.
+    """
     if globs:
         return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
     return _unknown_reason(relative)
@@ -185,8 +195,9 @@ def _matches(relative: str, pattern: str) -> bool:
     pattern = unicodedata.normalize("NFC", pattern)
     if "/" not in pattern:
         return fnmatchcase(relative.rpartition("/")[2], pattern)
-    # Each part of the path is enclosed in two slashes. So if ** stands for no folders, no slash
-    # remains that the pattern would have to match.
+    # Each part of the path gets a slash before and after it, and so does each part of the pattern.
+    # `**` becomes `*` without slashes. So if `**` stands for no folders, the pattern contains no
+    # slash that the path lacks.
     parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
     return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
 
@@ -198,9 +209,9 @@ def is_folder(path: Path) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Returns the file's status; None if it cannot be read.
+    """Returns the status of a file or folder; None if the status cannot be read.
 
-    The reason is reported later, when the file is read.
+    The caller need not report why, because reading the file will fail for the same reason.
     """
     try:
         return path.stat()
@@ -209,7 +220,11 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _find_file(path: Path, known_files: set[_Identity]) -> list[_FoundFile]:
-    """Returns the file at a path that the user named; an empty list if it was found before."""
+    """Returns a list with the file at a path that the user named.
+
+    The list is empty if the file is in `known_files`, because it was found before. Otherwise the
+    file is added to `known_files`.
+    """
     status = _status(path)
     if status is not None and not _is_new(status, known_files):
         return []
@@ -332,7 +347,8 @@ def _refuse(reason: str) -> Document:
 def document_id(relative: str) -> str:
     """Returns the document id for a file: readable, valid, and unique for each path.
 
-    ":" separates folders. If the path cannot be used unchanged, the id ends with a hash of it.
+    The id is the path, with ":" between the folders. If the path is too long, or contains ":" or
+    anything else that an id must not contain, the id ends with a hash of the path.
     """
     name = _NOT_ALLOWED_IN_ID.sub("_", relative)
     # The file "a:b" must not get the same id as the file "b" in the folder "a".
@@ -351,9 +367,9 @@ class _FolderListing:
     """The files of a folder.
 
     `files` are to be ingested, and `skipped` are not. `present` contains the relative paths of
-    all files, also of skipped ones. It does not depend on earlier listings, so that it is
-    complete for each of several folders that overlap. `problems` contains (path, reason) for
-    each file or folder that could not be read.
+    all files in the folder, also of skipped files and of files that are in the listing of an
+    earlier folder. `problems` contains (path, reason) for each file or folder that could not be
+    read.
     """
 
     files: list[_FoundFile] = field(default_factory=list)
@@ -368,8 +384,8 @@ def _list_folder(
     """Returns the files of a folder in sorted order.
 
     `skip_reason` takes a relative path and returns why the file is skipped, or an empty text.
-    Files in `known_files` were found before, also in other folders, and are skipped; the
-    function adds the files that it finds.
+    `known_files` are the files that were found before, in this or in other folders; these files are
+    left out. The function adds the files that it finds to `known_files`.
     """
     listing = _FolderListing()
     visited: set[_Identity] = set()
@@ -385,14 +401,21 @@ def _list_folder(
 
 
 def _relative_path(path: Path, folder: Path) -> str:
-    """Returns the path inside the folder, with "/" and in NFC, so that all systems agree on it."""
+    """Returns the path inside the folder, with "/" between its parts and in Unicode form NFC.
+
+    So the same file has the same path on all operating systems.
+    """
     return unicodedata.normalize("NFC", path.relative_to(folder).as_posix())
 
 
 def _files_below(
     start: Path, links: list[Path], visited: set[_Identity], listing: _FolderListing
 ) -> Iterator[Path]:
-    """Yields the files at and below `start`; links below it are added to `links` instead."""
+    """Yields `start` if it is a file, otherwise the files in the folder `start` and its subfolders.
+
+    Symbolic links inside the folder are not followed, but added to `links`. `visited` contains the
+    folders that were listed before, which are skipped.
+    """
     pending = [start]
     while pending:
         current = pending.pop()
@@ -468,7 +491,7 @@ def _begins_with(path: Path, start: bytes) -> bool:
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:
-    """Returns True if this file or folder is not in `known` yet, and adds it."""
+    """Returns True if `known` does not contain this file or folder; then adds it to `known`."""
     identity = (status.st_dev, status.st_ino)
     if identity in known:
         return False

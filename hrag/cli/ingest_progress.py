@@ -30,12 +30,13 @@ from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
 from hrag.values.errors import BlankDocument, CollectionNotFound, HragError, TooLarge
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
-# A larger document is sent in a separate stream. By default a service accepts documents of up to
-# this size. If a request has more than four times this size, gRPC ends the whole stream, and then
-# no other document may be in the stream.
+# A document of more bytes is sent in a separate stream. By default a service accepts documents of
+# up to this size, and requests of up to four times this size. If a request is larger, gRPC ends the
+# whole stream, and the other documents in the stream would be lost.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 # The options of `hrag ingest` that set a field of a document. An error names the field.
@@ -79,7 +80,7 @@ class _SentDocument:
 
 
 def _ignore_outcome(_outcome: DocumentOutcome) -> None:
-    """Does nothing. It is the default of `on_outcome`."""
+    """Does nothing. It is the default of `IngestProgress.on_outcome`."""
 
 
 class IngestProgress:
@@ -115,7 +116,8 @@ class IngestProgress:
         self.error: HragError | None = None
         self._sent: deque[_SentDocument] = deque()
         self.on_outcome = on_outcome
-        # The stream's thread reads files, and adds an outcome if one cannot be read.
+        # The lock is needed because the thread of the stream reads files. If a file cannot be read,
+        # that thread adds the outcome.
         self._lock = Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
@@ -137,20 +139,24 @@ class IngestProgress:
 
     @property
     def next_label(self) -> str:
-        """The label of the document whose outcome comes next; empty if none is expected."""
+        """The label of the document whose outcome is expected next.
+
+        It is an empty text if every document that was sent has an outcome.
+        """
         try:
             return self._sent[0].label
         except IndexError:
             return ""
 
     def rate(self, amount: int) -> float:
-        """Returns `amount` divided by `seconds`."""
+        """Returns `amount` per second: `amount` divided by the time `seconds` of this ingest."""
         return amount / max(self.seconds, 1e-9)
 
     def send(self, label: str, size_bytes: int, *, may_be_skipped: bool = False) -> None:
-        """Records that a document was read and is sent next.
+        """Records that a document was read and will be sent next.
 
-        Outcomes arrive in the order in which the documents are sent.
+        The label and the encoding are stored until the outcome of the document arrives. Outcomes
+        arrive in the order in which the documents are sent.
         """
         self._sent.append(_SentDocument(label, size_bytes, may_be_skipped))
 
@@ -215,8 +221,10 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # After a stream has ended with an error, its thread may still ask for the next
-            # document. A list keeps that thread from advancing `groupby`.
+            # `alone` means that this stream sends only one document. If the stream ends with an
+            # error, the loop continues, although the thread of the ended stream may still read the
+            # next document. So this thread reads from a list. If it read from `group`, it would
+            # advance `groupby`, and the loop would miss documents.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -235,21 +243,24 @@ def ingest_all(
 
 def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        # Without the collection no document can be stored, so this error ends the ingest.
+        # The collection does not exist, so no document can be stored, and the ingest ends.
         if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
 
 
 def _label_if_alone(document: InputDocument) -> str:
-    """Returns the label of a document that needs a separate stream, an empty text for others."""
+    """Returns the document's label if the document needs a separate stream because of its size.
+
+    Otherwise returns an empty text.
+    """
     return document.label if document.size_bytes > _ALONE_BYTES else ""
 
 
 def _read_all(documents: Iterable[InputDocument], progress: IngestProgress) -> Iterator[Document]:
     """Yields the documents that can be read, and counts the others as failed.
 
-    Runs in the stream's thread.
+    The thread of the gRPC stream runs this generator.
     """
     for document in documents:
         try:
@@ -308,9 +319,10 @@ def shown_progress(
 
 
 class _ProgressTextColumn(ProgressColumn):
-    """A column that describes the progress.
+    """A column of the progress bar with a text that describes the progress.
 
-    It is drawn at each refresh, so it stays current while a single document takes long.
+    The text is computed at each refresh of the display. So the time in it advances even while the
+    indexer works on one document for long.
     """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:
@@ -325,9 +337,9 @@ class _ProgressTextColumn(ProgressColumn):
 
 
 def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
-    """Returns the completed amount and the total amount.
+    """Returns how much of the ingest is completed, and how much it is in total.
 
-    Both are in bytes. If the sizes of the documents are not known, both are in documents.
+    Both numbers are bytes or, if the sizes of the documents are not known, counts of documents.
     """
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
@@ -382,7 +394,7 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
-    """Returns the most common extensions of files of unknown format, as a text."""
+    """Returns the most common extensions among the skipped files of unknown format, as a text."""
     unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
     suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
     counts = Counter(suffix or "no extension" for suffix in suffixes)
@@ -479,7 +491,7 @@ def _outcome_fields(outcome: DocumentOutcome) -> dict[str, Any]:
 def print_summary(
     progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
 ) -> None:
-    """Prints the counts as the last line of JSON."""
+    """Prints the counts of all outcomes, the tokens and the time as the last line of JSON."""
     summary = {
         "documents": progress.completed,
         **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},

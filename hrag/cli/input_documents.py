@@ -36,8 +36,8 @@ TEXT_FIELDS = ("text", "content", "body")
 _ENCODING_HINT = "--encoding says which encoding it has"
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
-# The first 4 bytes of a file show its encoding: the character "{" contains NUL bytes in UTF-16
-# and in UTF-32, whose code units have 4 bytes.
+# The first 4 bytes of a file of JSON Lines show whether it is in UTF-16 or UTF-32. In these
+# encodings the first character, "{", contains NUL bytes. A character in UTF-32 has 4 bytes.
 _CODE_UNIT_BYTES = 4
 
 
@@ -62,7 +62,7 @@ class InputDocument:
 
 @dataclass(frozen=True, slots=True)
 class GivenFields:
-    """Fields of documents that the user gave; they replace what the files say."""
+    """Fields of documents that the user gave as options; they replace the fields in the files."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
@@ -74,7 +74,7 @@ class GivenFields:
 
 def sendable(document: Document) -> Document:
     """Returns the document unchanged. Raises Unreadable if the client would refuse to send it."""
-    # This module loads gRPC, which is slow to import.
+    # The module loads gRPC, which is slow, so it is imported only when a document is sent.
     from hrag.wire.common import document_message  # noqa: PLC0415
 
     try:
@@ -120,9 +120,10 @@ def document_of(body: bytes, source: str, user_fields: GivenFields) -> Document:
 
 
 def standard_input(user_fields: GivenFields) -> InputDocument:
-    """Returns the document on standard input.
+    """Returns the document that is read from standard input.
 
-    If its content does not show its format, the ending of its id does.
+    If its content does not show its format, the extension at the end of its document id, for
+    example `.md`, determines its type.
     """
     return InputDocument("standard input", partial(_read_standard_input, user_fields))
 
@@ -150,9 +151,9 @@ def check_size(size: int, limit: int) -> None:
 class Line(NamedTuple):
     """A line of a file.
 
-    `number` counts from 1. `start` is the offset of its first byte, and `size` its length in
-    bytes, line end included. `content` is the line. `lines_of` cuts it off after
-    `limit` + 1 bytes.
+    `number` is the line number, from 1. `start` is the offset of the line's first byte, and `size`
+    is the length of the line in bytes, including the line end. `content` contains the bytes of the
+    line, but only the first `limit` + 1 bytes of a longer line (see `lines_of`).
     """
 
     number: int
@@ -164,8 +165,8 @@ class Line(NamedTuple):
 def lines_of(file: BinaryIO, limit: int) -> Iterator[Line]:
     """Yields the lines of `file` from its current position.
 
-    `start` counts from that position. The content of a line has at most `limit` + 1 bytes.
-    Raises OSError.
+    The field `start` of a line is an offset from this position. The content of a line is cut off
+    after `limit` + 1 bytes. Raises OSError.
     """
     start = 0
     for number in count(1):
@@ -191,8 +192,8 @@ def documents_of_lines(
     """Yields a document for each line of a file, except for blank lines.
 
     A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
-    without a source gets `source`. `user_fields` replace what the line says. Raises OSError, and
-    Unreadable if the file is in UTF-16 or UTF-32.
+    without a source gets `source`. `user_fields` are fields that the user gave as options; they
+    replace the fields of a line. Raises OSError, and Unreadable if the file is in UTF-16 or UTF-32.
     """
     lines = _JsonLines(path, name, source, user_fields, text_field)
     with path.open("rb") as file:
@@ -222,7 +223,13 @@ def _check_line_ends(file: BinaryIO, encoding: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _JsonLines:
-    """The lines of one file as documents."""
+    """Reads documents from a file of JSON Lines. Each line is a document.
+
+    `name` is the beginning of the id of a document whose line has no id. `source` is the source of
+    a document whose line has no source. `user_fields` are fields that the user gave as options;
+    they replace the fields of a line. `text_field` names the field with the text; if it is empty,
+    the text is in the first field of TEXT_FIELDS that the line has.
+    """
 
     path: Path
     name: str
@@ -231,7 +238,10 @@ class _JsonLines:
     text_field: str
 
     def read(self, number: int, start: int, size: int) -> Document:
-        """Returns the document of a line. Raises Unreadable."""
+        """Returns the document of line `number`, which has `size` bytes from the offset `start`.
+
+        Raises Unreadable.
+        """
         from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
         fields = self._fields(start, size)
@@ -281,9 +291,9 @@ class _JsonLines:
 
 
 def _pop_first(fields: dict[str, Any], *names: str) -> str:
-    """Removes and returns the first of the named fields that is a text or a whole number.
+    """Removes the first of the named fields that is a text or a whole number; returns it as text.
 
-    Returns an empty text if there is none.
+    Returns an empty text if none of the named fields is a text or a whole number.
     """
     for name in names:
         if isinstance(fields.get(name), str) or type(fields.get(name)) is int:

@@ -65,7 +65,7 @@ def create_key(
       hrag keys create --tenant acme --role write --note "the nightly import"
       export HRAG_TOKEN=$(hrag keys create --tenant acme)
     """
-    # This module loads pydantic, which is slow to import.
+    # The module loads pydantic, which is slow, so it is imported only when a key is created.
     from hrag.server.auth import api_keys  # noqa: PLC0415
 
     lifetime = None if days is None else timedelta(days=days)

@@ -104,7 +104,10 @@ def mcp(
 
 
 def _check_address(address: str, expose: bool) -> None:
-    """Raises BadParameter if the address is malformed, or not loopback without `expose`."""
+    """Raises BadParameter if the address is malformed.
+
+    Without `expose`, also raises BadParameter if other machines can reach the address.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise _refusal(address, "it must be HOST:PORT, as in 127.0.0.1:8000")

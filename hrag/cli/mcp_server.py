@@ -54,7 +54,8 @@ from hrag.values.ids import check_document_id, quoted
 # The maximum size of the text in a result. 16 KiB are about 4,000 tokens of English, so a chunk of
 # 2,048 tokens, the largest by default, is not too large.
 MAX_PART_BYTES = 16 * 1024
-# The highest start of a part. The end of the part must fit in 32 bits.
+# The highest byte offset at which a part of a text may start. The part may end MAX_PART_BYTES bytes
+# later, and a request stores this end in 32 bits.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES
 
 _INSTRUCTIONS = (
@@ -133,8 +134,8 @@ class ExpandedChunk(CitedChunk):
 class DocumentTools:
     """Reads documents of one collection that pass a filter; without a filter, all documents.
 
-    Both tools raise the errors that the client raises. They also raise DocumentNotFound for a
-    document that does not pass the filter.
+    `get_document` and `expand_chunk` are tools for a model. They raise the errors that the client
+    raises. They also raise DocumentNotFound for a document that does not pass the filter.
     """
 
     client: AsyncClient
@@ -176,7 +177,10 @@ class DocumentTools:
         return ExpandedChunk.of(outer.chunk)
 
     async def _read_if_visible(self, document_id: str) -> DocumentInfo:
-        """Returns the document. Raises DocumentNotFound, also if the filter excludes it."""
+        """Returns the description of a document.
+
+        Raises DocumentNotFound if the document does not exist or does not pass the filter.
+        """
         by_id: Filter = Match(DOCUMENT_ID, (check_document_id(document_id),))
         combined = by_id if self.filter is None else AllOf((self.filter, by_id))
         page = await self.client.list_documents(
@@ -266,7 +270,8 @@ def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> M
     async def expand_chunk(chunk_id: ChunkId) -> Annotated[CallToolResult, ExpandedChunk]:
         return await _outcome(documents.expand_chunk(chunk_id))
 
-    # Messages below warnings only repeat what the server returns to the model.
+    # Only warnings and errors are logged. Less severe messages would only repeat what the server
+    # returns to the model.
     server = MCPServer(
         "hrag",
         title="Knowledge base",
@@ -307,13 +312,13 @@ async def _serve_stdio(server: MCPServer) -> None:
     try:
         await server.run_stdio_async()
     except* BrokenPipeError:
-        # The agent's host ended during a call.
+        # The program that started this server has ended during a call, so nobody reads the reply.
         pass
 
 
 async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    # The server is stateless, so any process can answer any request, also after a restart.
+    # The server stores no sessions. So any process can answer any request, also after a restart.
     app = server.streamable_http_app(
         streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
     )

@@ -88,7 +88,8 @@ def migrate(
       hrag migrate --from embedded --to postgres --dsn-file dsn --data-dir /var/lib/hrag
       hrag migrate --from embedded --to postgres --verify-only
     """
-    # Settings and storage are slow to import, and only some commands need them.
+    # The modules of settings and storage are slow to import, so only commands that need them
+    # import them.
     from hrag.engine.transfer.transfer_report import TransferProgress  # noqa: PLC0415
 
     if source == target:
@@ -115,9 +116,10 @@ def migrate(
 
 
 def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSettings":
-    """Returns the settings of `engine`.
+    """Returns the settings of the engine with the name `engine`.
 
-    Settings that the parameters do not contain come from the environment.
+    The data folder and the DSN are from the parameters if given; all other settings are from the
+    environment. Raises Failure if the name or a setting is invalid.
     """
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
 
@@ -127,8 +129,8 @@ def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSett
     overrides: dict[str, Any] = {"HRAG_ENGINE": engine, "HRAG_DATA_DIR": data_dir}
     if dsn_file is not None:
         overrides["HRAG_POSTGRES_DSN"] = _dsn(dsn_file)
-    # All reads go to the primary. A replica may lag, and documents that the replica lacks would be
-    # reported as differences.
+    # Without a DSN for reads, the engine reads from the primary server of PostgreSQL. A replica may
+    # lag, and the documents that it lacks would be reported as differences.
     overrides["HRAG_POSTGRES_READ_DSN"] = ""
     try:
         return load(EngineSettings, **overrides)

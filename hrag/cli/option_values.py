@@ -109,9 +109,10 @@ def _parse_presence(text: str) -> Filter:
 
 
 def _filter_field(key: str, start: int) -> str:
-    """Returns the name of the filter field for `key`.
+    """Returns the filter field for a key of a condition: for `year`, this is `metadata.year`.
 
-    `start` is the position of `key` in the condition. Raises Malformed.
+    The keys `document_id`, `title` and `source` are fields themselves. `start` is the position of
+    `key` in the condition. Raises Malformed.
     """
     forbidden = re.search(r"[!\"]", key)
     if forbidden is not None:
@@ -152,7 +153,7 @@ def _parse_bound(text: str, start: int) -> Bound:
 
 
 def parse_metadata(pairs: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
-    """Returns the metadata of several `KEY=VALUE` texts, by key.
+    """Parses texts of the form `KEY=VALUE`; returns a dictionary of the values by key.
 
     Raises typer.BadParameter if a text cannot be parsed or a key occurs twice.
     """

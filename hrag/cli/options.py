@@ -25,7 +25,8 @@ from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CONTEXT_TOKENS
 from hrag.values.search import SearchMode
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 Command = Callable[..., None]
@@ -150,9 +151,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns at once if `yes`; otherwise asks the user and returns if the user agrees.
+    """Asks the user, and returns if the user agrees. If `yes`, returns without asking.
 
-    Raises typer.Abort if the user does not, and Failure if there is no terminal to ask at.
+    Raises typer.Abort if the user does not agree, and Failure if standard input is no terminal.
     """
     if yes:
         return
@@ -167,11 +168,12 @@ def confirm(question: str, *, yes: bool) -> None:
 def option_group(
     parameter: str, make: Callable[..., Any], *, last: bool
 ) -> Callable[[Command], Command]:
-    """Returns a decorator that replaces a command's `parameter` by a group of options.
+    """Returns a decorator that gives a command a group of options in place of one parameter.
 
-    The options are the parameters of `make`. The decorated command calls `make` with the values
-    of the options, and passes its result to the command as `parameter`. The help lists the group
-    after the command's other options if `last`, otherwise before them.
+    The options are the parameters of the function `make`. When the command is called, the decorator
+    calls `make` with the values of the options, and passes the result to the command's function as
+    `parameter`. If `last`, the help lists the group after the command's other options, otherwise
+    before them.
     """
 
     def decorate(command: Command) -> Command:
@@ -193,7 +195,10 @@ def option_group(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credential arguments of `hrag.client.Client`, under the same names."""
+    """The credential and the certificate files of a client.
+
+    The fields have the names of the arguments of `hrag.client.Client`.
+    """
 
     token: str = field(repr=False)
     ca_file: Path | None
@@ -296,9 +301,10 @@ def document_pages(
 ) -> Iterator[Listing[DocumentInfo]]:
     """Yields pages of the documents that pass `filter`, in order of id.
 
-    The pages have at most `limit` documents in total; None means no limit. The first page begins
-    where the listing that returned `token` ended. Raises CollectionNotFound, and InvalidArgument
-    if no listing has returned `token`.
+    The pages have at most `limit` documents in total; None means no limit. `token` is the token at
+    the end of an earlier listing, which is continued; an empty text begins a new listing. Raises
+    CollectionNotFound if the collection does not exist, and InvalidArgument if no listing has
+    returned `token`.
     """
     remaining = limit
     while remaining is None or remaining > 0:

@@ -28,12 +28,13 @@ from hrag.host.addresses import dial_address
 _POLL_S = 0.05
 _WATCH_S = 0.2
 _WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
-# A service that is stopped before it has installed its signal handler ends with -SIGTERM.
+# The exit codes of a service that was stopped. The code is -SIGTERM if the service was stopped
+# before it had installed its signal handler.
 _CLEAN_CODES = (0, -signal.SIGTERM)
 
 
 class ServiceFailed(Failure):
-    """A service has ended or does not start."""
+    """A service has ended unexpectedly, or could not be started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ class _Child:
     status: socket.socket
 
     def reports_serving(self) -> bool:
-        """Returns True if the child's report has arrived.
+        """Returns True if the child process has reported that it serves.
 
-        The call consumes the report, so it must not be called again after it has returned True.
+        The report is one byte, which this call reads. So do not call it again after it has returned
+        True.
         """
         try:
             return bool(self.status.recv(1))
@@ -77,13 +79,14 @@ class _Child:
 
 
 class ServiceProcesses:
-    """The services on one store. They run inside the `with` block.
+    """Runs the indexer, the retriever and optionally a gateway on one store.
 
-    `http` is the address of a gateway in front of them; if it is empty, there is no gateway.
-    `logs` is the folder for the file `<name>.log` of each process; if it is None, the processes
-    write to this process's outputs. `settings` are added to the environment variables of this
-    process. If a process does not stop within `stop_s` seconds, all are killed; None means that
-    the services' drain time is the only limit.
+    A context manager: the processes run inside the `with` block. `http` is the address of the
+    gateway; if it is empty, there is no gateway. `logs` is the folder for the file `<name>.log` of
+    each process; if it is None, the processes write to the outputs of this process. The processes
+    get the environment variables of this process and `settings`. If a process does not stop within
+    `stop_s` seconds, all processes are killed. If `stop_s` is None, only the drain time of the
+    services limits how long they take to stop.
     """
 
     def __init__(
@@ -181,9 +184,13 @@ class ServiceProcesses:
             child.status.close()
 
     def check_stopped_cleanly(self) -> None:
-        """Raises ServiceFailed unless all services have ended cleanly. Call it after `stop`."""
+        """Raises ServiceFailed if the exit code of a service reports a problem.
+
+        Call it after `stop`.
+        """
         for child in self._children:
-            # `stop` may not have waited for all processes: a third Ctrl-C ends its wait.
+            # A third Ctrl-C interrupts `stop` before all processes have ended, so this code waits
+            # for the process again.
             code = child.process.wait()
             if code not in _CLEAN_CODES:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
@@ -206,12 +213,14 @@ class ServiceProcesses:
         return self._logs / f"{service.name}.log"
 
     def _start(self, service: Service, address: str) -> _Child:
-        # With -P, a file in the working directory does not shadow a module.
+        # With -P, Python does not import modules from the working directory, where a file could
+        # have the name of a module.
         command = [sys.executable, "-P", "-m", service.module]
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # Popen closes all other files in the child, including the other children's sockets.
+            # Popen closes all other files in the child process. So no child has a copy of the
+            # sockets of this process or of other children.
             process = subprocess.Popen(
                 command,
                 env=self._env,
@@ -243,7 +252,8 @@ def with_free_port(address: str) -> str:
 def _require_free(service: Service, address: str) -> None:
     host, _, port = dial_address(address).rpartition(":")
     if not port.isdecimal() or not host:
-        # This is not a TCP address. The service reports the problem.
+        # The address is not a TCP address, so it cannot be checked here. If it is wrong, the
+        # service reports the problem.
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()

@@ -98,9 +98,9 @@ def chunk_suffix(chunk_id: str) -> str:
 
 
 def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
-    """Returns a span of the document as a range of the chunk's content, in characters.
+    """Converts a span of the document to a range of characters in the chunk's content.
 
-    The parts of the span outside the chunk are cut off.
+    If the span extends beyond the chunk, the range ends at the start or end of the chunk.
     """
     length = len(chunk.content)
     start = min(max(span.char_start - chunk.span.char_start, 0), length)
@@ -109,10 +109,10 @@ def range_in_chunk(chunk: Chunk, span: Span | TermSpan) -> Range:
 
 
 def matched_ranges(passage: Passage) -> list[Range]:
-    """Returns the ranges of the passage's content that matched, sorted and disjoint.
+    """Returns the ranges of the passage's content that matched the query, sorted and disjoint.
 
-    They cover the query's terms or, if the passage contains none of them, the matched leaves.
-    They have no white space at their ends.
+    The ranges cover the query's terms. If the passage contains none of the terms, the ranges cover
+    the matched leaves. No range begins or ends with white space.
     """
     parts = passage.term_spans or [child.span for child in passage.matched_children]
     ranges = merged(range_in_chunk(passage.chunk, part) for part in parts)
@@ -189,7 +189,7 @@ def _wrap_lines(text: str, width: int) -> list[str]:
 
 
 def emphasised(line: str, query: str) -> Text:
-    """Returns `line` with the query's words emphasised."""
+    """Returns `line` with the words of the query coloured."""
     shown = Text(line)
     query_words = words(query)
     for word in re.finditer(r"\w+", line):

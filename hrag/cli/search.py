@@ -335,12 +335,12 @@ def show_result(result: SearchResult, console: Console) -> None:
 
 
 def _warn(problem: str, console: Console) -> None:
-    """Prints a problem that made the result worse than it should be."""
+    """Prints a warning, for example that a search source failed and was not used."""
     console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
 
 
 def _show_nothing(result: SearchResult, console: Console) -> None:
-    """Prints why there is no passage."""
+    """Prints the reason why a search returned no passages."""
     reason = (
         "no passage matches"
         if result.eligible_leaves
@@ -446,10 +446,10 @@ def answer(
 def _read_answer(
     events: Iterator[AnswerEvent], *, show: bool
 ) -> tuple[SearchResult, str, AnswerEnd]:
-    """Returns the passages, the text and the end of an answer.
+    """Reads the events of an answer; returns the passages, the text and the last event.
 
     With `show`, prints each part of the text when it arrives. If an error occurs after the
-    passages have arrived, the end describes a failed answer.
+    passages have arrived, the last event is replaced by one that describes a failed answer.
     """
     result = next(events)
     assert isinstance(result, SearchResult)
@@ -468,7 +468,10 @@ def _read_answer(
 
 
 def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
-    """Prints every passage with its number and cited sentences, then how the answer ended."""
+    """Prints every passage with its number and the sentences that the answer cites.
+
+    Then prints why the answer is incomplete, if it is, and its model, tokens and times.
+    """
     if end.finish_reason is FinishReason.NO_PASSAGES:
         _show_nothing(result, console)
         return
@@ -485,9 +488,9 @@ def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console)
 
 
 def _answer_summary(end: AnswerEnd) -> Iterator[str]:
-    """Yields why the answer is incomplete, then the model, the tokens and the times.
+    """Yields texts about an answer: why it is incomplete, its model, its tokens and its times.
 
-    A text may be empty.
+    The first two texts may be empty.
     """
     yield _INCOMPLETE.get(end.finish_reason, "")
     yield end.model

@@ -33,7 +33,8 @@ from hrag.values.collections import Collection, SummaryUnit
 from hrag.values.quotas import TenantUsage
 from hrag.values.status import IndexStatus, ReaderStatus, ServerInfo
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
     from hrag.client.credentials import ClientCredentials
 
@@ -117,7 +118,11 @@ def _show_status(tenant: str, rows: list[Row], server: ServerInfo, console: Cons
 
 
 def _reader_line(reader: ReaderStatus) -> str:
-    """Returns how far the retriever lags and which collections it has loaded."""
+    """Returns a text that says by how many seconds and commits the retriever lags behind the store.
+
+    With the embedded engine, the text also says how many collections the retriever has loaded, and
+    how much memory they need.
+    """
     lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
     embedded = reader.embedded
     if embedded is None:
@@ -148,7 +153,7 @@ def _usage_line(usage: TenantUsage) -> str:
 
 
 def _with_limit(number: int, limit: int | None, noun: str) -> str:
-    """Returns `3 documents` without a limit, `3 of 10 documents` with one."""
+    """Returns a text such as `3 documents` or, with a limit of 10, `3 of 10 documents`."""
     return counted(number, noun) if limit is None else f"{number:,} of {counted(limit, noun)}"
 
 
@@ -273,7 +278,8 @@ def is_serving(service: Service, address: str, access: "ClientCredentials") -> b
     target = dial_address(address)
     request = health_pb2.HealthCheckRequest(service=service.health_name)
     with access.channel(target, channel_options(target)) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # The stub has no type hints.
+        # The annotation `Any` is needed because the generated class HealthStub has no type hints.
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             reply = stub.Check(request, timeout=_HEALTH_TIMEOUT_S)
         except grpc.RpcError:

@@ -91,7 +91,7 @@ def restore(
 
 
 def _ignore(_line: str) -> None:
-    """Does nothing with a line about the progress, because --json does not show the progress."""
+    """Drops a line about the progress. It is used with --json, which shows no progress."""
 
 
 def _show_copy(action: str, report: "BackupReport", folder: Path, *, as_json: bool) -> None:
@@ -268,13 +268,14 @@ def migrate_schema(as_json: AsJson = False) -> None:
 
 
 def open_store(data_dir: Path | None = None) -> "Engine":
-    """Returns the engine of the store; its files are in `data_dir` if the engine uses files.
+    """Returns the engine that the environment variables describe.
 
-    Environment variables determine the engine and its limits. The function opens no file yet.
-    From this call on, signals interrupt the command, so that it can clean up and write its audit
-    entry. Raises Failure if a variable has a wrong value.
+    If `data_dir` is given and the engine stores files, they are in this folder. The function opens
+    no file yet. From this call on, SIGTERM and SIGHUP interrupt the command like Ctrl-C, so that it
+    can clean up and write its audit entry. Raises Failure if a variable has a wrong value.
     """
-    # Settings and storage are slow to import, and only some commands need them.
+    # The modules of settings and storage are slow to import, so only commands that need them
+    # import them.
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
     from hrag.engine import open_engine  # noqa: PLC0415
 
@@ -295,7 +296,8 @@ def audited(command: str, **fields: object) -> Iterator[dict[str, object]]:
     The block may add fields to the yielded dictionary. Raises Failure before the block runs if
     the audit log cannot be written.
     """
-    # Settings and logs are slow to import, and only some commands need them.
+    # The modules of settings and logs are slow to import, so only commands that need them import
+    # them.
     from hrag.config import AuditSettings, SettingsError, load  # noqa: PLC0415
     from hrag.observe import audit, log  # noqa: PLC0415
 

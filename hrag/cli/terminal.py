@@ -93,7 +93,10 @@ def output() -> Console:
 
 
 def has_colour(console: Console) -> bool:
-    """Returns True if the console shows colours; if not, matches must be marked by characters."""
+    """Returns True if the console shows colours.
+
+    If it does not, the caller marks matches by characters such as « and ».
+    """
     return console.color_system is not None and not console.no_color
 
 
@@ -235,9 +238,9 @@ def _one_line(text: str) -> str:
 def progress_lines(
     describe: Callable[[], str], interval_s: float = LINE_INTERVAL_S
 ) -> Iterator[None]:
-    """Calls `describe` every `interval_s` seconds while the block runs, and writes the result.
+    """Writes a line to standard error every `interval_s` seconds while the block runs.
 
-    `describe` is called in another thread.
+    `describe` returns the line; it is called in another thread.
     """
     done = Event()
 
@@ -257,7 +260,8 @@ def progress_lines(
 def interrupt_on_signals() -> None:
     """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A signal that is ignored stays ignored, because `nohup` relies on that.
+    If a signal is already ignored, it stays ignored. For example, `nohup` lets a command ignore
+    SIGHUP, so that the command survives the end of the terminal.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -36,7 +36,8 @@ from hrag.values.chunks import Chunk, ChunkNode, Hierarchy
 from hrag.values.documents import DocumentInfo
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS
 
-if TYPE_CHECKING:  # gRPC is slow to import, and not every command needs it.
+# Only type checkers run this import: gRPC is slow to load, and not every command needs it.
+if TYPE_CHECKING:
     from hrag.client import Client
 
 MAX_NODES = 200  # Without --all, at most this many chunks are drawn, on about four screens.
@@ -101,9 +102,9 @@ def _print_json(info: DocumentInfo, trees: Iterable[Hierarchy], lowest: int, bud
 
 
 def _without_text(node: ChunkNode) -> dict[str, Any]:
-    """Returns a chunk's position and size as a JSON object.
+    """Returns a chunk's id, position, size, parent and children as a JSON object.
 
-    The text and the fields of the whole document are omitted; the document's object has them.
+    The object contains neither the chunk's text nor the document's title, source and metadata.
     """
     chunk = asdict(node.chunk)
     for name in ("content", "document_id", "title", "source", "metadata"):
@@ -114,9 +115,9 @@ def _without_text(node: ChunkNode) -> dict[str, Any]:
 def draw(
     info: DocumentInfo, text: str, trees: Iterator[Hierarchy], lowest: int, budget: int
 ) -> tuple[Tree, int]:
-    """Returns a tree of the first `budget` chunks at or above level `lowest`.
+    """Returns the drawing of a document's chunk tree, and the number of chunks in the drawing.
 
-    The second value is the number of chunks in the tree.
+    The drawing contains the first `budget` chunks of level `lowest` and the levels above it.
     """
     per_level = ", ".join(f"{count:,}" for count in info.chunks_per_level)
     heading = printable(f"{info.document_id}  {info.title}".replace("\n", " "))
@@ -134,9 +135,10 @@ def draw(
 
 
 def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget: int) -> int:
-    """Draws at most `budget` chunks: a top-level chunk and its descendants, depth first.
+    """Adds a top-level chunk and its descendants to the drawing `root`, depth first.
 
-    Returns the number of chunks that were drawn.
+    Adds no chunks below level `lowest`, and at most `budget` chunks. Returns how many chunks were
+    added.
     """
     children: defaultdict[str, list[Chunk]] = defaultdict(list)
     for node in hierarchy.descendants:
@@ -166,10 +168,11 @@ def _label(chunk: Chunk, text: str) -> Text:
 def hierarchies(
     client: "Client", tenant: str, collection: str, info: DocumentInfo
 ) -> Iterator[Hierarchy]:
-    """Yields the hierarchy of each top-level chunk, without contents.
+    """Yields the hierarchy of each top-level chunk: the chunk with all its descendants.
 
-    Each hierarchy is requested when it is needed. Raises DocumentNotFound, or ChunkNotFound if
-    the document was replaced since `info` was read.
+    The chunks have no contents. Each hierarchy is requested when it is needed. Raises
+    DocumentNotFound if the document was deleted. Raises ChunkNotFound if the document was replaced
+    since `info` was read.
     """
     for chunk_id in top_chunk_ids(info):
         yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=MAX_LEVELS)

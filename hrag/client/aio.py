@@ -37,7 +37,7 @@ from hrag.values.status import ServerInfo
 
 
 class AsyncClient(AsyncCatalog):
-    """A client of both services.
+    """A client of both services, the indexer and the retriever.
 
     For asyncio: create and use the client inside one event loop.
 
@@ -146,19 +146,20 @@ class AsyncClient(AsyncCatalog):
 
         * `mode`: how passages are made from the matching leaves; None means SMALL_TO_BIG.
         * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
-          There are fewer passages only if the result is `exhausted` or the `token_budget`
-          does not allow more.
+          There are fewer passages only if no more are found (then the result is `exhausted`) or
+          the `token_budget` does not allow more.
         * `retrieval`: HYBRID searches by words and by vectors, LEXICAL by words, DENSE by
           vectors. The default is HYBRID for a text.
         * `return_level`: level of the passages; None means the collection's level or, if the
           collection has none, the server's.
-        * `candidates`: how many leaves to read from each source, 1 to 10,000. A larger number
-          finds more and is slower.
-        * `fusion`, `lexical_weight` (HYBRID): how the lexical and the dense score become one
-          score, and the lexical score's share in it, 0 to 1; None means 0.5.
-        * `neighbour_bonus`: share of the best score among a leaf and its two neighbours that is
-          added to the leaf's score, 0 to 1. None means 0.5 in CONTEXT and in hybrid STANDARD,
-          and 0 otherwise.
+        * `candidates`: how many leaves the search by words and the search by vectors each find, 1
+          to 10,000. With a larger number, a search finds more and is slower.
+        * `fusion`, `lexical_weight` (HYBRID): `fusion` is how the lexical and the dense score
+          become one score. `lexical_weight` is the lexical score's share in this score, 0 to 1;
+          None means 0.5.
+        * `neighbour_bonus`: the score of each leaf is raised by this share, 0 to 1, of the best
+          score among the leaf, the leaf before it and the leaf after it. None means 0.5 in CONTEXT
+          and in STANDARD with HYBRID, and 0 otherwise.
         * `max_per_document`: maximum number of passages of one document; 0 means no maximum.
         * `aggregation`: how a passage's score is computed from the scores of its matching leaves.
         * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 in
@@ -283,7 +284,8 @@ class AsyncClient(AsyncCatalog):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, its siblings and `depth` levels of descendants.
 
-        `depth` is at most 8; 0 means 1. Without `include_content` the chunks have no text.
+        `depth` is at most 8; 0 means 1. Without `include_content`, only the chunk itself has a
+        text; its ancestors, siblings and descendants have none.
         Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
         """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)

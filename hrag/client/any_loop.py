@@ -1,4 +1,4 @@
-"""A search by a `Client` that a coroutine of any event loop can await.
+"""Lets a coroutine of any event loop await a search by a `Client`.
 
 The gRPC channel of a `Client` returns futures, which a coroutine can await without blocking its
 thread. So one client with one connection serves all threads and all event loops of a program, also
@@ -29,7 +29,7 @@ async def search(client: Client, query: SearchQuery) -> SearchResult:
         try:
             await _wait_until_done(future)
         finally:
-            future.cancel()  # This does nothing if the call has ended.
+            future.cancel()  # If the call has ended already, `cancel` does nothing.
         return call.read(future.result())
 
 
@@ -37,7 +37,7 @@ async def _wait_until_done(future: "grpc.Future[Any]") -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def wake_loop(_: "grpc.Future[Any]") -> None:
-        # RuntimeError means that the loop was closed; then nobody waits any more.
+        # RuntimeError means that the event loop was closed. Then no coroutine waits for the call.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(done.set)
 

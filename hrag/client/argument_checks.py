@@ -1,4 +1,4 @@
-"""Checks arguments whose types protobuf cannot check, before a call is built."""
+"""Checks the types of those arguments whose types protobuf does not check."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 from hrag.values.search import SearchQuery
 
-# The longest deadline of a call, about thirty years. A longer one would overflow gRPC's clock, and
-# gRPC would treat it as a deadline in the past.
+# The longest deadline of a call, about thirty years. A longer deadline would overflow gRPC's clock,
+# and gRPC would treat it as a deadline in the past.
 MAX_TIMEOUT_S = 1_000_000_000
 
 
 def checked_timeout(timeout_s: float) -> float:
-    """Returns `timeout_s`; raises InvalidArgument if gRPC cannot add it to the current time."""
+    """Returns `timeout_s`; raises InvalidArgument if it is no number or above MAX_TIMEOUT_S."""
     if not isinstance(timeout_s, int | float) or not timeout_s <= MAX_TIMEOUT_S:
         raise InvalidArgument(
             f"timeout_s is {quoted(str(timeout_s))}; it must be a number of seconds, "
@@ -24,7 +24,7 @@ def checked_timeout(timeout_s: float) -> float:
 
 
 def checked_document(document: Document) -> Document:
-    """Returns `document`; raises InvalidArgument unless it is a Document whose pages are Pages."""
+    """Returns `document`; raises InvalidArgument if it or one of its pages has a wrong type."""
     if not isinstance(document, Document):
         raise InvalidArgument(
             f"document is {quoted(str(document))}; it must be a Document of hrag.types",
@@ -45,7 +45,7 @@ def _check_page(page: Page, name: str) -> None:
 
 
 def checked_query(query: SearchQuery, field: str = "query") -> SearchQuery:
-    """Returns `query`; raises InvalidArgument unless it is a SearchQuery by text or by vector."""
+    """Returns `query`; raises InvalidArgument if it is no SearchQuery with a text or a vector."""
     if not isinstance(query, SearchQuery):
         raise InvalidArgument(
             f"{field} is {quoted(str(query))}; it must be a SearchQuery of hrag.types", field=field

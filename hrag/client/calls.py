@@ -45,7 +45,9 @@ from hrag.wire.status_codes import error_from
 INDEXER_ADDRESS = "127.0.0.1:50051"
 RETRIEVER_ADDRESS = "127.0.0.1:50052"
 TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 120.0  # A chat model needs more time to write an answer than a search takes.
+# The default deadline of `answer`. It is longer than the default deadline of other calls, because a
+# chat model needs more time to write an answer than a search takes.
+ANSWER_TIMEOUT_S = 120.0
 # While a text is read in parts, its document may be replaced at most this often. Each time, the
 # text is read again from the start, and the parts that were read before are wasted.
 _MAX_TEXT_RESTARTS = 10
@@ -112,20 +114,22 @@ def channel_options(address: str) -> list[tuple[str, Any]]:
 
 @contextmanager
 def translated_errors(is_closed: Callable[[], bool]) -> Iterator[None]:
-    """Translates errors of gRPC that the block raises to errors of `hrag.errors`.
+    """Translates gRPC errors, which the `with` block raises, to errors of `hrag.errors`.
 
-    Errors that gRPC raises because the client is closed become ServiceUnavailable. `is_closed`
-    returns True if the client is closed.
+    Errors that gRPC raises because the client is closed become ServiceUnavailable. The function
+    `is_closed` returns True if the client is closed.
     """
     try:
         yield
     except grpc.RpcError as error:
         raise error_from(error) from error
-    except (ValueError, grpc.aio.UsageError):  # Closed channels raise these.
+    # A call on a closed channel raises ValueError, or UsageError with asyncio.
+    except (ValueError, grpc.aio.UsageError):
         if not is_closed():
             raise
         raise ServiceUnavailable("this client is closed") from None
-    except asyncio.CancelledError:  # An asyncio channel raises this while it is being closed.
+    # A call on an asyncio channel raises CancelledError while the channel is being closed.
+    except asyncio.CancelledError:
         if not is_closed() or is_cancelled():
             raise
         raise ServiceUnavailable("this client is closed") from None
@@ -139,7 +143,10 @@ def is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientCall(Generic[Result]):
-    """A call of one gRPC method: its request, and the function that reads its response."""
+    """A call of one gRPC method that a client may send.
+
+    It contains the request, and the function `read` that converts the response into the result.
+    """
 
     service: Literal["indexer", "retriever"]
     method: str
@@ -150,7 +157,7 @@ class ClientCall(Generic[Result]):
 def create_collection(
     tenant_id: str, name: str, settings: SettingsRequest
 ) -> ClientCall[Collection]:
-    """Returns the call CreateCollection; its result is the collection."""
+    """Builds the call CreateCollection, whose result is the collection."""
     request = common.built(
         indexer_pb2.CreateCollectionRequest,
         tenant_id=tenant_id,
@@ -161,7 +168,7 @@ def create_collection(
 
 
 def get_collection(tenant_id: str, name: str) -> ClientCall[Collection]:
-    """Returns the call GetCollection; its result is the collection."""
+    """Builds the call GetCollection, whose result is the collection."""
     request = common.built(indexer_pb2.GetCollectionRequest, tenant_id=tenant_id, name=name)
     return ClientCall("indexer", "GetCollection", request, _read_collection)
 
@@ -173,7 +180,7 @@ def _read_collection(response: Any) -> Collection:
 def list_collections(
     tenant_id: str, page_size: int, page_token: str
 ) -> ClientCall[Listing[Collection]]:
-    """Returns the call ListCollections; its result is one page of collections."""
+    """Builds the call ListCollections, whose result is one page of collections."""
     request = common.built(
         indexer_pb2.ListCollectionsRequest,
         tenant_id=tenant_id,
@@ -184,7 +191,7 @@ def list_collections(
 
 
 def delete_collection(tenant_id: str, name: str) -> ClientCall[int]:
-    """Returns the call DeleteCollection; its result is the sequence number of the deletion."""
+    """Builds the call DeleteCollection, whose result is the sequence number of the deletion."""
     request = common.built(indexer_pb2.DeleteCollectionRequest, tenant_id=tenant_id, name=name)
     return ClientCall("indexer", "DeleteCollection", request, _read_sequence)
 
@@ -195,7 +202,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasChange]:
-    """Returns the call SetAlias; its result is the change of the alias, with a sequence number."""
+    """Builds the call SetAlias, whose result is the change of the alias, with a sequence number."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
@@ -203,13 +210,13 @@ def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasCh
 
 
 def delete_alias(tenant_id: str, alias: str) -> ClientCall[int]:
-    """Returns the call DeleteAlias; its result is the sequence number of the deletion."""
+    """Builds the call DeleteAlias, whose result is the sequence number of the deletion."""
     request = common.built(indexer_pb2.DeleteAliasRequest, tenant_id=tenant_id, alias=alias)
     return ClientCall("indexer", "DeleteAlias", request, _read_sequence)
 
 
 def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
-    """Returns the call ListAliases; its result contains all aliases of the tenant."""
+    """Builds the call ListAliases, whose result contains all aliases of the tenant."""
     request = common.built(indexer_pb2.ListAliasesRequest, tenant_id=tenant_id)
     return ClientCall("indexer", "ListAliases", request, indexer.aliases_from)
 
@@ -217,7 +224,7 @@ def list_aliases(tenant_id: str) -> ClientCall[tuple[Alias, ...]]:
 def ingest(
     tenant_id: str, document: Document, collection: str, validate_only: bool = False
 ) -> ClientCall[IngestResult]:
-    """Returns the call IngestDocument; its result says how the document was stored."""
+    """Builds the call IngestDocument, whose result says how the document was stored."""
     request = common.built(
         indexer_pb2.IngestDocumentRequest,
         tenant_id=tenant_id,
@@ -231,7 +238,7 @@ def ingest(
 def ingest_many_requests(
     tenant_id: str, collection: str, validate_only: bool = False
 ) -> Callable[[Document], indexer_pb2.IngestDocumentsRequest]:
-    """Returns the function that builds the request of each document of a stream.
+    """Returns a function that builds the request of a document in the stream IngestDocuments.
 
     Raises InvalidArgument for a tenant or a collection name that protobuf cannot represent.
     """
@@ -244,7 +251,7 @@ def ingest_many_requests(
 def ingest_many_request(
     tenant_id: str, document: Document, collection: str, validate_only: bool = False
 ) -> indexer_pb2.IngestDocumentsRequest:
-    """Returns the request of one document in the stream IngestDocuments."""
+    """Returns the request message for one document in the stream IngestDocuments."""
     return common.built(
         indexer_pb2.IngestDocumentsRequest,
         tenant_id=tenant_id,
@@ -257,13 +264,13 @@ def ingest_many_request(
 def update_metadata(
     tenant_id: str, document_id: str, change: MetadataChange, collection: str
 ) -> ClientCall[MetadataUpdate]:
-    """Returns the call UpdateMetadata; its result is the changed document and the outcome."""
+    """Builds the call UpdateMetadata, whose result is the changed document and the outcome."""
     request = indexer.metadata_request(tenant_id, collection, document_id, change)
     return ClientCall("indexer", "UpdateMetadata", request, indexer.metadata_update_from)
 
 
 def delete_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[int]:
-    """Returns the call DeleteDocument; its result is the sequence number of the deletion."""
+    """Builds the call DeleteDocument, whose result is the sequence number of the deletion."""
     request = common.built(
         indexer_pb2.DeleteDocumentRequest,
         tenant_id=tenant_id,
@@ -276,9 +283,10 @@ def delete_document(tenant_id: str, document_id: str, collection: str) -> Client
 def delete_documents(
     tenant_id: str, filter: Filter, collection: str
 ) -> ClientCall[DocumentDeletion]:
-    """Returns the call DeleteDocuments.
+    """Builds the call DeleteDocuments.
 
-    Its result is the count of deleted documents and the sequence number of the last deletion.
+    The result of the call is the count of deleted documents and the sequence number of the last
+    deletion.
     """
     request = common.built(
         indexer_pb2.DeleteDocumentsRequest,
@@ -290,7 +298,7 @@ def delete_documents(
 
 
 def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCall[DocumentInfo]:
-    """Returns the call GetDocument; its result is the document's description without the text."""
+    """Builds the call GetDocument, whose result is the document's description without the text."""
     request = common.built(
         indexer_pb2.GetDocumentRequest,
         tenant_id=tenant_id,
@@ -306,10 +314,10 @@ def get_document(tenant_id: str, document_id: str, collection: str) -> ClientCal
 
 
 class TextPart(NamedTuple):
-    """The part of a document's text that was read so far, from the start to the byte `end`.
+    """The part of a document's text that was read so far, from the start to the byte offset `end`.
 
-    The text is that of the document version with the sequence number `sequence`. `restarts` counts
-    how often the document was replaced while its text was read.
+    It is the text of the document's version with the sequence number `sequence`. `restarts` is how
+    often the text was read again from the start, because the document was replaced.
     """
 
     text: str = ""
@@ -321,7 +329,8 @@ class TextPart(NamedTuple):
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
         """Returns this part, extended by the text in the response.
 
-        If the document was replaced after this part was read, the returned part is empty.
+        If the document was replaced after this part was read, the returned part is empty, so that
+        the text is read again from the start.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
@@ -334,7 +343,8 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Raises `error` again if it means anything else.
+        Then the document was replaced, and its text is read again from the start. Raises `error`
+        again if it has another cause.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error
@@ -347,9 +357,9 @@ class TextPart(NamedTuple):
 def get_text(
     tenant_id: str, document_id: str, collection: str, before: TextPart
 ) -> ClientCall[TextPart]:
-    """Returns the call GetDocument that reads the text after the part `before`.
+    """Builds a call GetDocument that reads the text after the part `before`.
 
-    Its result is `before` extended by as much text as one reply may contain. Raises
+    The result of the call is `before`, extended by as much text as one reply may contain. Raises
     DocumentChanged if the document was replaced too often while its text was read.
     """
     if before.restarts > _MAX_TEXT_RESTARTS:
@@ -364,7 +374,7 @@ def get_text(
 def get_text_part(
     tenant_id: str, document_id: str, collection: str, start: int, end: int
 ) -> ClientCall[tuple[str, int]]:
-    """Returns the call GetDocument; its result is a part of the text and the byte at its end."""
+    """Builds the call GetDocument, whose result is a part of the text and its end in bytes."""
     request = _text_request(tenant_id, document_id, collection, start, end)
     return ClientCall(
         "indexer", "GetDocument", request, lambda response: (response.text, response.text_end)
@@ -387,7 +397,7 @@ def _text_request(
 def list_documents(
     tenant_id: str, collection: str, page_size: int, page_token: str, filter: Filter | None
 ) -> ClientCall[Listing[DocumentInfo]]:
-    """Returns the call ListDocuments; its result is one page of documents."""
+    """Builds the call ListDocuments, whose result is one page of documents."""
     request = common.built(
         indexer_pb2.ListDocumentsRequest,
         tenant_id=tenant_id,
@@ -402,7 +412,7 @@ def list_documents(
 def count_documents(
     tenant_id: str, collection: str, filter: Filter | None
 ) -> ClientCall[DocumentCount]:
-    """Returns the call CountDocuments; its result counts the documents that pass the filter."""
+    """Builds the call CountDocuments, whose result counts the documents that pass the filter."""
     request = common.built(
         indexer_pb2.CountDocumentsRequest,
         tenant_id=tenant_id,
@@ -413,7 +423,7 @@ def count_documents(
 
 
 def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
-    """Returns the call GetIndexStatus; its result is the index status of the collection."""
+    """Builds the call GetIndexStatus, whose result is the index status of the collection."""
     request = common.built(
         indexer_pb2.GetIndexStatusRequest, tenant_id=tenant_id, collection=collection
     )
@@ -421,19 +431,19 @@ def index_status(tenant_id: str, collection: str) -> ClientCall[IndexStatus]:
 
 
 def search(query: SearchQuery) -> ClientCall[SearchResult]:
-    """Returns the call Search; its result contains the passages."""
+    """Builds the call Search, whose result contains the passages."""
     request = retriever.search_request(checked_query(query))
     return ClientCall("retriever", "Search", request, retriever.search_result_from)
 
 
 def batch_search(queries: Sequence[SearchQuery]) -> ClientCall[list[SearchResult | HragError]]:
-    """Returns the call BatchSearch; its result is one result or one error for each query."""
+    """Builds the call BatchSearch, whose result is one result or one error for each query."""
     request = retriever.batch_request(checked_queries(queries))
     return ClientCall("retriever", "BatchSearch", request, retriever.batch_from)
 
 
 def answer(query: AnswerQuery) -> ClientCall[AnswerEvent]:
-    """Returns the call Answer, which streams; each response of the stream becomes one event."""
+    """Builds the call Answer, a stream. Each response of the stream becomes one AnswerEvent."""
     checked_query(query.search)
     return ClientCall(
         "retriever", "Answer", answers.answer_request(query), answers.answer_event_from
@@ -441,7 +451,7 @@ def answer(query: AnswerQuery) -> ClientCall[AnswerEvent]:
 
 
 def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> ClientCall[ChunkNode]:
-    """Returns the call GetChunk; its result is the chunk with its position in the tree."""
+    """Builds the call GetChunk, whose result is a chunk with the ids of its parent and children."""
     request = common.built(
         retriever_pb2.GetChunkRequest, tenant_id=tenant_id, collection=collection, chunk_id=chunk_id
     )
@@ -451,7 +461,7 @@ def get_chunk(tenant_id: str, chunk_id: str, collection: str) -> ClientCall[Chun
 def get_hierarchy(
     tenant_id: str, chunk_id: str, collection: str, depth: int, include_content: bool
 ) -> ClientCall[Hierarchy]:
-    """Returns the call GetHierarchy; its result is the chunk with its relatives in the tree."""
+    """Builds the call GetHierarchy, whose result is a chunk with its relatives in the tree."""
     request = common.built(
         retriever_pb2.GetHierarchyRequest,
         tenant_id=tenant_id,
@@ -464,6 +474,6 @@ def get_hierarchy(
 
 
 def server_info() -> ClientCall[ServerInfo]:
-    """Returns the call GetServerInfo; its result describes the retriever and its settings."""
+    """Builds the call GetServerInfo, whose result describes the retriever and its settings."""
     request = retriever_pb2.GetServerInfoRequest()
     return ClientCall("retriever", "GetServerInfo", request, retriever.server_info_from)

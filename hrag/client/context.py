@@ -22,7 +22,7 @@ def by_page(passage: Passage) -> str:
 
 
 def by_section(passage: Passage) -> str:
-    """Returns `[title - section > subsection]`; leaves out what the passage lacks.
+    """Returns `[title - section > subsection]`; leaves out what the passage does not have.
 
     If the document has no title, the heading begins with the name of its file. If it has no file
     either, the heading begins with the document id.
@@ -31,12 +31,15 @@ def by_section(passage: Passage) -> str:
 
 
 def by_section_and_page(passage: Passage) -> str:
-    """Returns `[title - section > subsection, page 3]`; leaves out what the passage lacks."""
+    """Returns `[title - section > subsection, page 3]`, without what the passage does not have."""
     return of_chunk(passage.chunk)
 
 
 def of_chunk(chunk: Chunk) -> str:
-    """Returns the same heading as `by_section_and_page`, for a chunk instead of a passage."""
+    """Returns the heading `[title - section > subsection, page 3]` of a chunk.
+
+    The heading has only the parts that the document has.
+    """
     return in_brackets(", ".join(filter(None, (citations.heading(chunk), citations.pages(chunk)))))
 
 
@@ -55,12 +58,13 @@ def context(
     *,
     quoted: bool = True,
 ) -> str:
-    """Returns the texts of the passages in their order, each below its heading.
+    """Returns the texts of the passages as one text, in the given order, each below its heading.
 
-    `heading` returns the heading of a passage, as `by_page` does; an empty heading is left out.
-    `separator` is the text between two passages. Each line of a passage begins with `> `, so
-    that no text can pretend to be another passage or another part of the prompt. If `quoted` is
-    False, lines do not begin with `> `; this is for texts that are not part of a prompt.
+    `heading` is a function that returns the heading of a passage, as `by_page` does; an empty
+    heading is left out. `separator` is the text between two passages. Each line of a passage begins
+    with `> `, so that no text can pretend to be another passage or another part of the prompt. If
+    `quoted` is False, lines do not begin with `> `; this is for texts that are not part of a
+    prompt.
     """
     quote = quoted_lines if quoted else str
     blocks = ((heading(passage), quote(passage.chunk.content.strip())) for passage in passages)

@@ -50,8 +50,8 @@ class ClientCredentials:
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
         """Returns a gRPC channel to `address` for threads, which is not connected yet.
 
-        Raises InvalidArgument for an address that cannot exist, and if the token would be sent
-        to another machine without TLS.
+        Raises InvalidArgument for an address that cannot exist. Also raises it if the token would
+        be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -69,7 +69,10 @@ class ClientCredentials:
         return grpc.aio.secure_channel(address, credentials, options)
 
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
-        """Returns the TLS credentials, or None if the channel is not encrypted."""
+        """Returns the TLS credentials, or None if the channel is not encrypted.
+
+        Raises the errors of `channel`.
+        """
         _check_address(address)
         if self.ca_file is None and self.cert_file is None:
             if self.token and not is_loopback(address):
@@ -89,7 +92,7 @@ def _check_address(address: str) -> None:
     """Raises InvalidArgument for an address that cannot exist.
 
     Without this check, gRPC would try to reach the address until the deadline of a call, and would
-    write log lines meanwhile.
+    write log lines during that time.
     """
     _, colon, port = address.rpartition(":")
     if not address or (colon and port.isdecimal() and int(port) > MAX_PORT):

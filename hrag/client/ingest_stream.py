@@ -1,11 +1,11 @@
 """The stream of `ingest_many`: sends documents and yields their outcomes.
 
-The stream is written twice, once for threads and once for asyncio, because gRPC's two libraries
-send requests differently. All other methods of `sync.py` are generated from `aio.py`.
+The code of the stream is written twice, once for threads and once for asyncio, because `grpc` and
+`grpc.aio` send requests differently. All other methods of `sync.py` are generated from `aio.py`.
 
 If the iterable of documents raised an error inside gRPC, gRPC would drop the error, or the call
-would never end. So the iterators of this module catch the error and end the requests. When the call
-has ended, the caller gets the caught error instead of the error of the call. A document that cannot
+would never end. So the iterators of this module catch the error and send no further request. When
+the call has ended, the caught error is raised instead of the call's error. A document that cannot
 be encoded as a request is not sent; its error is yielded at the document's position among the
 outcomes.
 """
@@ -35,10 +35,10 @@ RequestOf: TypeAlias = Callable[[Document], Any]
 
 
 class _Requests:
-    """Builds the requests of documents, and yields all outcomes in the order of the documents.
+    """Builds one request per document, and yields all outcomes in the order of the documents.
 
-    The outcome of a document that cannot be encoded as a request is its error. `failure` is the
-    error that the iterable of documents raised; None if it raised no error.
+    If a document cannot be encoded as a request, its outcome is the error of the encoding.
+    `failure` is the error that the iterable of documents raised; None if it raised no error.
     """
 
     def __init__(self, request_of: RequestOf) -> None:
@@ -46,11 +46,15 @@ class _Requests:
         self._request_of = request_of
         self._read_count = 0
         self._yielded_count = 0
-        # The key is the document's index in the iterable of documents.
+        # The errors of documents that cannot be encoded as requests. The key is the index of the
+        # document in the iterable of documents.
         self._errors: dict[int, HragError] = {}
 
     def build(self, document: Document) -> Any:
-        """Returns the request of the next document; None if it cannot be encoded as a request."""
+        """Returns the request of the next document.
+
+        If the document cannot be encoded as a request, stores the error and returns None.
+        """
         index = self._read_count
         self._read_count += 1
         try:
@@ -60,9 +64,9 @@ class _Requests:
             return None
 
     def in_order(self, outcomes: Iterable[Any]) -> Iterator[Outcome]:
-        """Yields the outcomes of sent documents, and between them the errors of unsent documents.
+        """Yields the outcomes of the documents that were sent, in the order of the documents.
 
-        Each outcome or error is at the position of its document.
+        Between them, yields the errors of the documents that could not be encoded as requests.
         """
         for outcome in outcomes:
             yield from self.next_errors()
@@ -70,7 +74,10 @@ class _Requests:
             yield indexer.outcome_from(outcome)
 
     def next_errors(self) -> Iterator[HragError]:
-        """Yields the errors of the next documents, up to the first document without an error."""
+        """Yields the errors of the next documents that could not be encoded as requests.
+
+        Stops before the first document without such an error.
+        """
         while self._yielded_count in self._errors:
             self._yielded_count += 1
             yield self._errors.pop(self._yielded_count - 1)
@@ -82,7 +89,7 @@ def outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> Generator[Outcome]:
-    """Yields one outcome for each document, in order.
+    """Yields one outcome (a result or an error) for each document, in order.
 
     `send` starts the call with an iterator of requests, which gRPC reads in a separate thread.
     gRPC's flow control limits how many requests are sent before their outcomes arrive. Raises the
@@ -106,17 +113,17 @@ def outcomes(
 
 
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
-    """Yields the requests of `built` that are not None.
+    """Yields the requests of `built`; leaves out None, which means a document without a request.
 
-    An error of `built` ends the iteration and becomes `requests.failure`. To end this iterator,
-    gRPC raises an exception at the `yield`; this exception is not caught.
+    An error that `built` raises ends the iteration and becomes `requests.failure`. To end this
+    iterator, gRPC raises an exception at the `yield`; this exception is not caught.
     """
     while True:
         try:
             request = next(built)
         except StopIteration:
             return
-        # SystemExit is caught too: otherwise the caller would wait for ever.
+        # SystemExit is caught too, because otherwise the caller would wait for ever.
         except BaseException as error:
             requests.failure = error
             return
@@ -130,7 +137,7 @@ async def aio_outcomes(
     request_of: RequestOf,
     is_closed: Callable[[], bool],
 ) -> AsyncGenerator[Outcome]:
-    """Yields one outcome for each document, in order, for asyncio.
+    """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
     Sends each document only after the outcome of the previous document has arrived. The parameters
     and errors are those of `outcomes`.
@@ -170,7 +177,7 @@ async def _aio_requests_to_send(
             return
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise  # The task was cancelled because the call has ended.
+                raise  # gRPC cancelled the task because the call has ended.
             requests.failure = error
             return
         if request is not None:
@@ -182,9 +189,9 @@ async def _aio_requests_to_send(
 class _SendPermits:
     """Permits to send requests; each request needs one permit.
 
-    The first permit is added when the server has admitted the call, and the next ones when outcomes
-    arrive. So only one request is sent at a time. This is necessary because grpc.aio loses the
-    status if the server ends a stream while a request is being sent.
+    The first permit is added when the server has admitted the call, and one permit is added for
+    each outcome that arrives. So only one request is sent at a time. This is necessary because
+    grpc.aio loses the status if the server ends a stream while a request is being sent.
     """
 
     def __init__(self) -> None:
@@ -199,7 +206,7 @@ class _SendPermits:
         self._free.release()
 
     async def acquire(self) -> bool:
-        """Waits for a permit and returns True; returns False after `end`."""
+        """Waits for a permit, then returns True. Returns False once `end` was called."""
         await self._free.acquire()
         return not self._ended
 

@@ -44,7 +44,7 @@ class Catalog(ABC):
         *,
         timeout_s: float | None = None,
     ) -> Collection:
-        """Creates a collection with `settings`, and with the indexer's settings for the rest.
+        """Creates a collection. If a value in `settings` is None, the indexer's setting is used.
 
         Returns the collection with all its settings, which never change. Raises
         CollectionExists, StorageQuotaExceeded.
@@ -77,7 +77,7 @@ class Catalog(ABC):
     ) -> int:
         """Deletes a collection with all its documents.
 
-        Returns the sequence number of the deletion. Raises CollectionNotFound, and
+        Returns the sequence number of the deletion. Raises CollectionNotFound. Raises
         CollectionHasAliases as long as an alias names the collection.
         """
         return self._run(calls.delete_collection(tenant_id, name), timeout_s)
@@ -91,8 +91,8 @@ class Catalog(ABC):
         searches the new collection only. The returned AliasChange contains the name of the
         collection that the alias named before.
 
-        Raises CollectionNotFound, StorageQuotaExceeded, and CollectionExists if `alias` is the
-        name of a collection.
+        Raises CollectionNotFound and StorageQuotaExceeded. Raises CollectionExists if `alias` is
+        the name of a collection.
         """
         return self._run(calls.set_alias(tenant_id, alias, collection), timeout_s)
 
@@ -127,9 +127,9 @@ class Catalog(ABC):
         With `validate_only`, the document is read and checked, and nothing is stored. The result
         says what would be done.
 
-        Raises CollectionNotFound (`default` is created by its first document), BlankDocument,
-        UnreadableDocument, EmbedderUnavailable, EmbedderRejected, EmbedderMismatch,
-        StorageQuotaExceeded, StorageFull.
+        The collection `default` is created by its first document. Raises CollectionNotFound for
+        another collection that does not exist. Also raises BlankDocument, UnreadableDocument,
+        EmbedderUnavailable, EmbedderRejected, EmbedderMismatch, StorageQuotaExceeded, StorageFull.
         """
         return self._run(calls.ingest(tenant_id, document, collection, validate_only), timeout_s)
 
@@ -148,19 +148,21 @@ class Catalog(ABC):
     ) -> MetadataUpdate:
         """Changes a document's metadata and source; its text is not cut or embedded again.
 
-        Each top-level key of `metadata` is stored and replaces the value at that key; with
-        `replace`, `metadata` replaces all stored metadata. `remove_keys` are deleted. If
-        `source` is None, the source stays as it is. If `expected_sequence` is not 0, the document
-        is changed only if the `sequence` of its DocumentInfo has this value.
+        The values in `metadata` replace the stored values of the same top-level keys; other keys
+        keep their values. With `replace`, `metadata` replaces all stored metadata. The keys in
+        `remove_keys` are deleted. If `source` is None, the source stays as it is. If
+        `expected_sequence` is not 0, the document is changed only if the `sequence` of its
+        DocumentInfo has this value.
 
         Returns the changed document; the outcome is UNCHANGED if the document already had these
-        values. If the document is ingested again later, the ingested metadata and source replace
-        the changed metadata and source.
+        values. If the document is ingested again later, the metadata and the source of that ingest
+        replace the values that this method stored.
 
         Raises CollectionNotFound, DocumentNotFound, DocumentChanged, StorageQuotaExceeded,
         StorageFull.
         """
-        # A string is a sequence of strings too: without this check, each character would be a key.
+        # A string is a sequence of strings too. Without this check, each of its characters would be
+        # a key to remove.
         if isinstance(remove_keys, str):
             raise InvalidArgument(
                 f"remove_keys is {quoted(remove_keys)}; it must be a list of keys",
@@ -192,11 +194,11 @@ class Catalog(ABC):
         collection: str = DEFAULT_COLLECTION,
         timeout_s: float | None = None,
     ) -> DocumentDeletion:
-        """Deletes the documents that pass `filter`, in many commits; returns their count.
+        """Deletes the documents that pass `filter`, in many commits.
 
-        A document that is written during the call may remain. If the call ends early, the
-        documents that it deleted stay deleted, and a second call deletes the rest. Raises
-        CollectionNotFound.
+        Returns the count of deleted documents and the sequence number of the last deletion. A
+        document that is written during the call may remain. If the call ends early, the documents
+        that it deleted stay deleted, and a second call deletes the rest. Raises CollectionNotFound.
         """
         return self._run(calls.delete_documents(tenant_id, filter, collection), timeout_s)
 
@@ -224,9 +226,11 @@ class Catalog(ABC):
     ) -> str:
         """Returns the whole text of one version of a document.
 
-        A long text is read in parts, all of them within `timeout_s`. If the document is replaced
-        during the call, the text is read again from the start. Raises CollectionNotFound,
-        DocumentNotFound, and DocumentChanged if the document was replaced more than 10 times.
+        A long text is read by several calls; `timeout_s` is the deadline of all of them together.
+        If the document is replaced meanwhile, the text is read again from the start.
+
+        Raises CollectionNotFound and DocumentNotFound. Raises DocumentChanged if the document was
+        replaced more than 10 times.
         """
         timeout_s = checked_timeout(self._timeout_s if timeout_s is None else timeout_s)
         deadline = Deadline.after(timeout_s)
@@ -287,7 +291,7 @@ class Catalog(ABC):
         filter: Filter | None = None,
         timeout_s: float | None = None,
     ) -> DocumentCount:
-        """Counts the documents of a collection that pass `filter`, and all its documents.
+        """Returns how many documents of a collection pass `filter`, and how many there are in all.
 
         If `filter` is None, all documents pass. Raises CollectionNotFound.
         """

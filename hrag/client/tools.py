@@ -49,7 +49,8 @@ _NOTHING = "No passage of the knowledge base answers this query; other words may
 _SCORE_DIGITS = 4
 
 
-@dataclass(frozen=True)  # Without slots, because the mcp SDK mistakes slots for default values.
+# The dataclass has no slots, because the mcp SDK would mistake slots for default values.
+@dataclass(frozen=True)
 class CitedChunk:
     """A chunk of a document, with a heading by which a model can cite the chunk.
 
@@ -97,7 +98,7 @@ class CitedPassage(CitedChunk):
 
 @dataclass(frozen=True)
 class Findings:
-    """The result of a search: its passages, best first, or the message of its error."""
+    """The result of a search: its passages, best first. `error` is a message if it failed."""
 
     passages: tuple[CitedPassage, ...]
     error: str = ""
@@ -132,8 +133,8 @@ def knowledge_base(
     example mode (default: CONTEXT), filter or token_budget. The function never raises errors of
     hrag; it returns their messages. It is as thread-safe as `client`.
 
-    Raises InvalidArgument for a malformed name or description, and TypeError for an option that
-    `Client.search` does not have.
+    Raises InvalidArgument for a malformed tenant id, collection name or description. Raises
+    TypeError for an option that `Client.search` does not have.
     """
     options = _checked(client, tenant_id, {**search_options, "collection": collection})
 
@@ -177,10 +178,10 @@ def async_knowledge_base(
 def _checked(
     client: Client | AsyncClient, tenant_id: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Checks that a search accepts the options; returns them, with `mode` set to a default.
+    """Checks that a search accepts the options; returns them, with `mode` CONTEXT by default.
 
-    Because of this check, a wrong option is an error when the tool is created, not during an
-    agent's run.
+    Because of this check, a wrong option raises an error when the tool is created, not later while
+    an agent runs.
     """
     check_tenant_id(tenant_id)
     check_collection_name(options["collection"])
@@ -219,9 +220,9 @@ def _error_findings(error: HragError) -> Findings:
 
 
 def failure_text(failure: str, error: HragError) -> str:
-    """Returns the text for a model: what failed, why, and whether trying again may help."""
+    """Returns a text that tells a model what failed, why, and whether trying again may help."""
     message = error.message
-    if error.field == "text":  # The service calls the query "text".
+    if error.field == "text":  # In the service's messages, the query is called "text".
         message = message.replace("text", "query", 1)
     again = "" if situation_of(error).retry_s is None else " Trying again later may help."
     return f"{failure}: {message}.{again}"

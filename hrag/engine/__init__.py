@@ -1,4 +1,4 @@
-"""How does hrag use a storage engine, and which values are passed to it and returned by it?
+"""How does hrag use a storage engine, and which values does an engine receive and return?
 
 `open_engine` returns an engine. Methods of engines raise only errors of `hrag.errors`.
 """

@@ -1,6 +1,6 @@
 """Documents, summaries and collections, as callers pass them to engines and engines return them.
 
-They are the same for all engines. Vectors are rows of `float32` with unit length.
+All engines use the same classes. Vectors are rows of `float32` with unit length.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,18 +15,19 @@ from hrag.values.errors import DataLoss, InvalidArgument
 from hrag.values.reply_limit import TEXT_ADVICE, ReplyLimit, field_bytes, struct_bytes, text_bytes
 from hrag.values.tree import ParsedText, Tree
 
-# The maximum size of all integer fields of an encoded DocumentInfo, without the chunk counts.
+# The maximum size in bytes of all integer fields together in the protobuf message of a document,
+# without the chunk counts.
 _INFO_BYTES = 72
-# The maximum size of one chunk count, encoded as a varint.
+# The maximum size in bytes of one chunk count, a varint, in the protobuf message of a document.
 _COUNT_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionHandle:
-    """A collection that was opened by name.
+    """A collection that was looked up by its name or alias: its tenant, name, id and settings.
 
-    A `collection_id` is never used again, so the handle of a deleted collection does not refer to a
-    new collection with the same name.
+    The id of a deleted collection is never used again. So the handle of a deleted collection does
+    not refer to a new collection with the same name.
     """
 
     tenant_id: str
@@ -65,8 +66,8 @@ class PreparedDocument:
 class IngestDecision:
     """The decision whether a document must be ingested, and the collection that it belongs to.
 
-    If the stored document has the same content hash, `unchanged` is the result to return. If it is
-    None, the document must be ingested.
+    If the stored document has the same content hash, `unchanged` is the result to return. If
+    `unchanged` is None, the document must be ingested.
     """
 
     collection: CollectionHandle
@@ -97,8 +98,8 @@ class DocumentSummaries:
 class StoredDocument:
     """A whole document as it is stored, with its vectors and summaries.
 
-    So it can be copied to another store without embedding it again. `summaries` is None if the
-    summaries are not written yet, or if the collection has no summaries.
+    With it, a document can be copied to another store without embedding it again. `summaries` is
+    None if the summaries are not written yet, or if the collection has no summaries.
     """
 
     document: PreparedDocument
@@ -126,14 +127,17 @@ ExportedDocument = StoredDocument | DamagedDocument
 
 
 NO_VERSION = 0
-"""A `version` that no document has. For it, `Writer.put_summaries` only counts the tokens."""
+"""A `version` that no document has.
+
+`Writer.put_summaries` stores no summaries of a document with this version, and only counts the
+tokens."""
 
 
 class UnreadableVersion(DataLoss):
-    """A document that waits for its summaries cannot be read, or no document of its collection.
+    """A document without summaries cannot be read because it or its whole collection is damaged.
 
-    `version` identifies the document or the collection: `Writer.next_unsummarised` skips it if the
-    argument `excluding` contains `version`.
+    `version` identifies the document or the collection. `Writer.next_unsummarised` skips the
+    document or the collection if its argument `excluding` contains `version`.
     """
 
     def __init__(self, message: str, version: int) -> None:
@@ -160,14 +164,14 @@ class Unsummarised:
 
 
 def info_bytes(info: DocumentInfo) -> int:
-    """Returns an upper bound for the encoded size of a DocumentInfo, in bytes."""
+    """Returns an upper bound for the size of a document's protobuf message, in bytes."""
     texts = text_bytes(info.document_id, info.title, info.source, info.mime_type)
     counts = _COUNT_BYTES * len(info.chunks_per_level)
     return texts + field_bytes(struct_bytes(info.metadata)) + counts + _INFO_BYTES
 
 
 def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[DocumentInfo]:
-    """Yields documents as long as they fit into `reply`.
+    """Yields documents from the start of `infos`, as many as fit into the reply to a client.
 
     Yields the first document even if it does not fit.
     """
@@ -184,10 +188,10 @@ def read_part(
 ) -> tuple[str, int]:
     """Returns a part of a UTF-8 text, and the byte offset at which the returned text ends.
 
-    The returned text is shorter than `part` if `reply` does not allow more bytes. It begins and
-    ends at the boundaries of characters. If `part` is None, the whole text is returned. Raises
-    InvalidArgument if `part` is outside the text. Raises ReplyTooLarge if `part` is None and the
-    text does not fit into `reply`.
+    `reply` is the size limit of the response. The returned text is shorter than `part` if more
+    bytes do not fit this limit. It begins and ends at the boundaries of characters. If `part` is
+    None, the whole text is returned. Raises InvalidArgument if `part` is outside the text. Raises
+    ReplyTooLarge if `part` is None and the text does not fit into `reply`.
     """
     if part is None:
         reply.check(field_bytes(len(text)), TEXT_ADVICE)

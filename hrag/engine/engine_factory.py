@@ -6,7 +6,7 @@ from hrag.engine.protocols import Engine
 
 def open_engine(settings: EngineSettings) -> Engine:
     """Returns the engine that HRAG_ENGINE names. Does not open the store yet."""
-    # An engine is imported only if it is used, so that libraries of other engines are not loaded.
+    # Only the engine in use is imported, so that the libraries of the other engine are not loaded.
     if settings.engine == "postgres":
         from hrag.engine.postgres.engine import PostgresEngine  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The request of a search in an engine, the form of the passages, and the result of the search."""
+"""The request that an engine receives for a search, and the result that it returns."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -29,13 +29,13 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # The type of a passage, which depends on the ResultForm.
+P = TypeVar("P")  # The type of a search's passages, which depends on the ResultForm.
 P_co = TypeVar("P_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """The parameters by which the scores of the lexical and the dense source become one score.
+    """How a search combines the BM25 score and the cosine of a leaf into one score.
 
     `hrag.types.FusionMethod` lists the methods. With the method CONVEX, a cosine is normalised to
     `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because the cosine of two unrelated texts
@@ -69,7 +69,8 @@ class FindRequest:
     Engines do not implement the mode SENTENCE_WINDOW. For this mode the service requests STANDARD,
     with the form SurroundedLeaves.
 
-    If the passages would exceed `reply`, the search raises ReplyTooLarge before it creates them.
+    `reply` is the size limit of the response. If the passages do not fit this limit, the search
+    raises ReplyTooLarge before it creates the passages.
     """
 
     vector: Vector | None
@@ -97,15 +98,21 @@ class FindRequest:
 
 
 class ResultForm(Generic[P]):
-    """The form in which a search returns passages: Values, Encoded or SurroundedLeaves."""
+    """The form in which a search returns passages: Values, Encoded or SurroundedLeaves.
+
+    `P` is the type of a passage in this form.
+    """
 
 
 class PassageForm(ResultForm[P], ABC):
-    """A form that converts a Passage. The passages are the same in each such form."""
+    """A form into which each `Passage` that a search has found can be converted.
+
+    Only the type of the returned passages depends on the form, not which passages are found.
+    """
 
     @abstractmethod
     def from_value(self, passage: Passage) -> P:
-        """Returns a passage in this form."""
+        """Converts a passage into this form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +120,15 @@ class Values(PassageForm[Passage]):
     """Each passage is returned as a `hrag.values.search.Passage`."""
 
     def from_value(self, passage: Passage) -> Passage:
-        """Returns the same passage."""
+        """Returns `passage` unchanged."""
         return passage
 
 
 class PassageFields(Protocol):
-    """Encodes the fields of a passage that an engine cannot encode itself, for `Encoded`."""
+    """Encodes those fields of a passage that an engine cannot encode itself.
+
+    The form `Encoded` has an object of this type.
+    """
 
     def document(
         self,
@@ -128,7 +138,7 @@ class PassageFields(Protocol):
         metadata: Mapping[str, Any],
         page_unit: PageUnit | None,
     ) -> bytes:
-        """Returns the encoded fields of hrag.v1.Chunk that all chunks of a document share.
+        """Encodes the fields of hrag.v1.Chunk that are equal in all chunks of a document.
 
         `page_unit` is None if the document has no pages.
         """
@@ -136,18 +146,18 @@ class PassageFields(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoded(PassageForm[bytes]):
-    """Each passage is returned as an encoded hrag.v1.SearchResponse that contains only it.
+    """Each passage is returned as an encoded hrag.v1.SearchResponse with only this passage.
 
-    An engine may encode passages directly, which is faster than creating a Passage first. It then
-    calls `fields` for the fields that it cannot encode. Other engines call `encode`, which encodes
-    a Passage.
+    An engine may encode passages directly, which is faster than creating a Passage first. Then the
+    engine calls `fields` for the fields that it cannot encode. Other engines call `encode`, which
+    encodes a Passage.
     """
 
     fields: PassageFields
     encode: Callable[[Passage], bytes]
 
     def from_value(self, passage: Passage) -> bytes:
-        """Returns the encoded passage."""
+        """Returns the passage as an encoded hrag.v1.SearchResponse."""
         return self.encode(passage)
 
 
@@ -167,13 +177,14 @@ VALUES = Values()
 
 @dataclass(frozen=True, slots=True)
 class FindResult(Generic[P_co]):
-    """The result of a search, best passage first. The form of the search decides the type `P`.
+    """The result of a search, best passage first.
 
-    `considered` is the count of leaves that were candidates, out of `eligible_leaves`. `exact` is
-    True if the candidates of each source are certainly the best leaves of that source. `exhausted`
-    is True if the snapshot has no further passage to return. `stages` has the names and durations
-    of the stages `search`, `climb`, `fetch` and, with a filter, `filter`. A stage that ran several
-    times occurs several times.
+    The form of the search decides the type of the passages. `eligible_leaves` is the count of
+    leaves that pass the filter. `considered` is the count of the leaves that were candidates.
+    `exact` is True if the candidates of each source (dense or lexical) are certainly the best
+    leaves of that source. `exhausted` is True if the snapshot has no further passage to return.
+    `stages` has the names and durations of the stages `search`, `climb`, `fetch` and, with a
+    filter, `filter`. A stage that ran several times occurs several times.
     """
 
     passages: tuple[P_co, ...]
@@ -185,7 +196,7 @@ class FindResult(Generic[P_co]):
     sections: tuple[ChosenSection, ...] = ()
 
     def with_passages(self, passages: tuple[P, ...], *, exhausted: bool) -> "FindResult[P]":
-        """Returns the same result with other passages, which may have another form."""
+        """Returns a copy of this result with other passages, which may have another form."""
         return FindResult(
             passages=passages,
             considered=self.considered,

@@ -1,7 +1,7 @@
 """The protocols that an engine implements. Services, commands and tests rely only on them.
 
-Only whole documents and whole searches cross this interface. So a database that searches vectors
-itself can be an engine, too. Methods raise only errors of `hrag.errors`. Code outside `hrag.engine`
+A caller passes whole documents and whole searches to an engine. So an engine may also be a database
+that searches vectors itself. Methods raise only errors of `hrag.errors`. Code outside `hrag.engine`
 imports no module of a specific engine; it calls `hrag.engine.open_engine`.
 """
 
@@ -67,23 +67,26 @@ class Writer(Protocol):
     ) -> tuple[Collection, int]:
         """Creates a collection; returns the collection and the sequence number of its creation.
 
-        Raises CollectionExists if a collection or an alias already has the name, and
+        Raises CollectionExists if a collection or an alias already has the name. Raises
         StorageQuotaExceeded if the tenant may not have more collections.
         """
 
     def delete_collection(self, tenant_id: str, name: str) -> int:
         """Deletes a collection and its documents; returns the sequence number of the deletion.
 
-        Raises CollectionNotFound, or CollectionHasAliases if aliases still name the collection.
+        Raises CollectionHasAliases if aliases still refer to the collection. Raises
+        CollectionNotFound if there is no such collection.
         """
 
     def set_alias(self, tenant_id: str, alias: str, collection: str) -> AliasChange:
-        """Makes `alias` a name of the collection, in one commit.
+        """Makes `alias` refer to a collection, in one commit.
 
-        If `alias` exists and names another collection, it is changed. If `collection` is itself an
-        alias, `alias` will name the same collection as `collection`. Nothing is written if `alias`
-        already names the collection. Raises CollectionNotFound, CollectionExists if a collection
-        has the name `alias`, or StorageQuotaExceeded if the tenant already has MAX_ALIASES aliases.
+        An existing alias is changed. If `collection` is itself an alias, `alias` will refer to the
+        same collection as `collection`. Nothing is written if `alias` already refers to it.
+
+        Raises CollectionExists if a collection has the name `alias`. Raises StorageQuotaExceeded if
+        the tenant already has MAX_ALIASES aliases. Raises CollectionNotFound if there is no
+        `collection`.
         """
 
     def delete_alias(self, tenant_id: str, alias: str) -> int:
@@ -93,7 +96,7 @@ class Writer(Protocol):
         """Returns the tenant's aliases, ordered by name."""
 
     def collection(self, tenant_id: str, name: str) -> Collection:
-        """Returns a collection, or raises CollectionNotFound."""
+        """Returns the collection with this name or alias, or raises CollectionNotFound."""
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
         """Returns one page of at most `page_size` collections of the tenant, ordered by name.
@@ -102,7 +105,10 @@ class Writer(Protocol):
         """
 
     def open(self, tenant_id: str, name: str) -> CollectionHandle:
-        """Returns a handle of the collection, or raises CollectionNotFound."""
+        """Returns the handle (tenant, name, id and settings) of a collection.
+
+        Raises CollectionNotFound if there is no such collection.
+        """
 
     def admit(
         self,
@@ -112,12 +118,14 @@ class Writer(Protocol):
         content_hash: str,
         stored_bytes: int = 1,
     ) -> IngestDecision:
-        """Decides whether a document must be ingested, before the document is parsed or embedded.
+        """Decides, before a document is parsed or embedded, whether it must be ingested.
 
-        An empty `content_hash` equals no stored hash. `stored_bytes` is a lower bound of the size
-        that the document will have in the store; `put` checks the real size. Raises
-        CollectionNotFound, or StorageQuotaExceeded if a document of `stored_bytes` would exceed the
-        tenant's quota.
+        It need not be ingested if the stored document has the same `content_hash`; then the
+        decision contains the result UNCHANGED. An empty `content_hash` is never the same as a
+        stored one. `stored_bytes` is a lower bound of the size that the document will have in the
+        store; `put` checks the real size. Raises StorageQuotaExceeded if the document must be
+        ingested and `stored_bytes` would exceed the tenant's quota. Raises CollectionNotFound if
+        there is no such collection.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
@@ -130,8 +138,8 @@ class Writer(Protocol):
         """Creates or replaces one document, completely or not at all.
 
         If the stored document has the same `content_hash`, the outcome is UNCHANGED. Raises
-        CollectionNotFound, InvalidArgument or TooLarge if the tree or the vectors do not fit the
-        collection, StorageQuotaExceeded, or StorageFull.
+        InvalidArgument or TooLarge if the tree or the vectors do not fit the collection. May also
+        raise CollectionNotFound, StorageQuotaExceeded or StorageFull.
         """
 
     def put_many(
@@ -139,14 +147,15 @@ class Writer(Protocol):
     ) -> list[IngestResult | HragError]:
         """Creates or replaces several documents; returns a result or an error for each document.
 
-        The documents of a tenant are stored in one commit. If a commit fails, for example with
-        StorageFull, and no document was committed before, raises the error.
+        All documents of the same tenant are stored in one commit. If a commit fails, for example
+        with StorageFull, and this call has committed no document before, raises the error.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
-        """Creates or replaces a document of another store with its summaries, in one commit.
+        """Stores a document that was read from another store, with its summaries, in one commit.
 
-        Raises the errors of `put`, and InvalidArgument for summaries if the collection has none.
+        Raises the errors of `put`. Also raises InvalidArgument if the document has summaries, but
+        the documents of this collection are not summarised.
         """
 
     def put_metadata(
@@ -159,10 +168,10 @@ class Writer(Protocol):
     ) -> DocumentInfo:
         """Replaces the metadata and the source of a document and of its summaries.
 
-        Text, tree, vectors and index do not change. Afterwards no content hash equals the
-        document's hash, so a later `put` replaces the document. Raises DocumentNotFound,
-        DocumentChanged if the sequence number of the document's last change is not `sequence`,
-        StorageQuotaExceeded, or StorageFull.
+        Text, tree, vectors and index do not change. The document's content hash is deleted, so a
+        later `put` replaces the document even if the content is the same. Raises DocumentChanged if
+        the sequence number of the document's last change is not `sequence`. May also raise
+        DocumentNotFound, StorageQuotaExceeded or StorageFull.
         """
 
     def delete(self, collection: CollectionHandle, document_id: str) -> int:
@@ -174,14 +183,14 @@ class Writer(Protocol):
         """Deletes the documents that pass `filter`, in several commits.
 
         The caller has checked the filter. Each step of the iterator commits a bounded count of
-        deletions and then yields how many there were. The first step may delete no document.
+        deletions and then yields this count. The first count may be 0.
 
         A document is deleted if it passed the filter when the first step began, and was not changed
-        since then. So a document that does not pass the filter when it would be deleted is never
-        deleted. Each deletion is a separate change with a separate sequence number.
+        since then. A document that was changed is not deleted, because it may no longer pass the
+        filter. Each deletion is a separate change with a separate sequence number.
 
-        Raises CollectionNotFound and, between two commits, DeadlineExceeded or Cancelled. Deletions
-        that were committed before the error are not undone.
+        Raises CollectionNotFound. Between two commits, may raise DeadlineExceeded or Cancelled.
+        Deletions that were committed before the error are not undone.
         """
 
     def document(self, collection: CollectionHandle, document_id: str) -> DocumentInfo:
@@ -196,9 +205,10 @@ class Writer(Protocol):
     ) -> tuple[DocumentInfo, str, int]:
         """Returns a document, its text and the byte offset where that text ends, from one snapshot.
 
-        With `part`, the text begins at the part's start and has as many bytes of the part as
-        `reply` allows. Raises DocumentNotFound, InvalidArgument if `part` is outside the text, and
-        ReplyTooLarge if `part` is None and the text does not fit into `reply`.
+        `reply` is the size limit of the response. With `part`, the text begins at the part's start
+        and has as many bytes of the part as this limit allows. Raises InvalidArgument if `part` is
+        outside the text. Raises ReplyTooLarge if `part` is None and the whole text does not fit.
+        Raises DocumentNotFound if there is no such document.
         """
 
     def documents(
@@ -213,9 +223,10 @@ class Writer(Protocol):
     ) -> Listing[DocumentInfo]:
         """Returns one page of documents, ordered by id, beginning after the id `page_token`.
 
-        The page has as many documents as `page_size` and `reply` allow. It always has the first
-        document, even if `reply` is too small. With `filter`, which the caller has checked, the
-        page has only documents that pass the filter. Raises DeadlineExceeded or Cancelled.
+        The page has as many documents as `page_size` and the size limit `reply` of the response
+        allow. It always has the first document, even if this document alone exceeds the size limit.
+        With `filter`, which the caller has checked, the page has only documents that pass the
+        filter. Raises DeadlineExceeded or Cancelled.
         """
 
     def count(
@@ -233,7 +244,7 @@ class Writer(Protocol):
         """
 
     def totals(self) -> StoreTotals:
-        """Returns sums over the collections of all tenants."""
+        """Returns the counts and sizes of the whole store, summed over all collections."""
 
     def next_unsummarised(
         self,
@@ -241,12 +252,13 @@ class Writer(Protocol):
         after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        """Returns a document whose summaries are not written yet, or None if there is none.
+        """Returns a document whose summaries are not written yet; None if no document waits.
 
-        Considers only collections with this `embedder`. Returns a document of the collection
-        `after` only if no other collection has a waiting document, so that all collections make
-        progress. Skips documents whose `version` is in `excluding`. Raises UnreadableVersion for a
-        damaged document or collection; the caller can skip it with `excluding`.
+        Considers only collections whose documents are embedded by `embedder`. Returns a document of
+        the collection `after` only if no other collection has such a document, so that all
+        collections make progress. Skips documents whose `version` is in `excluding`. Raises
+        UnreadableVersion for a damaged document or collection; the caller can skip it with
+        `excluding`.
         """
 
     def put_summaries(
@@ -255,9 +267,9 @@ class Writer(Protocol):
         """Stores a document's summaries.
 
         Returns False, and stores no summaries, if the document was replaced or deleted since
-        `next_unsummarised` returned it. `tokens` is the count of tokens that the chat model has
-        read and written for the summaries. It is added to the collection's total in any case, also
-        if the version is NO_VERSION. Raises InvalidArgument or StorageFull.
+        `next_unsummarised` returned the document. `tokens` is the count of tokens that the chat
+        model has read and written for the summaries. This count is always added to the collection's
+        total, even if no summaries are stored. Raises InvalidArgument or StorageFull.
         """
 
 
@@ -274,23 +286,25 @@ class Snapshot(Protocol):
 
     @property
     def sequence(self) -> int:
-        """The sequence number of the last change of the tenant that the snapshot contains."""
+        """The sequence number of the tenant's last change that is visible in the snapshot."""
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs all steps of a search except embedding the query.
+        """Runs a search whose query is already embedded, and returns the passages.
 
         `form` decides in which form the passages are returned. For an Encoded form, the engine may
         cache the bytes that `form.fields` returns for a document, and use them for all passages of
         the document.
 
-        Raises DeadlineExceeded if the snapshot's deadline has passed, Cancelled if the client has
-        cancelled the call, and ReplyTooLarge before the passages are created.
+        Raises DeadlineExceeded if the snapshot's deadline has passed. Raises Cancelled if the
+        client has cancelled the call. Raises ReplyTooLarge, before the passages are created, if
+        they do not fit the size limit `request.reply`.
         """
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
         """Returns the chunk with the ids of its parent and children.
 
-        Raises DocumentNotFound or ChunkNotFound, and ReplyTooLarge before the chunk is created.
+        Raises DocumentNotFound or ChunkNotFound. Raises ReplyTooLarge, before the chunk is created,
+        if the chunk does not fit the size limit `reply`.
         """
 
     def hierarchy(
@@ -298,7 +312,8 @@ class Snapshot(Protocol):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, siblings, and descendants `depth` levels down.
 
-        With `content`, these relatives have their texts too. Raises the errors of `chunk`.
+        The chunk itself has its text. With `content`, the other chunks have their texts too. Raises
+        the errors of `chunk`.
         """
 
 
@@ -318,9 +333,9 @@ class Reader(Protocol):
     ) -> AbstractContextManager[Snapshot]:
         """Opens a snapshot of a collection.
 
-        With `summaries`, the mode SUMMARY_FIRST can search the snapshot. After the deadline, the
-        methods of the snapshot raise DeadlineExceeded. Raises CollectionNotFound. With `summaries`,
-        raises NoSummaries if the collection has no summaries.
+        A search in the mode SUMMARY_FIRST needs a snapshot that was opened with `summaries`. After
+        the deadline, the methods of the snapshot raise DeadlineExceeded. Raises CollectionNotFound.
+        With `summaries`, raises NoSummaries if the collection has no summaries.
         """
 
     def sequence(self, tenant_id: str) -> int:
@@ -344,7 +359,7 @@ class Reader(Protocol):
         """
 
     def status(self) -> ReaderStatus:
-        """Returns up to which change the reader has read the store, and what it has in memory."""
+        """Returns how far the reader is behind the store, and how much memory it uses."""
 
     def preload(self) -> None:
         """Loads indexes, up to the memory limit, so that the first searches need not wait."""
@@ -354,24 +369,28 @@ class Reader(Protocol):
 
 
 class Maintenance(Protocol):
-    """The background work that belongs to a writer: indexing, merging, repair, reclaiming."""
+    """The background work of the process that writes to the store.
+
+    It indexes new documents, merges and repairs indexes, and frees the space of deleted data.
+    """
 
     def start(self) -> None:
-        """Starts the work in the background. First finishes work that an earlier process began."""
+        """Starts the background work. It first finishes work that an earlier process has begun."""
 
     def close(self) -> bool:
-        """Stops the work and waits a short time for the running step.
+        """Stops the background work, and waits a short time for the step that is running.
 
-        Returns False if the step still runs. The next start repeats an interrupted step.
+        Returns False if this step is still running afterwards. If the process then ends, the next
+        start repeats the step.
         """
 
 
 class Administration(Protocol):
     """Operations on a whole store, for operators.
 
-    They raise StoreMissing if there is no store, and StoreUnavailable if the store cannot be opened
-    for the operation. If an engine does not implement an operation, because tools of its database
-    do, it raises NotSupported with a message that names these tools.
+    The operations raise StoreMissing if the store does not exist, and StoreUnavailable if the store
+    cannot be opened for the operation. If an engine does not implement an operation, because tools
+    of its database do, it raises NotSupported with a message that names these tools.
     """
 
     def check(self) -> CheckReport:
@@ -390,9 +409,10 @@ class Administration(Protocol):
         """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
-        """Creates a store from the backup in `source`. There must be no store yet.
+        """Creates the engine's store from the backup in `source`. The store must not exist yet.
 
-        Returns the report of `backup`. Raises StorageFull; then there is still no store.
+        Returns the report that `backup` returned for this backup. Raises StorageFull; then the
+        store still does not exist.
         """
 
     def vacuum(self) -> VacuumReport:
@@ -404,14 +424,15 @@ class Administration(Protocol):
     def migrate(self) -> MigrationReport:
         """Migrates the store's schema to this version of hrag. All services must be stopped.
 
-        Creates the store if there is none.
+        Creates the store if it does not exist.
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Rebuilds each collection's index from its documents, one per step of the iterator.
+        """Rebuilds the index of each collection from the collection's documents.
 
-        Searches use the old index until the new one is complete. Raises StorageFull. If a
-        collection is damaged, raises DataLoss after all other collections are rebuilt.
+        Each step of the iterator rebuilds one collection. Searches use the old index until the new
+        index is complete. Raises StorageFull. If a collection is damaged, raises DataLoss after all
+        other collections are rebuilt.
         """
 
 
@@ -431,22 +452,26 @@ class Engine(Protocol):
         """A text that says where the store is, for example its folder. Contains no secrets."""
 
     def writer(self, quota_of: QuotaOf = unlimited) -> Writer:
-        """Opens the store for writing; creates it if there is none. May be called once.
+        """Opens the store for writing, or creates it if it does not exist. May be called once.
 
         Raises StoreUnavailable, or StorageFull if the store cannot be created.
         """
 
     def maintenance(self) -> Maintenance:
-        """Returns the maintenance of the store that the writer opened. It is not started yet."""
+        """Returns the background work, which is not started yet. The writer must be open."""
 
     def reader(self) -> Reader:
         """Opens the store for searching. This process or another one may be writing to it.
 
-        Raises StoreMissing while there is no store, or StoreUnavailable.
+        Raises StoreMissing while the store does not exist, or StoreUnavailable if it cannot be
+        opened.
         """
 
     def administration(self) -> Administration:
-        """Returns the store's administration, whose methods open the store themselves if needed."""
+        """Returns the operations for operators on the whole store, such as check and backup.
+
+        The operations open the store themselves if it is not open.
+        """
 
     def require_store(self) -> None:
         """Raises StoreUnavailable if the opened store can no longer be written to.
@@ -456,4 +481,4 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Closes all that the engine has opened. The caller must close maintenance before."""
+        """Closes all that the engine has opened. The caller must close the maintenance first."""

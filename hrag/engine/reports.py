@@ -1,4 +1,4 @@
-"""The reports that the commands of operators on a store return."""
+"""The reports that the commands of operators return, such as `hrag check` and `hrag backup`."""
 
 from dataclasses import dataclass
 
@@ -22,9 +22,9 @@ class CheckReport:
 class BackupReport:
     """A description of a backup.
 
-    `sequence` is a number that grows with every commit of the store, over all tenants; it tells
-    which state the backup contains. `size_bytes` is the
-    size of all files. `created` is the time of the backup in UTC, in the format ISO 8601.
+    `sequence` grows with the commits of the store, over all tenants, and so identifies the state
+    that the backup contains. `size_bytes` is the size of all files. `created` is the time of the
+    backup in UTC, in the format ISO 8601.
     """
 
     documents: int
@@ -35,7 +35,7 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """The size of the store's file before and after a vacuum."""
+    """The size of the store's file in bytes, before and after a vacuum."""
 
     before_bytes: int
     after_bytes: int

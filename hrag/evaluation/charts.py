@@ -1,7 +1,7 @@
 """Draws small charts as inline SVG, without scripts, fonts or further files.
 
-The page's style sheet defines a colour for each class, so that light and dark themes both work.
-Whatever a colour shows, a label or the shape of a mark shows too.
+The style sheet of the HTML page defines a colour for each class, so that light and dark themes both
+work. Colours are never needed to read a chart: labels and the shapes of marks show the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from html import escape
 
 from hrag.evaluation.bootstrap import Estimate
 
-COLOURS = 8  # The style sheet has the classes c0 to c7.
+COLOURS = 8  # The style sheet defines a colour for each of the classes c0 to c7.
 
 _WIDTH = 760
 _ROW = 26
@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of a bar chart: its name, the lengths of its parts, and the text to the right of it."""
+    """A row of a bar chart: its name, the lengths of its parts, and the text right of the bar."""
 
     name: str
     parts: Sequence[float]
@@ -48,9 +48,10 @@ class Bar:
 
 
 def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -> str:
-    """Returns a chart of shares from 0 to 1 at named positions, as SVG.
+    """Returns a chart with one line for each series, as SVG.
 
-    Each series is a line. Each point of a line has an interval.
+    `positions` are the names below the horizontal axis. The vertical axis shows shares from 0 to 1.
+    At each point of a line, a vertical bar shows the interval of the estimate.
     """
     plot = _WIDTH - 48 - _LABEL_WIDTH
     height = max(_TOP + _PLOT_HEIGHT + _BOTTOM, _TOP + 20 * len(series) + _BOTTOM)
@@ -84,7 +85,8 @@ def line_chart(title: str, positions: Sequence[str], series: Sequence[Series]) -
 def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequence[str]) -> str:
     """Returns a chart with one row for each estimate and a vertical line at zero, as SVG.
 
-    A row shows a name, a point with its interval, and at the right the row's entry of `texts`.
+    A row shows a name, a point with its interval, and at the right the text from `texts` that has
+    the same index as the row.
     """
     lowest = min([-_SHORTEST_REACH, *(estimate.low for _, estimate in rows)])
     highest = max([_SHORTEST_REACH, *(estimate.high for _, estimate in rows)])
@@ -109,7 +111,8 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
         parts.append(_text(right + 10, middle + 4, text, "start"))
     parts.append(_text(x(0), bottom + 18, "0", "middle"))
     for end in (lowest, highest):
-        # If this end were closer to zero, its label would cover the label of zero.
+        # The end of the axis has a label only if it is far from zero. Otherwise the label would
+        # cover the label of zero.
         if abs(end) > _SHORTEST_REACH:
             parts.append(_text(x(end), bottom + 18, f"{100 * end:+.1f}", "middle"))
     return _svg(title, bottom + _BOTTOM, parts)
@@ -118,7 +121,8 @@ def interval_chart(title: str, rows: Sequence[tuple[str, Estimate]], texts: Sequ
 def bar_chart(title: str, bars: Sequence[Bar], classes: Sequence[str]) -> str:
     """Returns a chart of horizontal bars, as SVG.
 
-    The parts of a bar follow one another. Each part has the class at the same index in `classes`.
+    The parts of a bar follow one another. The CSS class of a part is the entry of `classes` that
+    has the index of the part.
     """
     longest = max([1e-9, *(sum(bar.parts) for bar in bars)])
     left, right = _LABEL_WIDTH, _WIDTH - _RIGHT
@@ -166,10 +170,10 @@ def _vertical(left: float, top: float, bottom: float, series_index: int) -> str:
 
 
 def _mark(left: float, top: float, series_index: int) -> str:
-    """Returns the mark of a point of a series, as SVG.
+    """Returns the mark that is drawn at a point of a series, as SVG.
 
-    Series differ in colour and shape. The same colour with the same shape repeats only after 32
-    series.
+    The marks of different series differ in colour or shape. After 32 series, the combinations of
+    colour and shape repeat.
     """
     shape = _SHAPES[(series_index + series_index // COLOURS) % len(_SHAPES)]
     position = f'transform="translate({left:.1f} {top:.1f})"'

@@ -1,8 +1,8 @@
 """Calls a chat model, counts the calls and their tokens, and stores the replies in the journal.
 
-The key of a reply is a hash of model, prompt and token limit. So if a prompt is sent again, the
-stored reply is used, and the prompt is neither paid for nor counted twice. Failed calls are counted
-too, and their errors are raised.
+The key of a reply is a hash of the model's name, the prompt and the token limit. So if a prompt is
+sent again, the stored reply is used, and the prompt is neither paid for nor counted twice. Failed
+calls are counted separately, and their errors are raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +38,10 @@ class ChatText:
 
 @dataclass(frozen=True, slots=True)
 class ChatUsage:
-    """The number of calls of a chat model, and the tokens of the calls.
+    """The count of calls of a chat model, and the tokens of the calls.
 
-    `calls` is the number of successful calls, in this run or an earlier run; calls with equal
-    prompts count once. `failed` is the number of failed calls in this run.
+    `calls` counts the successful calls, including calls of earlier runs whose stored replies this
+    run has used. Calls with equal prompts count once. `failed` counts the failed calls of this run.
     """
 
     model: str
@@ -52,7 +52,7 @@ class ChatUsage:
 
 
 class ChatCalls:
-    """Calls one chat model. Thread-safe."""
+    """Calls one chat model, and stores its replies in a journal. Thread-safe."""
 
     def __init__(self, model: ChatModel, journal: Journal) -> None:
         self._model = model
@@ -65,7 +65,7 @@ class ChatCalls:
 
     @property
     def usage(self) -> ChatUsage:
-        """The number of calls so far, and the tokens of the calls."""
+        """The counts of successful and failed calls so far, and the tokens of the calls."""
         with self._lock:
             return ChatUsage(
                 self._model.name,
@@ -78,9 +78,9 @@ class ChatCalls:
     def ask(self, prompt: str, max_tokens: int) -> str:
         """Returns the reply to a prompt, from the journal if it is stored there.
 
-        If a call with an equal prompt is running, waits until the call ends; if the call succeeds,
-        returns its reply. Raises HragError if the model fails, and OSError if the journal cannot be
-        written.
+        If another thread is sending an equal prompt, waits for its reply and returns this reply. If
+        the other thread's call fails, sends the prompt itself. Raises HragError if the model fails,
+        and OSError if the journal cannot be written.
         """
         key = key_of("chat", model=self._model.name, prompt=prompt, max_tokens=max_tokens)
         with self._lock_of(key):
@@ -92,7 +92,10 @@ class ChatCalls:
         return reply.text
 
     def _lock_of(self, key: str) -> Lock:
-        """Returns the lock that all calls with this key share."""
+        """Returns the lock that a call holds from reading the journal to storing its reply.
+
+        All calls with the same key share one lock.
+        """
         with self._lock:
             return self._locks_by_key.setdefault(key, Lock())
 
@@ -116,7 +119,7 @@ class ChatCalls:
     def check_reachable(self, error: HragError) -> None:
         """Raises `error` if all calls so far have failed, because more calls would fail too.
 
-        Raises nothing before `_FAILURES_AT_FIRST` calls have failed.
+        Does nothing before `_FAILURES_AT_FIRST` calls have failed.
         """
         usage = self.usage
         if not usage.calls and usage.failed >= _FAILURES_AT_FIRST:
@@ -124,7 +127,7 @@ class ChatCalls:
 
 
 def prompt_template(name: str) -> Template:
-    """Returns the prompt template in the file `name` of this package."""
+    """Returns the prompt template in the file `name`, which is in the folder of this package."""
     return Template(resources.files("hrag.evaluation").joinpath(name).read_text("utf-8"))
 
 

@@ -1,7 +1,8 @@
 """Cuts passages to a token budget, so that systems are compared at equal cost.
 
-The passages fill the budget in their order, and the last passage that fits is cut. Only the
-contents of passages count, in tokens of hrag's tokenizer.
+The passages fill the budget in their order. If a passage does not fit as a whole, its end is cut
+off, and no further passage is used. Only the tokens of the contents of passages count, as hrag's
+tokenizer counts them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,10 @@ from hrag.values.search import Passage
 
 @dataclass(frozen=True, slots=True)
 class BudgetedText:
-    """The spans of documents that fit a budget, in order, and their total number of tokens."""
+    """The text that fits a token budget: spans of documents, in the order of the passages.
+
+    `tokens` is the total count of tokens of the spans.
+    """
 
     spans: tuple[TextSpan, ...]
     tokens: int
@@ -31,7 +35,7 @@ def span_of(passage: Passage) -> TextSpan:
 
 
 def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[int, BudgetedText]:
-    """Returns, for each budget, the text of the passages that fits the budget.
+    """Returns, for each token budget, the text of the first passages that fits the budget.
 
     Stops reading passages when the largest budget is full.
     """
@@ -50,9 +54,9 @@ def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[
 
 
 def cut_passages(passages: Iterable[Passage], budget: int) -> tuple[Passage, ...]:
-    """Returns the passages that fit the budget.
+    """Returns the first passages that together have at most `budget` tokens.
 
-    If the last of them does not fit as a whole, its content is cut.
+    If the last returned passage does not fit as a whole, the end of its content is cut off.
     """
     fitting: list[Passage] = []
     used = 0

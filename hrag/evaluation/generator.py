@@ -5,9 +5,9 @@ words that answer the question. If the copied words are not in the chunk, the re
 Each question is written to the file at once. If the file already contains questions, new questions
 are appended.
 
-Generated questions share words with their chunk more often than people's questions share words with
-the text that answers them. This favours lexical retrieval. So use generated questions only to
-compare systems, and read some of the questions before you trust the figures.
+A generated question often has the same words as its chunk. The questions of people have fewer words
+in common with the text that answers them. So generated questions favour lexical retrieval. Use them
+only to compare systems, and read some of the questions before you trust the figures.
 """
 
 import hashlib
@@ -35,17 +35,19 @@ from hrag.values.limits import MAX_PAGE_SIZE
 _MAX_REPLY_TOKENS = 1024
 _ATTEMPTS_PER_QUESTION = 4
 _MIN_CHUNK_TOKENS = 40
-_MIN_QUESTION_CHARS = 8  # Shorter questions are rejected; a Chinese question may be this short.
+# Questions with fewer characters are rejected. A complete question in Chinese may have only 8
+# characters.
+_MIN_QUESTION_CHARS = 8
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """The result of a generation.
+    """The result of generating questions.
 
-    `questions` is the number of questions in the file, and `added` the number of questions that
-    were added to the file. `rejected` counts the rejected replies by reason. `usage` counts calls
-    and tokens.
+    `questions` counts all questions in the file, and `added` the questions that this run has added.
+    `rejected` counts the chunks without a new question, by reason. `usage` counts the calls of the
+    chat model and their tokens.
     """
 
     questions: int
@@ -56,7 +58,7 @@ class GenerationResult:
 
 @dataclass(frozen=True, slots=True)
 class _QuestionLine:
-    """A line of the file of questions, in the format that `question_files` reads."""
+    """One line of the file with the questions, in the format that `question_files` reads."""
 
     qid: str
     query: str
@@ -67,7 +69,7 @@ class _QuestionLine:
 
 
 class _RejectedReply(Exception):
-    """A reply contains no usable question; the exception's message is the reason."""
+    """Raised if a reply of the model has no usable question. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,12 @@ class QuestionGenerator:
         self._prompt = prompt_template("question_prompt.txt")
 
     def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
-        """Adds questions to the file until the file has `count` questions.
+        """Adds questions to the file at `path` until the file has `count` questions.
 
-        Stops earlier if no chunks or no attempts are left. Raises the client's errors, the chat
-        model's error if the first calls all fail, and OSError, which names the file, if the file
-        cannot be written.
+        Stops earlier if every chunk was used. If the file needs n more questions at the start, also
+        stops after n times `_ATTEMPTS_PER_QUESTION` chunks. Raises the client's errors, and the
+        chat model's error if the first calls all fail. Raises OSError, which names the file, if the
+        file cannot be written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         known_questions = {row.text("query").casefold() for row in existing}
@@ -153,7 +156,7 @@ class QuestionGenerator:
         return _DrawnChunks(list(counts), ends, level, [int(number) for number in order])
 
     def _chunk_counts(self, level: int) -> Iterator[tuple[str, int]]:
-        """Yields, for each document, its id and how many chunks it has at the level."""
+        """Yields the id of each document of the collection, and its count of chunks at `level`."""
         where, token = self._where, ""
         while True:
             page = self._client.list_documents(
@@ -168,7 +171,10 @@ class QuestionGenerator:
                 return
 
     def _attempt(self, chunk_id: str) -> _QuestionLine | str:
-        """Returns a question about the chunk; if there is none, returns the reason as a text."""
+        """Lets the model write a question about the chunk, and returns the question.
+
+        If there is no usable question, returns the reason as a text.
+        """
         where = self._where
         try:
             node = self._client.get_chunk(where.tenant_id, chunk_id, collection=where.collection)
@@ -211,8 +217,8 @@ def _question_from(reply: str, chunk: Chunk, model: str) -> _QuestionLine:
 def _fields(reply: str) -> dict[str, str]:
     """Returns the fields `question`, `quote` and `answer` of the JSON object in a reply.
 
-    A missing field is returned as an empty text. Raises _RejectedReply if there is no JSON object,
-    or if a field contains a lone surrogate.
+    A missing field is returned as an empty text. Raises _RejectedReply if the reply has no JSON
+    object, or if a field contains a lone surrogate (half of a pair of UTF-16 codes).
     """
     match = _OBJECT.search(reply)
     try:

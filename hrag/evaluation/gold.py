@@ -1,9 +1,10 @@
 """Computes how much of the gold a text contains, and at which rank each piece of gold is found.
 
-The gold of a question is the text or the documents that are expected. A piece of gold is one
-expected text. An expected quote may occur at several places of documents. Every place at which any
-system found the quote is accepted. If a text contains parts of several accepted places, only the
-place of which it contains most counts. If no system found a quote, all systems have missed it.
+The gold of a question is the text that answers the question, or the documents that contain the
+answer. A piece of gold is one such text: a span of a document, or a quote. The quote may occur at
+several places of documents. Every place at which any system found the quote is accepted. If a
+returned text contains parts of several accepted places, only the place of which the text contains
+the most characters counts. If no system found a quote, all systems have missed the quote.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 
-# A passage finds a piece of gold if it contains half of it, or if half of the passage is gold.
+# A passage finds a piece of gold if the passage contains this share of the piece, or if this share
+# of the passage lies in the piece.
 FOUND_SHARE = 0.5
 
 
@@ -20,7 +22,8 @@ FOUND_SHARE = 0.5
 class GoldText:
     """A piece of gold: a text of `chars` characters that is expected at one of `places`.
 
-    `places` is empty if the text is a quote that no system found.
+    The places of a quote are the places at which the compared systems found the quote. So `places`
+    is empty if no system found the quote.
     """
 
     places: tuple[TextSpan, ...]
@@ -29,7 +32,11 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedGold:
-    """The gold of one question: texts, or the relevance of documents by document id."""
+    """The gold of one question: expected texts, or expected documents.
+
+    `documents` contains the relevance of each expected document by document id. It is None if texts
+    are expected.
+    """
 
     texts: tuple[GoldText, ...] = ()
     documents: Mapping[str, int] | None = None
@@ -44,11 +51,11 @@ class ResolvedGold:
 class Coverage:
     """How much gold a question has, and how much of the gold a text contains.
 
-    `gold` is the amount of gold, and `found` the amount that the text contains. Both are in
-    characters, or in documents if whole documents are expected. The other fields are in characters:
-    `text` is the length of the text, `relevant` the length of the text's part that is gold, and
-    `union` the length of text and gold together. If whole documents are expected, `union` is the
-    length of the text alone, because the length of the documents is not known.
+    `gold` is the amount of gold, and `found` the amount of gold that the text contains. `gold` and
+    `found` count characters, or documents if whole documents are expected. The other fields always
+    count characters: `text` is the length of the text, `relevant` the length of the text's part
+    that is gold, and `union` the length of text and gold together. If whole documents are expected,
+    `union` is the length of the text alone, because the length of the documents is not known.
     """
 
     gold: int
@@ -59,7 +66,7 @@ class Coverage:
 
 
 def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedGold:
-    """Returns the question's gold, with the places where systems found its quotes.
+    """Returns the question's gold, with the places at which the systems found its quotes.
 
     `results` are the successful results of all systems for this question.
     """
@@ -87,7 +94,7 @@ def _gold_text(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
 def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
     """Returns how much of the gold the text in `spans` contains.
 
-    If two spans overlap, the text that both contain counts twice in the field `text`.
+    If two spans overlap, the text that both spans contain counts twice in `Coverage.text`.
     """
     text = sum(end - start for _, start, end in spans)
     if gold.documents is not None:
@@ -97,16 +104,17 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
     merged = _by_document(_merge_spans(spans))
     gold_chars = sum(piece.chars for piece in gold.texts)
     found_chars = sum(_found_chars(piece, merged) for piece in gold.texts)
-    # If two quotes overlap, `found_chars` counts the text that both contain twice. So `found_chars`
-    # may be larger than `text`.
+    # If two quotes overlap, `found_chars` counts the characters that both quotes contain twice. So
+    # `found_chars` may be larger than `text`, the count of characters of the returned text.
     relevant = min(found_chars, text)
     return Coverage(gold_chars, found_chars, text, relevant, text + gold_chars - relevant)
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters of `text` the spans contain, at the place where it is the most.
+    """Returns how many characters of the expected `text` the spans contain.
 
-    `merged` are the spans by document id, without overlaps.
+    The text may be expected at several places. Only the place of which the spans contain the most
+    characters counts. `merged` contains the spans by document id, without overlaps.
     """
     return max((_covered_chars(place, merged) for place in text.places), default=0)
 
@@ -122,8 +130,8 @@ def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
     finds several new pieces occupies one rank for each of these pieces. A passage that finds no new
     piece occupies one rank, with gain 0.
 
-    If whole documents are expected, each document has one rank, which its first passage determines.
-    The gain is the relevance of the document, as in BEIR.
+    If whole documents are expected, each returned document occupies one rank, in the order of the
+    documents' best passages. The gain is the relevance of the document, as in BEIR.
     """
     gains: list[int] = []
     if gold.documents is not None:
@@ -140,24 +148,24 @@ def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
 
 
 def ideal_gains(gold: ResolvedGold) -> list[int]:
-    """Returns the gains of the best possible ranking."""
+    """Returns the gains of a ranking that finds all of the gold at the first ranks, best first."""
     if gold.documents is not None:
         return sorted(gold.documents.values(), reverse=True)
     return [1] * len(gold.texts)
 
 
 def finds(span: TextSpan, gold: TextSpan) -> bool:
-    """Returns True if the text in `span` finds the piece of gold in `gold`.
+    """Returns True if the passage at `span` finds the expected text at `gold`.
 
-    It finds the gold if both spans overlap by at least half of the shorter span, so that the
-    overlap coefficient is at least 0.5.
+    This is so if the two spans have at least half of the characters of the shorter span in common
+    (an overlap coefficient of at least 0.5).
     """
     shorter = min(span.char_end - span.char_start, gold.char_end - gold.char_start)
     return shorter > 0 and overlap(span, gold) >= FOUND_SHARE * shorter
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Returns True if the spans find any piece of the gold."""
+    """Returns True if the spans find at least one of the expected texts or documents."""
     return any(found_gains(gold, spans))
 
 

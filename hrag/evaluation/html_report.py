@@ -18,7 +18,9 @@ from hrag.evaluation.summary import FailedCall, RetrievalFigures, ScoredQuestion
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
-_SMALL = 0.1  # An estimate is shown with one more digit if its interval is below this share.
+# Small estimates are shown with two digits after the decimal point instead of one digit. An
+# estimate is small if the upper end of its interval is below this share.
+_SMALL = 0.1
 _METRICS = (
     (RECALL, "Recall", "Share of the gold that the returned text contains, in %."),
     (PRECISION, "Precision", "Share of the returned text that is gold, in %."),
@@ -147,9 +149,10 @@ def _ranks_and_cost(figures: RetrievalFigures) -> Iterator[str]:
 
 
 def _questions(figures: RetrievalFigures) -> Iterator[str]:
-    """Yields a table of the questions on which the systems differ most.
+    """Yields the HTML of two tables of questions, with the recall of each system.
 
-    Then yields a table of the questions that every system misses.
+    The first table has the questions on which the recall of the systems differs most. The second
+    table has the questions for which the recall of every system is 0.
     """
     name = at_budget(RECALL, figures.budgets[-1])
 
@@ -219,7 +222,7 @@ def _pair(pair: PairFigures) -> Iterator[str]:
 
 
 def _agreement(pair: PairFigures) -> str:
-    """Returns a sentence that says how often the judge's replies for both orders agree."""
+    """Returns a sentence that says how often the judge prefers the same answer in both orders."""
     if pair.consistent is None:
         return "No comparison was judged."
     return (

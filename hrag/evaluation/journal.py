@@ -1,8 +1,8 @@
 """A file of finished calls, so that a run that was stopped can continue where it stopped.
 
 Each line is a JSON object, which is written as soon as a call has ended. The object contains the
-result of the call and its key. The key is a hash of everything on which the result depends. Failed
-calls are not stored, so the next run makes these calls again.
+result of the call and the key of the call. The key is a hash of everything on which the result
+depends. Failed calls are not stored, so the next run makes these calls again.
 """
 
 import hashlib
@@ -33,18 +33,20 @@ def key_of(kind: str, **parts: Any) -> str:
 
 
 class Journal:
-    """The finished calls of one or more runs. Thread-safe. A context manager.
+    """Stores the results of the finished calls of one or more runs.
 
-    Without a path, the calls are stored in memory, for this run only.
+    Thread-safe. A context manager, which closes the file at its end. Without a path, the results
+    are stored in memory, for this run only.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Reads the finished calls, and creates the file if it does not exist.
+        """Reads the results of the finished calls, and creates the file if it does not exist.
 
         If a stopped run left the last line incomplete, the line is removed. Raises
         InvalidArgument if the file is not a journal or cannot be written.
         """
-        # `_rows` contains the calls of earlier runs, `_results` the calls of this run, by key.
+        # `_rows` contains the lines of earlier runs, and `_results` the results of this run, both
+        # by the key of the call.
         self._rows: dict[str, Row] = {}
         self._results: dict[str, object] = {}
         self._lock = Lock()
@@ -66,7 +68,7 @@ class Journal:
 
     @property
     def finished(self) -> int:
-        """The number of calls that earlier runs have finished."""
+        """The count of calls whose results earlier runs have stored."""
         return len(self._rows)
 
     def close(self) -> None:
@@ -75,10 +77,10 @@ class Journal:
             self._file.close()
 
     def get(self, key: str, kind: type[Value]) -> Value | None:
-        """Returns the stored result of a call; None if there is none.
+        """Returns the stored result of the call with this key, or None if no result is stored.
 
-        `kind` is the dataclass of the result. Raises InvalidArgument if another version of hrag has
-        written the result.
+        `kind` is the dataclass of the result. Raises InvalidArgument if the stored result does not
+        have the fields of this dataclass, because another version of hrag has written it.
         """
         result = self._results.get(key)
         if isinstance(result, kind):
@@ -92,9 +94,10 @@ class Journal:
             row.refuse("value", row.fields.get("value"), f"a {kind.__name__} of this version")
 
     def put(self, key: str, value: Any) -> None:
-        """Stores the result of a call, a dataclass, in the file before it returns.
+        """Stores `value`, the result of a call, under the call's key. `value` is a dataclass.
 
-        Raises OSError, which names the file, if the file cannot be written.
+        When `put` returns, the result is in the file. Raises OSError, which names the file, if the
+        file cannot be written.
         """
         with self._lock:
             if self._file is not None:
@@ -103,7 +106,7 @@ class Journal:
 
 
 def _prepare(path: Path) -> None:
-    """Creates the file with its header, or removes an incomplete last line.
+    """Creates the file with its first line, or removes an incomplete last line from the file.
 
     Raises InvalidArgument if the file is not a journal, and leaves the file unchanged.
     """

@@ -14,8 +14,8 @@ from hrag.host.private_files import opener
 from hrag.values.errors import InvalidArgument
 from hrag.values.ids import quoted
 
-# The maximum length of a line. A document cannot be larger, because a service's limit for documents
-# cannot be set higher.
+# The maximum length of a line. A line with a document is not longer, because no service can be
+# configured to accept a larger document.
 MAX_LINE_BYTES = 256 << 20
 
 
@@ -28,12 +28,12 @@ class Row:
     fields: dict[str, Any]
 
     def text(self, *names: str, default: str | None = None) -> str:
-        """Returns the text of the first of the named fields that is present.
+        """Returns the text of the first field in `names` that is present.
 
         A whole number is converted to a text. If none of the fields is present, returns `default`.
-        Raises InvalidArgument if there is no default and the field is missing or blank. Also raises
-        InvalidArgument if the field is not a text, or contains a lone surrogate, which UTF-8 cannot
-        encode.
+        Raises InvalidArgument if there is no default and all fields are missing or the first
+        present field is blank. Also raises InvalidArgument if the field is not a text, or contains
+        a lone surrogate, which UTF-8 cannot encode.
         """
         name = next((field for field in names if self.fields.get(field) is not None), None)
         if name is None:
@@ -42,7 +42,7 @@ class Row:
             self.refuse(names[0], "missing", "a text that is not blank")
         value = self.fields[name]
         if isinstance(value, int) and not isinstance(value, bool):
-            # Many files have numbers as ids.
+            # In many files, ids are whole numbers. So whole numbers are accepted as texts.
             value = str(value)
         if not isinstance(value, str) or (not value.strip() and default is None):
             self.refuse(name, value, "a text that is not blank")
@@ -51,7 +51,7 @@ class Row:
         return value or default or ""
 
     def number(self, name: str, at_least: int, default: int | None = None) -> int:
-        """Returns a field that is a whole number; `default` if the field is missing.
+        """Returns the value of a field, which is a whole number, or `default` if it is missing.
 
         Raises InvalidArgument if the field is missing and has no default, is not a whole number, or
         is less than `at_least`.
@@ -62,10 +62,11 @@ class Row:
         return value
 
     def rows(self, name: str) -> list["Row"]:
-        """Returns a field that is a list of objects, each as a row with the number of this line.
+        """Returns the objects in a field that is a list of JSON objects.
 
-        Returns an empty list if the field is missing. Raises InvalidArgument if the field is not a
-        list of objects.
+        Each object is returned as a Row with the path and the line number of this row. Returns an
+        empty list if the field is missing. Raises InvalidArgument if the field is not a list of
+        objects.
         """
         value = self.fields.get(name, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -74,11 +75,11 @@ class Row:
 
     @property
     def place(self) -> str:
-        """The path of the file and the line number, as error messages name a line."""
+        """The path of the file and the line number, as they are written in error messages."""
         return f"{self.path}, line {self.line}"
 
     def refuse(self, field: str, value: object, allowed: str) -> NoReturn:
-        """Raises InvalidArgument, which names file, line, field, value and what is allowed."""
+        """Raises InvalidArgument. Its message names the file, line, field, value and `allowed`."""
         shown = value if value == "missing" else quoted(str(value))
         raise InvalidArgument(
             f"{self.place}: {field} is {shown}; it must be {allowed}", field=field
@@ -121,7 +122,10 @@ class RowWriter:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def _ends_with_line_end(self) -> bool:
-        """Returns True if the last line has a line end; a file written by hand may lack it."""
+        """Returns True if the last line ends with a line end.
+
+        The last line of a file that was written by hand may have no line end.
+        """
         self._file.seek(-1, os.SEEK_END)
         return self._file.read(1) == b"\n"
 
@@ -153,7 +157,7 @@ def _bad_line(path: Path, line: int, problem: str) -> InvalidArgument:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the number, from 1, and the text of each line of a UTF-8 file."""
+    """Yields the line number, from 1, and the text of each line of a UTF-8 file."""
     try:
         with path.open("rb") as file:
             for number, content in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
@@ -165,7 +169,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Returns True if the text contains half of a surrogate pair, which UTF-8 cannot encode."""
+    """Returns True if the text has a surrogate that is not in a pair, so UTF-8 cannot encode it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -174,5 +178,5 @@ def has_lone_surrogate(text: str) -> bool:
 
 
 def unreadable(path: Path, reason: str) -> InvalidArgument:
-    """Returns the error for a file that cannot be read."""
+    """Returns the InvalidArgument that says that a file cannot be used, and why."""
     return InvalidArgument(f"{path}: {reason}", field="path")

@@ -1,10 +1,11 @@
 """Lets a chat model judge which of two systems has passages that lead to better answers.
 
-The model first answers each question from each system's passages, at an equal token budget. Then
-the same model compares the two answers twice, once in each order, because a model may prefer the
-answer that is shown first, or the answer that is shown second, regardless of the content (Zheng et
-al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer wins if it is preferred in both orders. If the
-preference changes with the order, the result is a tie.
+The model first answers each question from the passages of each system, at an equal token budget.
+Then the same model compares two answers to a question twice, once in each order. Two comparisons
+are needed because a model may prefer the answer that is shown first, or the answer that is shown
+second, regardless of the content (Zheng et al., Judging LLM-as-a-Judge, NeurIPS 2023). An answer
+wins if it is preferred in both orders. If the preference changes with the order, the result is a
+tie.
 """
 
 import json
@@ -37,7 +38,8 @@ CRITERIA = ("better", "accuracy", "completeness", "logic")
 NO_PASSAGES = "No passage answers the question."
 
 _MAX_ANSWER_TOKENS = 400
-# This is enough for models that write their reasoning before the verdict.
+# The maximum number of tokens of a reply with a verdict. This is enough for models that write their
+# reasons before the verdict.
 _MAX_VERDICT_TOKENS = 512
 _ORDERS = 2
 _OBJECT = re.compile(r"\{[^{}]*\}")
@@ -52,8 +54,9 @@ Verdict = Mapping[str, int]
 class JudgeSettings:
     """Settings of the judge.
 
-    `passage_tokens` is the token budget of the passages for an answer. `concurrency` is the number
-    of questions that are processed at the same time. `seed` and `resamples` are for the bootstrap.
+    The passages for an answer have at most `passage_tokens` tokens together. `concurrency` is the
+    count of questions that are processed at the same time. `seed` and `resamples` are parameters of
+    the bootstrap, which estimates the intervals (`bootstrap.estimates`).
     """
 
     passage_tokens: int = DEFAULT_ANSWER_TOKENS
@@ -64,7 +67,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The numbers of wins, ties and losses of a system by one criterion.
+    """The counts of questions that a system wins, ties or loses by one criterion.
 
     `net` is the estimate of (wins - losses) / questions.
     """
@@ -79,12 +82,15 @@ class Balance:
 class PairFigures:
     """One system's answers compared with the baseline's answers, by criterion.
 
-    `identical` is the number of pairs of equal answers. These pairs are ties without a call of the
-    model; all other pairs were judged. `consistent` is the share of the judged pairs in which both
-    orders agree on which answer is better as a whole; None if no pair was judged. `first_preferred`
-    is the share of replies that prefer the answer shown first, among the replies that are not ties.
-    It is 0.5 if the model is not biased, and if all replies are ties. A question with a failed call
-    is in `failures` and in no other figure.
+    For each question there is a pair of answers. The model judges a pair twice: once with the
+    system's answer shown first, and once with the baseline's answer shown first. `identical` counts
+    the pairs of equal answers, which are ties and are not shown to the model.
+
+    `consistent` is the share of the judged pairs for which both replies of the model agree: they
+    name the same answer as better, or both say that the pair is a tie. It is None if no pair was
+    judged. `first_preferred` is the share of replies that prefer the answer shown first, among the
+    replies that are not ties. It is about 0.5 if the model is not biased, and exactly 0.5 if all
+    replies are ties. If a call for a question failed, the question is only in `failures`.
     """
 
     system: str
@@ -100,8 +106,8 @@ class PairFigures:
 class JudgeFigures:
     """The figures of all comparisons with the baseline.
 
-    `usage` has the calls and tokens of answers and comparisons. `with_reference` is the number of
-    questions that have a reference answer.
+    `usage` counts the calls of the model and their tokens. `with_reference` counts the questions
+    that have a reference answer.
     """
 
     usage: ChatUsage
@@ -114,10 +120,10 @@ class JudgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The verdicts on the answers of a system and of the baseline, one for each order.
+    """The two verdicts on a pair of answers: the system's answer and the baseline's answer.
 
     For the verdict `first`, the system's answer was shown first; for the verdict `second`, the
-    baseline's answer was shown first.
+    baseline's answer was shown first. `identical` is True if both answers are equal.
     """
 
     first: Verdict
@@ -125,7 +131,10 @@ class Comparison:
     identical: bool = False
 
     def outcome(self, criterion: str) -> int:
-        """Returns 1 if the system wins by the criterion, -1 if the baseline wins, 0 for a tie."""
+        """Returns 1 if the system wins by the criterion, -1 if the baseline wins, 0 for a tie.
+
+        The result is a tie if the two verdicts differ.
+        """
         in_first, in_second = self.first[criterion], -self.second[criterion]
         return in_first if in_first == in_second else 0
 
@@ -137,7 +146,7 @@ ComparisonOutcome = Comparison | HragError
 
 
 class Judge:
-    """Lets the model answer questions and compare the answers. Thread-safe."""
+    """Lets a chat model answer questions and compare the answers. Thread-safe."""
 
     def __init__(
         self,
@@ -160,10 +169,10 @@ class Judge:
         baseline: System,
         show: Show,
     ) -> JudgeFigures:
-        """Compares every other system with the baseline, and returns the figures.
+        """Compares the answers of each system with the baseline's answers; returns the figures.
 
-        `show` is called with the numbers of finished, of all and of failed calls. Raises the chat
-        model's error if the first calls all fail.
+        `show` is called with three counts: finished calls, all calls, and failed calls. Raises the
+        chat model's error if the first calls all fail.
         """
         others = [system for system in systems if system.name != baseline.name]
         calls_per_question = len(systems) + _ORDERS * len(others)
@@ -191,7 +200,10 @@ class Judge:
     def _compare_all(
         self, question: Question, others: Sequence[System], baseline: System
     ) -> dict[str, ComparisonOutcome]:
-        """Returns the comparison of each other system with the baseline, by the system's name."""
+        """Compares the answer of each system in `others` with the baseline's answer.
+
+        Returns the comparisons, or the errors of failed calls, by the name of the system.
+        """
         expected = self._answer(question, baseline)
         return {other.name: self._compare(question, other, expected) for other in others}
 
@@ -285,9 +297,10 @@ def parse_verdict(reply: str) -> Verdict:
 
 
 def consistent(compared: Sequence[Comparison]) -> float | None:
-    """Returns the share of judged comparisons in which both orders agree on the better answer.
+    """Returns the share of comparisons whose two verdicts agree on the better answer.
 
-    Returns None if no comparison was judged.
+    The answers of a comparison are judged twice, once in each order. Comparisons of equal answers
+    are not counted, because equal answers are not judged. Returns None if no comparison remains.
     """
     return _share(
         pair.first["better"] == -pair.second["better"] for pair in compared if not pair.identical
@@ -295,9 +308,9 @@ def consistent(compared: Sequence[Comparison]) -> float | None:
 
 
 def first_preferred(compared: Sequence[Comparison]) -> float:
-    """Returns the share of replies that prefer the answer shown first, without ties.
+    """Returns the share of the model's replies that prefer the answer shown first.
 
-    Returns 0.5 if all replies are ties.
+    Replies that say that the answers tie are not counted. Returns 0.5 if all replies are ties.
     """
     replies = [verdict["better"] for pair in compared for verdict in (pair.first, pair.second)]
     share = _share(reply > 0 for reply in replies if reply)
@@ -305,7 +318,7 @@ def first_preferred(compared: Sequence[Comparison]) -> float:
 
 
 def _share(values: Iterable[bool]) -> float | None:
-    """Returns the share of true values; None if there are no values."""
+    """Returns the share of the values that are True, or None if there are no values."""
     all_values = list(values)
     return sum(all_values) / len(all_values) if all_values else None
 
@@ -316,7 +329,7 @@ def _few_comparisons(pair: PairFigures) -> str | None:
 
 
 class _Progress:
-    """Counts finished calls. Thread-safe."""
+    """Counts finished calls, and shows the counts after each question. Thread-safe."""
 
     def __init__(self, show: Show, total: int, calls: ChatCalls) -> None:
         self._show = show

@@ -50,8 +50,8 @@ def document_lengths(path: Path) -> dict[str, int]:
 def document_id_of(name: str) -> str:
     """Returns the document id for an id in a corpus.
 
-    A valid id stays the same. Otherwise invalid characters are replaced and a hash is appended,
-    so that different names stay different.
+    A valid id stays the same. In an invalid id, the characters that are not allowed are replaced,
+    and a hash is appended. So different ids stay different.
     """
     try:
         return check_document_id(name)

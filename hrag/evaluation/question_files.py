@@ -1,7 +1,7 @@
 """Reads questions with their gold from a BEIR folder, from JSON lines, or from a table.
 
-The gold of a question is the text or the documents that are expected. The path determines the
-format:
+The gold of a question is the text that answers the question, or the documents that contain the
+answer. The path determines the format:
 
 * A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
   score) is in BEIR's format. Documents with a score over 0 are the gold.
@@ -9,9 +9,9 @@ format:
   `query`, `gold` and optionally `answer`. Each entry of `gold` has `doc_id` with `start` and `end`,
   or `quote` with or without `doc_id`, or `doc_id` alone. If the folder also contains a
   `corpus.jsonl`, `end` must not be larger than the length of the document.
-* A `.csv` or `.tsv` file has the column `question`, the column `document_id` or `quote` or both,
-  and optionally `qid` and `answer`. Rows with the same question are joined to one question. Either
-  all of these rows have a quote, or none of them.
+* A `.csv` or `.tsv` file has the column `question`, at least one of the columns `document_id` and
+  `quote`, and optionally the columns `qid` and `answer`. Rows with the same question are joined to
+  one question. Either all of these rows must have a quote, or none of these rows.
 
 If a file contains a mistake, the error names the line, the field, its value and what is allowed.
 """
@@ -86,9 +86,9 @@ def _json_lines(path: Path) -> Iterator[Question]:
 def _question(
     row: Row, question_id: str, text: str, gold: tuple[Gold, ...], answer: str
 ) -> Question:
-    """Returns a question with the gold from `row` and earlier rows.
+    """Returns a Question with the given values. `row` is the line of the file, for error messages.
 
-    Raises InvalidArgument, which names the row, if the gold contains both documents and texts.
+    Raises InvalidArgument, which names the line, if the gold contains both documents and texts.
     """
     try:
         return Question(question_id, text, gold, answer)
@@ -140,9 +140,9 @@ def _expected(row: Row) -> tuple[Gold, ...]:
 
 
 def _table_rows(path: Path, delimiter: str) -> Iterator[Row]:
-    """Yields the rows below the header.
+    """Yields the rows below the header of a table.
 
-    The names of a row's fields are the cells of the header, in lower case. Empty cells are left
+    The names of a row's fields are the cells of the header, in lower case. Blank cells are left
     out.
     """
     try:
@@ -197,7 +197,10 @@ def _relevance(folder: Path, split: str) -> dict[str, list[Gold]]:
 
 
 def _qrels_rows(path: Path) -> Iterator[Row]:
-    """Yields a row with query-id, corpus-id and score for each line; skips a header."""
+    """Yields a row with query-id, corpus-id and score for each line.
+
+    Skips blank lines, and skips the first line if it is a header.
+    """
     names = ("query-id", "corpus-id", "score")
     try:
         lines = path.read_text("utf-8").splitlines()

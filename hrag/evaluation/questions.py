@@ -20,16 +20,17 @@ class TextSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GoldSpan:
-    """Gold that means: the answer is this span of a document."""
+    """An expected span: the answer to the question is this part of a document."""
 
     span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
 class GoldQuote:
-    """Gold that means: the answer is this text, with any white space between its words.
+    """An expected quote: the answer to the question is this text.
 
-    If `document_id` is empty, the text may be in any document.
+    In a document, the words of the text may be separated by any white space. If `document_id` is
+    empty, the text may be in any document.
     """
 
     text: str
@@ -38,7 +39,10 @@ class GoldQuote:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """Gold that means: the answer is in this document. `relevance` is a grade of 1 or more."""
+    """An expected document: the answer to the question is somewhere in this document.
+
+    `relevance` is a grade of 1 or more; a higher grade means a better document.
+    """
 
     document_id: str
     relevance: int = 1
@@ -49,11 +53,11 @@ Gold: TypeAlias = GoldSpan | GoldQuote | GoldDocument
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold and a reference answer, which both may be empty.
+    """A question with its gold and a reference answer. Both may be empty.
 
     `gold` contains either only texts (spans and quotes) or only documents. Without gold, the
-    metrics of retrieval cannot be computed for the question; only a judge can compare the answers
-    to it. `answer` is the reference answer, which the judge reads.
+    metrics of retrieval cannot be computed for the question; only a judge can compare the systems'
+    answers to the question. `answer` is the reference answer, which the judge reads.
     """
 
     question_id: str

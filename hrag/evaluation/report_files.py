@@ -34,7 +34,7 @@ class Report:
 
     @property
     def failed_calls(self) -> int:
-        """The number of searches and comparisons that failed."""
+        """The count of searches and comparisons of answers that failed."""
         systems = self.retrieval.systems if self.retrieval else ()
         pairs = self.judged.pairs if self.judged else ()
         searches = sum(len(system.failures) for system in systems)

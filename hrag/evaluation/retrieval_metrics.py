@@ -1,17 +1,18 @@
 """The metrics of retrieval, each for one question, from 0 to 1; a higher value is better.
 
-The gold is the text or the documents that a question expects. The text is what a system returned,
-cut to a token budget.
+The gold of a question is the text that answers the question, or the documents that contain the
+answer. In the metrics, the text means the passages that a system returned, cut to a token budget.
 
 * Recall: the share of the gold that the text contains. Precision: the share of the text that is
-  gold. Intersection over union: the gold in the text divided by gold and text together.
+  gold. Intersection over union: the length of the gold in the text, divided by the length of gold
+  and text together.
 * Hit: 1 if the text finds any piece of gold, else 0.
 * Reciprocal rank: 1 / rank of the first piece of gold that is found. The mean of the reciprocal
   ranks of all questions is MRR.
 * nDCG: discounted cumulative gain, which is the sum of gain / log2(rank + 1) over the first
   ranks, divided by the same sum of the ideal ranking (Järvelin and Kekäläinen, Cumulated
-  gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002). Gains are linear, as in
-  trec_eval and BEIR.
+  gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002). The gain equals the relevance, as
+  in trec_eval and BEIR.
 """
 
 import math
@@ -27,7 +28,7 @@ from hrag.evaluation.gold import (
 )
 from hrag.evaluation.retrieved import RetrievalResult
 
-RANKS = 10  # nDCG is computed from this many ranks.
+RANKS = 10  # nDCG is computed from the first 10 ranks.
 
 RECALL, PRECISION, IOU, HIT = "recall", "precision", "iou", "hit"
 MRR, NDCG = "mrr", f"ndcg@{RANKS}"
@@ -80,7 +81,10 @@ def precision(covered: Coverage) -> float:
 
 
 def intersection_over_union(covered: Coverage) -> float:
-    """Returns the gold in the text divided by gold and text together (Jaccard index)."""
+    """Returns the length of the gold in the text, divided by the length of gold and text together.
+
+    This is the Jaccard index. Returns 0 if there is neither gold nor text.
+    """
     return covered.relevant / covered.union if covered.union else 0.0
 
 
@@ -97,7 +101,7 @@ def dcg(gains: Sequence[float], ranks: int) -> float:
 def ndcg(gains: Sequence[float], ideal: Sequence[float], ranks: int) -> float:
     """Returns the normalised discounted cumulative gain of the first `ranks` ranks.
 
-    `ideal` are the gains of the best possible ranking. Returns 0 if all of them are 0.
+    `ideal` contains the gains of the best possible ranking. Returns 0 if all these gains are 0.
     """
     best = dcg(ideal, ranks)
     return dcg(gains, ranks) / best if best else 0.0

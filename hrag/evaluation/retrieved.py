@@ -1,7 +1,7 @@
 """Extracts from a search result what the metrics need, small enough to be stored in a file.
 
-Texts are stored as spans, and the contents of passages are dropped. Before that, the expected
-quotes are searched in the contents.
+Texts are stored as spans, without their contents. Before the contents of the passages are dropped,
+they are searched for the expected quotes.
 """
 
 import re
@@ -15,16 +15,17 @@ from hrag.values.search import Passage, SearchResult
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """The result of one question in one system.
+    """The result of searching for one question with one system.
 
-    `ranking` contains the spans of the whole passages, best first. `texts` contains, for each
+    `ranking` contains the spans of the whole passages, best first. `texts` contains, for each token
     budget, the text that fits the budget. `quotes` contains, for each entry of the question's gold,
-    the places at which the entry was found; no places if the entry is not a quote.
+    the places at which the passages contain the entry. There are no places for an entry that is not
+    a quote.
 
-    Times are of one search for the largest budget: `embed_us` is the service's time for embedding
-    the question, and `latency_us` is the time that the client measured, minus `embed_us`.
-    `sequence` is the sequence number of the snapshot that was searched. `fallback` is the reason
-    why a source or the reranker was not used; empty if all sources and the reranker were used.
+    The times are of one search, for the largest budget: `embed_us` is the service's time for
+    embedding the question, and `latency_us` is the time that the client measured, minus `embed_us`.
+    `sequence` is the sequence number of the snapshot that was searched. `fallback` is the reason if
+    the search could not use words, vectors or the reranker as requested, and else empty.
     """
 
     ranking: tuple[TextSpan, ...]
@@ -44,8 +45,8 @@ def retrieved(
 ) -> RetrievalResult:
     """Returns the part of a search result that the metrics need.
 
-    `result` is the result of a search for `question`. `texts` has, for each budget, the text of the
-    result's passages, cut to this budget. `round_trip_us` is the time from request to reply that
+    `result` is the result of a search for `question`. `texts` contains, for each token budget, the
+    text of the passages, cut to this budget. `round_trip_us` is the time from request to reply that
     the client measured.
     """
     embed_us = result.timings.embed_us

@@ -1,8 +1,8 @@
-"""Asks every system every question, one search at a time.
+"""Searches with every system for every question, one search at a time.
 
-For each question, the systems search one after another, and with each question another system is
-the first. So a period in which the machine is slow affects all systems. The outcome of a search is
-its result or its error.
+A system is a way to search. For each question, the systems search one after another, and for each
+question a different system is the first. So a period in which the machine is slow affects all
+systems. The outcome of a search is its result or its error.
 """
 
 import math
@@ -38,15 +38,15 @@ from hrag.values.search import Passage, SearchResult
 DEFAULT_BUDGETS = (1000, 2000, 4000, 8000)
 MAX_BUDGET = 100_000
 
-# A passage is assumed to have this many tokens, to estimate how many passages fill a budget. The
-# shortest passages are leaves, which have at most 256 tokens by default, and fewer on average.
+# A short passage is assumed to have this many tokens, to estimate how many passages fill a budget.
+# The shortest passages are leaves, which have at most 256 tokens by default, and fewer on average.
 _SHORT_PASSAGE_TOKENS = 200
 # If the service limits the rate of calls, a call is repeated at most this many times. A call is not
 # repeated if the service asks for a longer delay than `_LONGEST_WAIT_S`.
 _MAX_WAITS = 5
 _LONGEST_WAIT_S = 30.0
-# If a system's first search fails with one of these errors, all searches of the system would fail,
-# so the run ends.
+# If the first search of a system fails with one of these errors, all searches of the system would
+# fail. So the run ends with this error.
 _FATAL = (
     *(Unauthenticated, PermissionDenied, CollectionNotFound, InvalidArgument),
     *(NoSummaries, NoVectors, NoLexicalIndex, EmbedderMismatch),
@@ -54,15 +54,18 @@ _FATAL = (
 )
 
 Outcome = RetrievalResult | HragError
-# A function that shows progress. Its arguments are the numbers of finished, of all and of failed
-# calls.
+# A function that shows progress. Its arguments are three counts of calls: finished calls, all
+# calls, and failed calls.
 Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """The collection to search, and the token budgets of the comparison, in ascending order."""
+    """The tenant and collection to search, and the token budgets at which systems are compared.
+
+    The budgets are in ascending order.
+    """
 
     tenant_id: str
     collection: str = DEFAULT_COLLECTION
@@ -77,10 +80,10 @@ def search_all(
     journal: Journal,
     show: Show,
 ) -> dict[str, list[Outcome]]:
-    """Returns the outcomes of all questions, in their order, by the name of the system.
+    """Returns the outcomes of each system by its name, in the order of the questions.
 
-    Raises an error that all questions of a system would cause, for example a missing credential,
-    a missing collection, an option that the mode does not have, or an unreachable service.
+    Raises an error that every search of a system would cause, for example because the credential or
+    the collection is missing, the mode does not have an option, or the service is unreachable.
     """
     outcomes: dict[str, list[Outcome]] = {system.name: [] for system in systems}
     done = failed = 0
@@ -104,8 +107,8 @@ def _rotate(systems: Sequence[System], number: int) -> Iterator[System]:
 def _raise_if_fatal(error: HragError, earlier: Sequence[Outcome]) -> None:
     """Raises `error` if all searches of the system would fail with this error.
 
-    Raises nothing if the question alone may be the cause of the error, or if an earlier search of
-    the system has succeeded.
+    Does nothing if the question may be the cause of the error, or if an earlier search of the
+    system has succeeded. `earlier` contains the outcomes of the earlier searches.
     """
     is_fatal = isinstance(error, _FATAL) and not isinstance(error, TooLarge)
     if is_fatal and all(isinstance(outcome, HragError) for outcome in earlier):
@@ -123,8 +126,8 @@ def _outcome(
         result = search_one(client, question, system, where)
     except HragError as error:
         return error
-    # A result with a fallback is not stored, because in the next run the same search may use all
-    # sources.
+    # A search with a fallback could not use words, vectors or the reranker as requested. Its result
+    # is not stored, because the same search may succeed without a fallback in the next run.
     if not result.fallback:
         journal.put(key, result)
     return result
@@ -148,7 +151,8 @@ def search_one(
     """Returns the result of one system for one question. Raises the errors of `Client.search`.
 
     If the system's mode fills a token budget itself, searches once for each budget. With other
-    modes, searches once and cuts the passages to each of the budgets.
+    modes, searches once and cuts the passages to each of the budgets. If these passages do not fill
+    the largest budget, searches a second time, for MAX_LIMIT passages.
     """
     if system.fills_budget:
         return _search_each_budget(client, question, system, where)
@@ -177,9 +181,9 @@ def _search_each_budget(
 def best_passages(
     client: Client, text: str, system: System, where: SearchTarget, budget: int
 ) -> tuple[Passage, ...]:
-    """Returns the passages that fill the budget; the last passage is cut.
+    """Returns the best passages of a search that together have at most `budget` tokens.
 
-    Raises the errors of `Client.search`.
+    The end of the last passage is cut off if it does not fit. Raises the errors of `Client.search`.
     """
     bounds = {"token_budget": budget} if system.fills_budget else {"limit": _limit(budget)}
     result, _ = timed_search(client, text, system, where, **bounds)
@@ -205,12 +209,15 @@ def timed_search(
 
 
 def _limit(budget: int) -> int:
-    """Returns how many passages are usually enough to fill the budget."""
+    """Returns how many passages are usually enough to fill a token budget."""
     return min(MAX_LIMIT, math.ceil(budget / _SHORT_PASSAGE_TOKENS))
 
 
 def _retry(call: Callable[[], Reply]) -> Reply:
-    """Makes a call; if its error asks for a delay, waits and repeats the call, a few times."""
+    """Calls `call` and returns its result; if an error asks for a delay, waits and calls again.
+
+    Repeats the call at most `_MAX_WAITS` times.
+    """
     for _ in range(_MAX_WAITS):
         try:
             return call()

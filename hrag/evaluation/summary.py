@@ -40,11 +40,11 @@ class SystemFigures:
     """The figures of one system.
 
     `estimates` contains the mean of each metric over the questions, by metric. `differences`
-    contains the mean of the system's score minus the baseline's score for the same question, by
-    metric; it is empty for the baseline itself. All scores of a failed search are 0. Latencies are
-    of successful searches for the largest budget, in microseconds, without the time for embedding
-    the question. `tokens` is the mean number of returned tokens, by budget. `fallbacks` counts the
-    searches that did not use a source or the reranker, by reason.
+    contains, by metric, the mean of the system's score minus the baseline's score for the same
+    question; it is empty for the baseline itself. All scores of a failed search are 0. Latencies
+    are of successful searches for the largest budget, in microseconds, without the time for
+    embedding the question. `tokens` is the mean count of returned tokens, by budget. `fallbacks`
+    counts, by reason, the searches that could not use words, vectors or the reranker as requested.
     """
 
     name: str
@@ -62,7 +62,7 @@ class SystemFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """A question with its scores, by the name of the system and then by metric."""
+    """A question with its scores. `scores` contains the scores by system, then by metric."""
 
     question_id: str
     text: str
@@ -93,7 +93,11 @@ def summarise(
     seed: int,
     resamples: int = DEFAULT_RESAMPLES,
 ) -> RetrievalFigures:
-    """Returns the figures of all systems. `outcomes` is the result of `search_all`."""
+    """Computes the results of each system from the outcomes of its searches.
+
+    The results are mean scores, differences from the baseline, latencies, token counts and
+    failures. `outcomes` is the value that `search_all` returned.
+    """
     golds = [
         resolve(question, [outcome for outcome in row if isinstance(outcome, RetrievalResult)])
         for question, row in zip(questions, _rows(systems, outcomes), strict=True)
@@ -131,7 +135,7 @@ def summarise(
 def _rows(
     systems: Sequence[System], outcomes: Mapping[str, Sequence[Outcome]]
 ) -> list[tuple[Outcome, ...]]:
-    """Returns the outcomes of each question, in the order of the systems."""
+    """Returns for each question a row with one outcome for each system, in the systems' order."""
     return list(zip(*(outcomes[system.name] for system in systems), strict=True))
 
 
@@ -177,7 +181,7 @@ def _figures(
 
 
 def _matrix(scored: Sequence[Scores], names: Sequence[str]) -> NDArray[np.float64]:
-    """Returns the scores as `float64[metrics, questions]`."""
+    """Returns the scores as `float64[metrics, questions]`; `names` are the names of the metrics."""
     rows = [[by_metric[name] for by_metric in scored] for name in names]
     return np.array(rows, np.float64).reshape(len(names), len(scored))
 
@@ -187,7 +191,7 @@ def _mean_tokens(results: Sequence[RetrievalResult], budget: int) -> float:
 
 
 def failed_call(subject: str, error: HragError) -> FailedCall:
-    """Returns the FailedCall that reports an error."""
+    """Returns the FailedCall for an error. `subject` says what failed, for example a question."""
     return FailedCall(subject, type(error).__name__, error.message)
 
 
@@ -233,7 +237,8 @@ def as_json(value: Any) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    # `dataclasses.asdict` is not used, because it would turn a Counter into a Counter of its pairs.
+    # `dataclasses.asdict` is not used, because it converts a Counter wrongly: it would return a
+    # Counter that counts the pairs of key and count.
     if is_dataclass(value):
         return {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, float):

@@ -1,9 +1,9 @@
-"""Parses the systems to compare: a system is a way to search, with all its settings.
+"""Parses the systems to compare. A system is a way to search: a mode with its options.
 
 A system is written `mode[:retrieval][:option=value]...`, for example `context`,
 `standard:lexical` or `auto_merge:hybrid:merge_ratio=0.7`. The options have the names of the fields
-of `hrag.types.SearchQuery`. The option `collection` compares collections that were
-created with different settings.
+of `hrag.types.SearchQuery`. With the option `collection`, systems can search different collections,
+for example collections that were created with different settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from hrag.values.search import SearchMode, SearchQuery
 
 DEFAULT_SYSTEMS = "context,small_to_big,auto_merge,standard"
 
-# These fields of SearchQuery are not options of a system, because the evaluation sets the field
-# itself, or because its value is not a scalar.
+# These fields of SearchQuery are not options of a system. The evaluation sets the field itself, or
+# the value of the field is not a scalar.
 _NOT_OPTIONS = (
     *("tenant_id", "query", "vector", "mode", "limit", "token_budget", "cut_last"),
     *("min_sequence", "filter"),
@@ -31,7 +31,7 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A way to search. `options` are additional arguments of `Client.search`."""
+    """A way to search. `options` contains keyword arguments for `Client.search`."""
 
     name: str
     mode: SearchMode
@@ -39,7 +39,7 @@ class System:
 
     @property
     def fills_budget(self) -> bool:
-        """True if the mode fills a token budget itself, and is not limited by a passage count."""
+        """True if the mode fills a token budget itself, instead of returning `limit` passages."""
         return self.mode is SearchMode.CONTEXT
 
 
@@ -51,7 +51,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
     systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
     repeated = first_repeated(system.name for system in systems)
     if repeated is not None:
-        raise InvalidArgument(f"compare has {repeated!r} twice", field="compare")
+        raise InvalidArgument(f"compare has the system {repeated!r} twice", field="compare")
     if not systems:
         raise InvalidArgument(
             f"compare is {quoted(text)}; it must name one system or more, as in {DEFAULT_SYSTEMS}",
@@ -61,7 +61,7 @@ def parse_systems(text: str) -> tuple[System, ...]:
 
 
 def parse_system(text: str) -> System:
-    """Returns the system that `mode[:retrieval][:option=value]...` describes.
+    """Returns the system that `text`, written `mode[:retrieval][:option=value]...`, describes.
 
     Raises InvalidArgument if the mode or an option is invalid.
     """
@@ -72,7 +72,8 @@ def parse_system(text: str) -> System:
         if not sign:
             name, value = "retrieval", part
         if name in options:
-            raise InvalidArgument(f"compare has {name} twice in {quoted(text)}", field="compare")
+            problem = f"compare has the option {name} twice in {quoted(text)}"
+            raise InvalidArgument(problem, field="compare")
         options[name] = _parse_option(name, value)
     return System(text, _choice("mode", SearchMode, mode), options)
 
@@ -80,7 +81,7 @@ def parse_system(text: str) -> System:
 def baseline_of(systems: Sequence[System], name: str) -> System:
     """Returns the system with which the other systems are compared.
 
-    It is the system with the name `name`, or the last system if `name` is empty. Raises
+    This is the system with the name `name`, or the last system if `name` is empty. Raises
     InvalidArgument if no system has this name.
     """
     if not name:
@@ -98,14 +99,14 @@ def _list(systems: Sequence[System]) -> str:
 
 
 def option_types() -> dict[str, type]:
-    """Returns the types of the options that a system may have, by name."""
+    """Returns the type of each option that a system may have, by the name of the option."""
     hints = get_type_hints(SearchQuery)
     types = {name: _scalar(hint) for name, hint in hints.items() if name not in _NOT_OPTIONS}
     return {name: kind for name, kind in types.items() if kind is not None}
 
 
 def _scalar(hint: Any) -> type | None:
-    """Returns the scalar type of a type hint, which may be `type | None`.
+    """Returns the scalar type of a type hint; for example `int` for `int` and for `int | None`.
 
     Returns None for lists and other types that are not scalars.
     """

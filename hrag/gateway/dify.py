@@ -38,7 +38,8 @@ _BOUNDS = {">": "above", "<": "below", "≥": "atLeast", "≤": "atMost"}
 _TIMES = {"after": "above", "before": "below"}
 _EQUAL = ("is", "=", "in")
 _UNEQUAL = ("is not", "≠", "not in")
-# Operators with a list of values. Dify may send the list as a text with commas.
+# Operators whose value is a list. Dify may send the list as a text in which commas separate the
+# elements.
 _LIST_OPERATORS = ("in", "not in")
 _ABSENT = ("empty", "null")
 _PRESENT = ("not empty", "not null")
@@ -135,7 +136,7 @@ def search_request(raw: bytes) -> bytes:
 
 
 def _setting(value: Any) -> dict[str, Any]:
-    """Returns the members of Dify's `retrieval_setting`, without a threshold of 0.
+    """Returns the fields of Dify's `retrieval_setting`; leaves out `score_threshold` if it is 0.
 
     Dify sends the threshold 0 if its user has set no threshold.
     """
@@ -182,7 +183,8 @@ def _comparison(field: str, condition: Mapping[str, Any], path: str) -> dict[str
             f"is {quoted(str(operator))}; allowed are {', '.join(_OPERATORS)}",
         )
     if operator in _LIST_OPERATORS and isinstance(value, str):
-        # Dify's own knowledge bases also split this text at its commas.
+        # The text is a list whose elements are separated by commas. Dify's internal knowledge bases
+        # split such a text in the same way.
         value = [item.strip() for item in value.split(",") if item.strip()]
     if operator in _EQUAL:
         return _match(field, value, where)
@@ -215,9 +217,10 @@ def _typed(value: Any, path: str) -> dict[str, Any]:
 
 
 def _time(value: Any) -> dict[str, Any]:
-    """Returns a bound of a range for a date, a time or a number.
+    """Returns the lower or upper bound of a range filter, from the value of Dify's condition.
 
-    A date means the beginning of its day in UTC. In Dify's metadata a time may be a number.
+    A text is a date or a time; a date means the beginning of the day in UTC. A number stays a
+    number, because a time in Dify's metadata may be a number.
     """
     if isinstance(value, int | float):
         return {"number": value}

@@ -17,7 +17,7 @@ _LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1
 def is_loopback(address: str) -> bool:
     """Returns True if only this machine can reach `address`.
 
-    Addresses of the loopback interface and Unix sockets are such addresses.
+    This is so for addresses of the loopback interface and for Unix sockets.
     """
     return _LOOPBACK.fullmatch(address) is not None
 

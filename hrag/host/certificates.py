@@ -55,7 +55,8 @@ def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None)
 
 
 def _check_readable(path: Path) -> None:
-    path.open("rb").close()  # Errors of `open` name the file; errors of `ssl` do not.
+    # If `ssl` cannot read a file, its error does not name the file. An error of `open` does.
+    path.open("rb").close()
 
 
 def _no_password() -> str:

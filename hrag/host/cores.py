@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# The file with the CPU quota of the container, in version 2 of Linux's control groups.
+# The file in which Linux's control groups, version 2, show the CPU quota of the container.
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -13,12 +13,13 @@ def usable_cores(quota_file: Path = _QUOTA_FILE) -> int:
     """Returns the number of cores that this process may use; at least 1.
 
     The number is limited by the process's CPU affinity (worker processes may have a share of the
-    cores) and by the CPU quota of the container. With `--cpus 2`, for example, a container runs on
-    all cores, but for no more than the time of two cores. `quota_file` contains the quota and its
-    period, both in microseconds.
+    cores) and by the CPU quota of the container. For example, `docker run --cpus 2` lets a
+    container run on all cores of the machine, but with no more processor time than two cores have.
+    `quota_file` contains the quota and its period, both in microseconds.
     """
     cores = len(os.sched_getaffinity(0))
-    # Without a quota, the file contains `max` instead of a number.
+    # Without a quota, the file contains the word `max` instead of a number. Then `int` raises
+    # ValueError, and the quota is ignored.
     with suppress(OSError, ValueError):
         quota, period = map(int, quota_file.read_text("ascii").split())
         cores = min(cores, max(1, math.ceil(quota / period)))

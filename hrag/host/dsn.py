@@ -1,6 +1,6 @@
 """Data source names (DSN): the host, the database and the user of a PostgreSQL connection."""
 
-# The keywords of libpq whose values a message may show.
+# The keywords of a DSN whose values a message may show, because they contain no password.
 _SHOWN_KEYWORDS = ("service", "host", "hostaddr", "port", "dbname", "user")
 
 

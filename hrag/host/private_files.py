@@ -23,9 +23,9 @@ def set_umask() -> None:
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Opens the file at `path` and returns its descriptor. A new file gets the mode 0600.
+    """Opens the file at `path` and returns its file descriptor. A new file gets the mode 0600.
 
-    Pass this function as the parameter `opener` of `open`. Raises OSError.
+    It is meant as the argument `opener` of Python's `open`. Raises OSError.
     """
     return os.open(path, flags, FILE_MODE)
 
@@ -47,9 +47,9 @@ def read_secret(path: Path) -> str:
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
-    """Creates a folder with the mode 0700. Missing parents get the mode that the umask allows.
+    """Creates a folder with the mode 0700. Missing parent folders get the mode that the umask sets.
 
-    If the folder exists, raises FileExistsError, or does nothing with `exist_ok`. Raises OSError if
-    the folder cannot be created.
+    If the folder exists, raises FileExistsError; with `exist_ok`, does nothing instead. Raises
+    OSError if the folder cannot be created.
     """
     path.mkdir(FOLDER_MODE, parents=True, exist_ok=exist_ok)

@@ -26,11 +26,12 @@ _Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class WatchedFile(Generic[Value]):
-    """The current value of one file, or of several files that are read together.
+    """A value that is read from one file or from several files, and reloaded when they change.
 
     Call the object to get the value.
 
-    Thread-safe: while one thread checks the files, the others do not wait for it.
+    Thread-safe: while one thread checks the files, other threads get the previous value without
+    waiting.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class WatchedFile(Generic[Value]):
         self._clock = clock
         self._checking = Lock()
         self._next_check = clock() + _CHECK_INTERVAL_S
-        # The signature is computed before the files are read. So a change between both steps is
-        # detected at the next check.
+        # The times, sizes and inodes of the files are recorded before the files are read. So if a
+        # file changes between these two steps, the next check detects the change.
         self._loaded = self._signature()
-        # The signature of the files at the last failed read. The same error is logged only once.
+        # The times, sizes and inodes that the files had at the last failed read. While they stay
+        # the same, the error is not logged again.
         self._failed: _Signature | None = None
         self._value = read()
 

@@ -1,10 +1,10 @@
 """How does hrag serve as a retriever of LangChain, LlamaIndex and Haystack?
 
 There is one module for each framework: `langchain`, `llama_index`, `haystack`. Each module has a
-class `HragRetriever` and needs the extra of its framework, for example
-`pip install 'hrag[langchain]'`. The class passes a query to `hrag.client` and returns the passages
-to the framework, with the data that a citation needs. It raises the errors of `hrag.errors`
-unchanged.
+class `HragRetriever` and needs the optional packages of its framework, which for example
+`pip install 'hrag[langchain]'` installs. The class passes a query to `hrag.client` and returns the
+passages to the framework, with the data that a citation needs. It raises the errors of
+`hrag.errors` unchanged.
 """
 
 

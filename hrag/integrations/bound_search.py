@@ -1,8 +1,8 @@
 """A search whose tenant and options are fixed, so that a call needs only the query.
 
-The program that creates a retriever determines which tenant and collection it searches, and with
-which options. A call can only narrow the search: a document must pass both the filter of the call
-and the fixed filter.
+The program that creates a retriever determines which tenant and collection the retriever searches,
+and with which options. A call can replace the limit. A call can also add a filter: then a document
+must pass both the filter of the call and the fixed filter.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from hrag.values.search import Passage, SearchQuery
 class BoundSearch:
     """Searches one tenant's collection with fixed options.
 
-    `options` are arguments of `Client.search`, with at least collection, limit and filter.
-    For a value that no search accepts, raises InvalidArgument, which names the field. For an
-    option that `Client.search` does not have, raises TypeError.
+    `options` are keyword arguments of `Client.search`. They must include `collection`, `limit` and
+    `filter`. The constructor raises InvalidArgument, which names the field, if a value is not
+    allowed in any search. It raises TypeError if `Client.search` does not have an option.
     """
 
     tenant_id: str
@@ -40,8 +40,8 @@ class BoundSearch:
     ) -> tuple[Passage, ...]:
         """Returns the passages that best answer `query`, best first; blocks the calling thread.
 
-        `limit` replaces the fixed limit. `filter` is applied in addition to the fixed filter.
-        Raises the errors of `Client.search`.
+        If `limit` is given, it replaces the fixed limit. If `filter` is given, a document must pass
+        it and the fixed filter. Raises the errors of `Client.search`.
         """
         options = self._narrow_options(limit, filter)
         return client.search(self.tenant_id, query_text(query), **options).passages
@@ -49,7 +49,10 @@ class BoundSearch:
     async def awaited_passages(
         self, client: Client, query: str, limit: int | None = None, filter: Filter | None = None
     ) -> tuple[Passage, ...]:
-        """Returns the result of `passages` without blocking a thread, in any event loop."""
+        """Returns the same passages as `passages`, but does not block a thread while it waits.
+
+        May be called in any event loop.
+        """
         options = self._narrow_options(limit, filter)
         search_query = SearchQuery(self.tenant_id, query_text(query), **options)
         return (await any_loop.search(client, search_query)).passages

@@ -1,4 +1,7 @@
-"""The metadata of a framework's document, by which an application can cite the passage."""
+"""The metadata that a passage gets as a document of LangChain, LlamaIndex or Haystack.
+
+With the metadata, an application can cite the passage.
+"""
 
 from typing import Any
 
@@ -15,7 +18,7 @@ def citation(passage: Passage) -> dict[str, Any]:
     True if text of the passage was recognised in a picture, so that it may have errors.
     `char_start` and `char_end` are offsets in characters of the document's text. If the
     document's metadata has a key with one of these names, the value of the citation replaces the
-    value of the metadata, so that no document can pretend to be another one.
+    value of the metadata. So no document can pretend to be another document.
     """
     chunk = passage.chunk
     return {

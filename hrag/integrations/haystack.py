@@ -43,12 +43,12 @@ Filters = Filter | dict[str, Any]
 class HragRetriever:
     """Retrieves passages of one tenant's collection, best first.
 
-    `warm_up` creates a client of the retriever at `address`. `close`, which a pipeline calls,
-    closes the client; the next run creates another client. `token` is an API key or a JSON Web
+    `warm_up` creates a client of hrag's retriever service at `address`. `close`, which a pipeline
+    calls, closes the client; the next run creates a new client. `token` is an API key or a JSON Web
     Token; by default it is read from the environment variable `HRAG_TOKEN`. If `ca_file` is given,
     TLS is used. `filters` is a filter of hrag or of Haystack. The other arguments are arguments of
-    `Client.search`: `top_k` is its `limit`, and `search_options` contains the arguments of
-    `Client.search` that are not parameters of the retriever.
+    `Client.search`: `top_k` is the argument `limit`, and `search_options` contains the arguments of
+    `Client.search` that are not parameters of this class.
 
     The `id` of a returned document is the id of its chunk, and its `meta` is the dictionary that
     `hrag.integrations.citation` returns. Creating a retriever raises InvalidArgument or
@@ -101,7 +101,8 @@ class HragRetriever:
     def _warm_client(self) -> Client:
         if self._client is None:
             token = self.token.resolve_value() if self.token else None
-            # The indexer is never called, but gRPC requires a valid address for it too.
+            # A client has an address for the indexer and an address for the retriever. The indexer
+            # is never called, but gRPC requires a valid address for the indexer too.
             addresses = (self.address, self.address)
             self._client = Client(*addresses, token=token or "", ca_file=self.ca_file)
         return self._client
@@ -173,9 +174,10 @@ class HragRetriever:
 
 
 def _to_plain(value: object) -> object:
-    """Returns a member of a text enumeration as plain text, and any other value unchanged.
+    """Returns a text as plain `str`, even if it is a member of an enumeration.
 
-    A saved pipeline cannot contain members of an enumeration.
+    This is needed because a saved pipeline cannot contain members of an enumeration. Any other
+    value is returned unchanged.
     """
     return str(value) if isinstance(value, str) else value
 
@@ -200,11 +202,15 @@ def filter_of(filters: dict[str, Any], path: str = "filters", depth: int = 1) ->
     """Returns the filter of hrag that means the same as a filter of Haystack.
 
     `path` names the filter in error messages. Raises InvalidArgument for a filter that hrag cannot
-    express and for a value that is not a filter. Raises TooLarge for a filter that is nested deeper
-    than hrag's limit.
+    express and for a value that is not a filter. Raises TooLarge for a filter that is nested more
+    than MAX_FILTER_DEPTH levels deep.
     """
     if depth > MAX_FILTER_DEPTH:
-        raise TooLarge(f"filters are nested over {MAX_FILTER_DEPTH} deep", field="filters")
+        raise TooLarge(
+            f"filters are nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels "
+            "are allowed",
+            field="filters",
+        )
     if "conditions" not in _checked(filters, path):
         key, operator, value = (
             _part(filters, name, path) for name in ("field", "operator", "value")
@@ -246,9 +252,11 @@ def _conditions(filters: dict[str, Any], path: str) -> list[Any]:
 
 
 def _field(key: object, path: str) -> str:
-    """Returns the field of hrag for the field of a Haystack filter.
+    """Returns the name of the field in hrag's filters for `key`, a field in a Haystack filter.
 
-    As in Haystack, a name that is not a field of Haystack's Document is a key of `meta`.
+    As in Haystack, a name that is not a field of Haystack's Document is treated as a key of `meta`.
+    `path` names the field in error messages. Raises InvalidArgument for a field that hrag cannot
+    filter by.
     """
     if not isinstance(key, str) or key in _DOCUMENT_FIELDS:
         raise _invalid(path, key, "meta.<key>: hrag filters by metadata, title, source and id")

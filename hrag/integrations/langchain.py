@@ -36,7 +36,7 @@ from hrag.values.search import Passage, SearchMode
 class HragRetriever(BaseRetriever):
     """Retrieves passages of one tenant's collection, best first.
 
-    The retriever does not close `client`; the program that created the client closes it. The
+    The retriever does not close `client`; the program that created the client must close it. The
     other fields are arguments of `Client.search`; `search_options` contains the arguments of
     `Client.search` that are not fields of the retriever. `invoke` and `ainvoke` accept `limit`,
     which replaces the field `limit`, and `filter`, which is applied in addition to the field
@@ -59,7 +59,11 @@ class HragRetriever(BaseRetriever):
     search_options: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Raises an error if a search does not accept the values of the fields."""
+        """Raises InvalidArgument if the value of a field is not allowed in any search.
+
+        Raises TypeError if `Client.search` does not have one of the `search_options`. Pydantic
+        calls this method after it has set the fields.
+        """
         super().model_post_init(context)
         self._search()
 

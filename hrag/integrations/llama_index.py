@@ -42,7 +42,8 @@ from hrag.values.filters import MAX_FILTER_DEPTH, AllOf, AnyOf, Filter, NoneOf
 from hrag.values.limits import DEFAULT_COLLECTION
 from hrag.values.search import Passage, SearchMode
 
-# The only key of the metadata that LlamaIndex shows to a model.
+# The key of the metadata whose value LlamaIndex shows to a model, so that the model can cite the
+# passage. The other metadata is not shown.
 _CITED_BY = "heading"
 
 _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
@@ -51,8 +52,8 @@ _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
     FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that none of the filters matches.
     None: AllOf,
 }
-# If a metadata value is a list, hrag's "==" compares each element. So "==" has the meaning of
-# CONTAINS.
+# hrag's operators, by the operator of LlamaIndex that means the same. If a metadata value is a
+# list, hrag's "==" compares each element, so it means the same as CONTAINS.
 _OPERATORS = {
     FilterOperator.NIN: "not in",
     FilterOperator.ANY: "in",
@@ -64,7 +65,7 @@ _OPERATORS = {
 class HragRetriever(BaseRetriever):
     """Retrieves passages of one tenant's collection, best first.
 
-    The retriever does not close `client`; the program that created the client closes it.
+    The retriever does not close `client`; the program that created the client must close it.
     `filter` is a filter of hrag or of LlamaIndex. The other arguments are arguments of
     `Client.search`; `search_options` contains the arguments of `Client.search` that are not
     parameters of the retriever. The search uses the query's text. It ignores an embedding in the
@@ -135,11 +136,15 @@ def filter_of(filters: MetadataFilters, path: str = "filter", depth: int = 1) ->
     """Returns the filter of hrag that means the same as a filter of LlamaIndex.
 
     `path` names the filter in error messages. Raises InvalidArgument for a filter that hrag cannot
-    express, for example `text_match`. Raises TooLarge for a filter that is nested deeper than
-    hrag's limit.
+    express, for example `text_match`. Raises TooLarge for a filter that is nested more than
+    MAX_FILTER_DEPTH levels deep.
     """
     if depth > MAX_FILTER_DEPTH:
-        raise TooLarge(f"filter is nested over {MAX_FILTER_DEPTH} deep", field="filter")
+        raise TooLarge(
+            f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "
+            "allowed",
+            field="filter",
+        )
     inner = (
         filter_of(filter, f"{path}.filters[{number}]", depth + 1)
         if isinstance(filter, MetadataFilters)

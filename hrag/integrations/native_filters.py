@@ -1,9 +1,9 @@
-"""Translates a condition of a framework's filter to a filter of hrag.
+"""Translates a condition in a filter of LlamaIndex or Haystack to a filter of hrag.
 
-In the frameworks, a condition consists of a key, an operator and a value. For a condition that hrag
-cannot express, an error is raised that names the condition. Without the error, a filter that is
-only partly translated would show documents that it should hide. A text that is an ISO 8601 date or
-time is also compared as a timestamp.
+In these frameworks, a condition consists of a key, an operator and a value. For a condition that
+hrag cannot express, an error is raised that names the condition. Without the error, a filter that
+is only partly translated would show documents that it should hide. A text that is an ISO 8601 date
+or time is also compared as a timestamp.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 
 _BOUNDS = {">": "above", ">=": "at_least", "<": "below", "<=": "at_most"}
-# The keys of the dictionary that `citation` returns which describe a passage, not a document.
+# These keys of the dictionary that `citation` returns describe a passage, not a document. Filters
+# apply to documents, so a filter by one of these keys is refused.
 _PASSAGE_KEYS = (
     *("heading", "chunk_id", "section_path", "first_page", "last_page"),
     *("page_unit", "is_recognised"),
@@ -38,8 +39,9 @@ _PASSAGE_KEYS = (
 
 
 def field_of(key: str, path: str) -> str:
-    """Returns the field of hrag for a key of the metadata that `citation` returns.
+    """Returns the name of the field in hrag's filters for a key in a framework's filter.
 
+    `key` is a key of the dictionary that `citation` returns, or a key of a document's metadata.
     Raises InvalidArgument for a key that describes a passage, because filters apply to documents.
     """
     if key in _PASSAGE_KEYS:
@@ -52,7 +54,7 @@ def field_of(key: str, path: str) -> str:
 
 
 def condition(field: str, operator: object, value: object, path: str) -> Filter:
-    """Returns the filter of hrag for one condition; `path` names the condition in errors.
+    """Returns the filter of hrag for one condition; `path` names the condition in error messages.
 
     Raises InvalidArgument for an operator or a value that hrag cannot express.
     """

@@ -1,1 +1,1 @@
-"""How are models called: embedders, chat models, rerankers?"""
+"""How does hrag use models: embedders, chat models and rerankers?"""

@@ -29,7 +29,8 @@ from hrag.values.current_call import CURRENT
 
 EVENT = "audit"
 
-# Entries have the level info, so this class writes them at every HRAG_LOG_LEVEL.
+# The class of the logger that writes audit entries. All entries have the level info, and this class
+# writes that level at every HRAG_LOG_LEVEL.
 _EntryLogger = structlog.make_filtering_bound_logger("info")
 
 
@@ -102,15 +103,15 @@ def records_reads() -> bool:
 
 
 def record(kind: Kind, **fields: object) -> None:
-    """Writes an entry of this kind. Fields that are None or an empty text are left out."""
+    """Writes an audit entry of this kind, with the fields that are neither None nor empty texts."""
     present = {name: value for name, value in fields.items() if value not in ("", None)}
     _Audit.logger.info(EVENT, kind=kind.value, **present)
 
 
 def refused(reason: str, method: str, **fields: object) -> None:
-    """Records the refusal of the call that this thread handles.
+    """Records that the call which this thread handles was refused.
 
-    Writes an entry, or only counts the refusal if there were many refusals in this second.
+    Writes an audit entry. If there were many refusals in this second, only counts the refusal.
     """
     credential = CURRENT.get().log_fields().get("credential", "")
     if _LIMITER.allows(Refusal(reason, method, credential)):
@@ -118,9 +119,10 @@ def refused(reason: str, method: str, **fields: object) -> None:
 
 
 def refused_unread(reason: str, method: str) -> None:
-    """Counts the refusal of a call that was refused before its credential was verified.
+    """Counts a call that was refused before its credential was verified.
 
-    The function itself writes nothing. So it never waits, and gRPC's event thread may call it.
+    Another thread writes the count later. This function never waits for a file, so gRPC's event
+    thread may call it.
     """
     _LIMITER.count(Refusal(reason, method, ""))
 

@@ -40,7 +40,7 @@ class BatchHistogram:
         registry.register(self)
 
     def observe(self, observations: Iterable[tuple[str, float]]) -> None:
-        """Records observations. Each is a pair of the label's value and the observed number."""
+        """Records observations. An observation is a pair: the label's value, and a number."""
         with self._lock:
             for label, value in observations:
                 counts = self._counts.get(label)

@@ -66,7 +66,8 @@ def common_processors(service: str) -> list[structlog.typing.Processor]:
 def _service_fields(service: str) -> structlog.typing.Processor:
     """Returns a processor that adds the service and the process id.
 
-    These fields are not bound as context variables, because new threads have an empty context.
+    These fields are not stored in context variables, because a new thread has an empty context, so
+    its lines would lack them.
     """
     pid = os.getpid()
 

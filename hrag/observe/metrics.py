@@ -33,15 +33,17 @@ from hrag.values.errors import HragError
 
 _log = structlog.get_logger()
 
-# By default, prometheus_client adds a series `<name>_created` for each counter and histogram.
+# By default, prometheus_client adds a series `<name>_created` for each counter and histogram. The
+# services do not export these series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 INSTRUMENTS = CollectorRegistry()
 ProcessCollector(registry=INSTRUMENTS)
 
-# The upper bounds of the histogram buckets in seconds: for stages of a search, which take about
-# 20 us; for calls, because a search takes 0.3 ms and a call may wait 30 s for a model; for requests
-# to models and stages of ingestion; for builds of segments.
+# The upper bounds of the histogram buckets in seconds. _FAST_S is for the stages of a search; a
+# fast stage takes about 20 us. _CALL_S is for calls: a search takes 0.3 ms, and a call may wait 30
+# s for a model. _MODEL_S is for requests to models and for the stages of ingestion. _BUILD_S is for
+# builds of segments.
 _FAST_S = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)
 _CALL_S = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _MODEL_S = (1e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -166,8 +168,9 @@ summary_failures = _counter(
     "hrag_summary_failures_total", "Failed attempts to summarise a document; they are retried."
 )
 
-# The help texts of the readings by name. A name that ends in `_total` is a counter, any other name
-# a gauge.
+# The help texts of the readings by name. A reading is a value that a component maintains anyway;
+# it is read when Prometheus scrapes. If its name ends in `_total`, it is exported as a counter,
+# otherwise as a gauge.
 READINGS = {
     "hrag_build_info": "Always 1; the label is the version of hrag.",
     "hrag_threads": "Number of calls that may run at the same time (HRAG_THREADS).",
@@ -205,7 +208,7 @@ READINGS = {
 
 
 def call_started() -> None:
-    """Counts a call as running."""
+    """Adds one to the number of running calls."""
     _calls_running.inc()
 
 
@@ -232,24 +235,27 @@ def search_finished(stages: Iterable[tuple[str, float]]) -> None:
 
 
 def document_finished(outcome: str) -> None:
-    """Counts a document; `outcome` is `created`, `updated`, `unchanged` or `failed`."""
+    """Counts an ingested document; `outcome` is `created`, `updated`, `unchanged` or `failed`."""
     _documents.labels(outcome).inc()
 
 
 @contextmanager
 def count_failed_document() -> Iterator[None]:
-    """Counts a document as `failed` if the block raises."""
+    """Counts an ingested document as `failed` if the `with` block raises an exception."""
     with _documents.labels("failed").count_exceptions():
         yield
 
 
 def quota_refused(quota: str) -> None:
-    """Counts a refusal; `quota` is `calls`, `bytes`, `documents` or `collections`."""
+    """Counts a call that was refused because of a tenant's quota.
+
+    `quota` is `calls`, `bytes`, `documents` or `collections`.
+    """
     _quota_refusals.labels(quota).inc()
 
 
 def document_throttled() -> None:
-    """Counts a wait of a streamed document for its tenant's rate limit."""
+    """Counts that a document of a stream had to wait because of its tenant's rate limit."""
     _throttled.inc()
 
 
@@ -271,7 +277,10 @@ def chat_tokens(prompt: int, completion: int) -> None:
 
 @contextmanager
 def embedder_request(texts: int) -> Iterator[None]:
-    """Times and counts a request of `texts` texts to the embedder."""
+    """Measures the `with` block, a request to the embedder; counts the request and its texts.
+
+    `texts` is the number of texts in the request.
+    """
     _embedder_texts.inc(texts)
     with _embedder_seconds.time(), _count_outcome(_embedder_calls):
         yield
@@ -279,14 +288,20 @@ def embedder_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def chat_request() -> Iterator[None]:
-    """Times and counts a request to the chat model. The block must last until the text ends."""
+    """Measures the `with` block, a request to the chat model; counts the request.
+
+    The block must last until the last part of the model's text has arrived.
+    """
     with _chat_seconds.time(), _count_outcome(_chat_calls):
         yield
 
 
 @contextmanager
 def reranker_request(texts: int) -> Iterator[None]:
-    """Times and counts a request of `texts` texts to the reranker."""
+    """Measures the `with` block, a request to the reranker; counts the request and its texts.
+
+    `texts` is the number of texts in the request.
+    """
     _reranker_texts.inc(texts)
     with _reranker_seconds.time(), _count_outcome(_reranker_calls):
         yield
@@ -294,23 +309,27 @@ def reranker_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def parser_call() -> Iterator[None]:
-    """Counts a file that a parser process reads, by outcome."""
+    """Counts the `with` block, the parsing of one file by a parser process, by its outcome."""
     with _count_outcome(_parser_calls):
         yield
 
 
 @contextmanager
 def ingest_stage(stage: str) -> Iterator[None]:
-    """Times a stage of ingestion; `stage` is `extract`, `cut`, `embed` or `commit`."""
+    """Measures the duration of the `with` block, a stage of ingestion.
+
+    `stage` is `extract`, `cut`, `embed` or `commit`.
+    """
     with _ingest_stages.labels(stage).time():
         yield
 
 
 @contextmanager
 def segment_build(kind: str) -> Iterator[None]:
-    """Times the build of a segment; `kind` is `tail` or `merge`.
+    """Measures the duration of the `with` block, the build of a segment.
 
-    A build that raises an exception is not recorded.
+    `kind` is `tail` for a segment that is built from the tail, and `merge` for a segment that
+    replaces other segments. A build that raises an exception is not recorded.
     """
     started = time.perf_counter()
     yield
@@ -319,7 +338,7 @@ def segment_build(kind: str) -> Iterator[None]:
 
 @contextmanager
 def _count_outcome(calls: Counter) -> Iterator[None]:
-    """Counts the block by its outcome.
+    """Adds one to the counter `calls`, with the outcome of the `with` block as its label.
 
     The outcome is `ok`, the class name of an HragError, `error` for any other exception, or
     `abandoned` if the caller closed the generator.
@@ -338,7 +357,8 @@ def _count_outcome(calls: Counter) -> Iterator[None]:
         calls.labels(outcome).inc()
 
 
-# A cached lookup takes 0.05 us; without the cache, each call would spend 0.9 us in `labels`.
+# The counter for a method and a code is cached, because reading it from the cache takes 0.05 us,
+# and the method `labels` takes 0.9 us.
 @cache
 def _calls_with(method: str, code: str) -> Counter:
     return _calls.labels(method, code)
@@ -346,7 +366,7 @@ def _calls_with(method: str, code: str) -> Counter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The value of a metric in READINGS for one combination of labels, read at a scrape."""
+    """The current value of a metric that READINGS names, for one combination of labels."""
 
     name: str
     value: float
@@ -354,9 +374,10 @@ class Reading:
 
 
 class Readings:
-    """A Prometheus collector that calls `read` at each scrape.
+    """A Prometheus collector that calls the function `read` at each scrape.
 
-    `read` returns readings; all readings of the same metric must follow one another.
+    `read` returns the current values of metrics. All values of the same metric must follow one
+    another.
     """
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:

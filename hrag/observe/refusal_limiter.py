@@ -13,14 +13,15 @@ OTHERS = "(others)"
 """The method and credential under which a refusal is counted if there are too many counters."""
 
 _WINDOW_S = 1.0
-# The maximum number of lines in a second for refusals with equal reason, method and credential.
+# At most this many refusals with equal reason, method and credential get a log line in a second.
 _LINES_PER_KIND = 5
-# The maximum number of lines in a second for all refusals together, and of counters.
+# At most this many refusals get a log line in a second. At most this many counters exist for the
+# refusals that get none.
 _LINES = 100
 
 
 class Refusal(NamedTuple):
-    """A refusal of a call. Equal refusals share a counter.
+    """A call that was refused. Refusals with equal fields share a counter.
 
     `credential` is the id of a credential; it is empty if the caller has no valid one.
     """
@@ -65,7 +66,7 @@ class RefusalLimiter:
         return False
 
     def count(self, refusal: Refusal) -> None:
-        """Counts a refusal. `write` receives the count within a second."""
+        """Counts a refusal. Within a second, a separate thread passes the count to `write`."""
         with self._lock:
             if refusal not in self._counts and len(self._counts) >= _LINES:
                 refusal = refusal._replace(method=OTHERS, credential=OTHERS)
@@ -79,13 +80,13 @@ class RefusalLimiter:
         timer.daemon = True
         try:
             timer.start()
-        # The system cannot start another thread. The next refusal tries again.
+        # The system cannot start another thread now. The next refusal tries again to start it.
         except RuntimeError:
             with self._lock:
                 self._flushing = False
 
     def flush(self) -> None:
-        """Passes the counts since the last flush to `write` now."""
+        """Passes the counts of refusals since the last flush to `write`, and resets them."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             self._flushing = False

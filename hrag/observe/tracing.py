@@ -23,7 +23,10 @@ Stage = tuple[str, float, float]
 
 
 class _Tracing:
-    """The provider and tracer of this process; None while tracing is off."""
+    """The tracer of this process, which creates spans, and its provider, which exports them.
+
+    Both are None while tracing is off.
+    """
 
     provider: Any = None
     tracer: Any = None
@@ -37,7 +40,8 @@ def configure(service: str, settings: CommonSettings) -> None:
     if not settings.is_tracing:
         return
     try:
-        # The package is optional, and loading it takes half a second.
+        # These packages are optional, and loading them takes half a second. So they are imported
+        # only if tracing is on.
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,
@@ -82,10 +86,10 @@ def interceptors() -> list[Any]:
 
 
 def call_failed(code: str, number: int) -> None:
-    """Sets the status of the current call's span after the call has failed.
+    """Records the status of a failed call in the span of the call.
 
-    The OpenTelemetry instrumentation does not see this status. `code` is the name of the gRPC
-    status code and `number` its value.
+    The call is the one that this thread handles. OpenTelemetry's instrumentation of gRPC does not
+    notice the status. `code` is the name of the gRPC status code and `number` its value.
     """
     if _Tracing.tracer is None:
         return

@@ -26,16 +26,17 @@ give similar results.
 def representatives(
     tree: Tree, leaves: Iterable[int], leaf_level: int, top_level: int, ratio: float
 ) -> dict[int, TreePosition]:
-    """Returns, for the index of each leaf, the position of its representative.
+    """Returns, for the index of each matched leaf, the position of the chunk that represents it.
 
-    A representative is at `top_level` or below, and no representative lies inside another one. A
-    parent represents the leaves of its children if two conditions hold. First, at least the share
-    `ratio` (above 0, at most 1) of its children represent leaves. Second, at least two of its
-    children represent leaves, or its only child does. The second condition is needed because chunk
-    sizes double from level to level: most parents have two children, so a single matched child
-    would already be the share 0.5.
+    This chunk, its representative, is the leaf itself or an ancestor at `top_level` or below. No
+    representative lies inside another one. A parent replaces its children as a representative if
+    two conditions hold. First, at least the share `ratio` (above 0, at most 1) of its children
+    represent matched leaves. Second, at least two of its children do so, or its only child does.
+    The second condition is needed because chunk sizes double from level to level: most parents have
+    two children, so a single child would already be the share 0.5.
     """
-    ancestors = {leaf: leaf for leaf in leaves}  # Each leaf's ancestor at the current level.
+    # The ancestor of each matched leaf, at the level that the loop has reached.
+    ancestors = {leaf: leaf for leaf in leaves}
     positions_by_leaf = {leaf: (leaf_level, leaf) for leaf in ancestors}
     merged_chunks = set(ancestors)
     for level in range(leaf_level, top_level):
@@ -79,17 +80,22 @@ def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: 
 
 
 def _replaces_children(matched_count: int, child_count: int, ratio: float) -> bool:
-    """Returns True if a parent replaces its children, `matched_count` of which represent leaves."""
+    """Returns True if enough children of a parent matched, so that the parent replaces them.
+
+    `matched_count` is how many of its `child_count` children represent matched leaves, and `ratio`
+    is the share of them that is needed.
+    """
     return matched_count >= max(ratio * child_count, min(child_count, 2))
 
 
 def _containing_chunks(
     tree: Tree, positions: Sequence[TreePosition]
 ) -> dict[TreePosition, TreePosition]:
-    """Returns, for each chunk, the one of the given chunks that contains it completely.
+    """Returns, for each of the chunks at `positions`, which of these chunks contains it completely.
 
-    In most cases this is the chunk itself. Otherwise it is a larger chunk that is not an ancestor:
-    its overlap with a neighbour contains the chunk.
+    In most cases this is the chunk itself. Otherwise it is a larger chunk that is not an ancestor.
+    Such a chunk shares text with the chunk before or after it, and this text contains the smaller
+    chunk.
     """
 
     def start_then_longest(position: TreePosition) -> tuple[int, int]:

@@ -29,13 +29,14 @@ NO_LIMIT = sys.maxsize
 class PassageLimits:
     """The limits on the text that a search may return.
 
-    `limit` is the number of passages. If `token_budget` is 0, tokens are not limited.
-    `merge_adjacent` joins passages of one document that overlap or touch. The number of passages
-    after joining is at most `limit`.
+    `limit` is the maximum count of passages. If `token_budget` is 0, tokens are not limited.
+    `merge_adjacent` joins passages of one document that overlap or touch; `limit` then applies to
+    the joined passages.
 
-    With `cut_last`, the first draft that does not fit the budget is cut to whole sentences, and no
-    further draft is chosen. If this draft touches a passage, the sentences next to the passage are
-    kept, and extend it. Without `cut_last`, drafts that do not fit are skipped.
+    A draft is a chunk that may become a passage. With `cut_last`, the first draft that does not fit
+    the budget is cut to whole sentences, and no further draft is chosen. If this draft touches a
+    passage, the sentences next to the passage are kept, and extend the passage. Without `cut_last`,
+    drafts that do not fit are skipped.
 
     A draft that would give a document more than `max_per_document` passages is skipped; 0 means no
     limit. With `keep_overlap`, a passage that is not joined keeps the text that a better passage
@@ -53,10 +54,10 @@ class PassageLimits:
 class ChosenDrafts(NamedTuple):
     """The drafts that become passages, best first.
 
-    `considered` is the count of candidates that were read to choose them. `left_out` is True if the
-    limit or the budget caused a candidate to be left out or cut. Candidates do not count as left
-    out if their document already has `max_per_document` passages, or if better passages contain
-    their text.
+    A draft is a chunk that may become a passage. `considered` is the count of drafts that were read
+    to choose these. `left_out` is True if the limit or the budget caused a draft to be left out or
+    cut. A draft does not count as left out if its document already has `max_per_document` passages,
+    or if better passages contain its text.
     """
 
     drafts: list[PassageDraft]
@@ -74,9 +75,9 @@ def fill_budget(
 ) -> ChosenDrafts:
     """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
 
-    `candidates` has one draft per leaf, best leaf first; only as many are read as needed. Leaves
-    that overlap or touch become one passage, which has the rank of its best leaf. So no text is
-    returned twice.
+    A draft is a chunk that may become a passage; here the chunk is a leaf. `candidates` has one
+    draft per matched leaf, best leaf first; only as many are read as needed. Leaves that overlap or
+    touch become one passage, which has the rank of its best leaf. So no text is returned twice.
 
     The first leaf that does not fit is cut at the end of a sentence, and no further leaf is chosen.
     The rest of the budget stays unused. If worse leaves filled this rest, a larger budget would
@@ -104,10 +105,10 @@ def fill_budget(
 def choose_drafts_within_limits(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
 ) -> ChosenDrafts:
-    """Returns the drafts that become passages.
+    """Chooses which drafts become passages.
 
-    `candidates` has one draft per group of matched leaves, best group first; only as many are read
-    as needed.
+    A draft is a chunk that may become a passage; it represents a group of matched leaves.
+    `candidates` has one draft per group, best group first; only as many are read as needed.
     """
     passages = _ChosenPassages(limits)
     left_tokens = limits.token_budget or sys.maxsize
@@ -140,20 +141,26 @@ def choose_drafts_within_limits(
 
 @dataclass(slots=True)
 class _Passage:
-    """Drafts of one document that overlap or touch each other, and the tokens that they cover."""
+    """Chosen drafts (chunks) of one document that overlap or touch, and so form one passage.
+
+    `token_start` and `token_end` are the range of the document's tokens that they cover.
+    """
 
     members: list[PassageDraft]
     token_start: int
     token_end: int
 
     def absorb(self, other: "_Passage") -> None:
-        """Adds the drafts of another passage to this one."""
+        """Adds the drafts (chunks) of another passage to this passage."""
         self.members += other.members
         self.token_start = min(self.token_start, other.token_start)
         self.token_end = max(self.token_end, other.token_end)
 
     def draft(self) -> PassageDraft:
-        """Returns the whole passage as one draft, with chunks and groups ordered best first."""
+        """Joins the drafts (chunks) of the passage to one draft.
+
+        The chunks in it are ordered best first, and so are the groups of their matched leaves.
+        """
         if len(self.members) == 1:
             return self.members[0]
         best, *others = sorted(self.members, key=_groups)
@@ -169,7 +176,7 @@ class _ChosenPassages:
     """The passages chosen so far, by document, in order of the text.
 
     Passages of one document share no token, except with `keep_overlap`. So the passages that a
-    draft touches are consecutive, and bisection finds them.
+    draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
@@ -187,11 +194,12 @@ class _ChosenPassages:
         return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
-        """Returns the draft, and the passages with which it will be joined, in order of the text.
+        """Returns a draft, perhaps trimmed, and the chosen passages with which it must be joined.
 
-        Without `merge_adjacent`, the list is empty, and the returned draft does not contain the
-        text of the passages that it touches. With `keep_overlap`, the draft is returned unchanged,
-        with an empty list.
+        A draft is a chunk that may become a passage. With `merge_adjacent`, the draft is unchanged,
+        and the list has the passages that it touches, in order of the text. Without
+        `merge_adjacent`, the list is empty, and the text of the passages that the draft touches is
+        removed from the draft. With `keep_overlap`, the draft is unchanged, and the list is empty.
         """
         passages = self._by_document.get(draft.document_id)
         if not passages or self._limits.keep_overlap:
@@ -202,7 +210,7 @@ class _ChosenPassages:
         return _without_text_of(draft, touched), []
 
     def add(self, draft: PassageDraft) -> None:
-        """Adds the draft as a passage, or joins it with the passages that it touches."""
+        """Adds a draft (a chunk) as a passage, or joins it with the passages that it touches."""
         passages = self._by_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
         self._count += 1
@@ -220,15 +228,18 @@ class _ChosenPassages:
         self._count -= len(others)
 
     def drafts(self) -> list[PassageDraft]:
-        """Returns the passages, best first."""
+        """Returns a draft for each chosen passage, best first.
+
+        A draft is a chunk, or several joined chunks, whose text has not been read yet.
+        """
         drafts = (passage.draft() for passage in chain(*self._by_document.values()))
         return sorted(drafts, key=_groups)
 
     def _touched(self, draft: PassageDraft) -> slice:
-        """Returns which passages of the draft's document the draft touches, as a slice.
+        """Returns which passages of its document a draft (a chunk) touches.
 
-        If the draft touches no passage, the slice is empty and starts where the draft must be
-        inserted.
+        The result is a slice of the document's list of passages. If the draft touches no passage,
+        the slice is empty and starts where the draft must be inserted.
         """
         passages, record = self._by_document[draft.document_id], draft.record
         first = bisect_left(passages, record.token_start, key=_token_end)
@@ -236,7 +247,7 @@ class _ChosenPassages:
 
 
 def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
-    """Returns the draft without the text of the passages that it touches.
+    """Returns a draft (a chunk) without the text of the passages that it touches.
 
     The passages are in order of the text. Each passage is a chunk without the text of other
     passages, and no chunk lies inside another one. So the remaining text of the draft is
@@ -253,10 +264,10 @@ def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> Passa
 
 
 def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | None:
-    """Returns the part of a matched leaf that lies in the draft's span.
+    """Returns the best matched leaf of a draft (a chunk), cut to the draft's span.
 
-    The leaf is the best one that has such a part. Returns None if no matched leaf of the draft has
-    one, or if the draft is blank.
+    Ignores leaves that lie completely outside of the span. Returns None if no matched leaf remains,
+    or if the text of the draft consists only of white space.
     """
     if draft.record.token_count <= 0 or draft.is_blank:
         return None
@@ -266,7 +277,7 @@ def _best_match(draft: PassageDraft, matches: MatchedLeaves) -> ChunkRecord | No
 
 
 def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
-    """Returns how many tokens a draft adds to the passages that it touches."""
+    """Returns how many tokens a draft (a chunk) adds to the passages that it touches."""
     if not touching:
         return draft.record.token_count
     start = min([draft.record.token_start, *map(_token_start, touching)])
@@ -277,7 +288,7 @@ def _new_tokens(draft: PassageDraft, touching: Sequence[_Passage]) -> int:
 def _cut(
     draft: PassageDraft, touching: Sequence[_Passage], matches: MatchedLeaves, token_budget: int
 ) -> PassageDraft | None:
-    """Returns the sentences of a draft that fit the token budget; None if none fits.
+    """Cuts a draft (a chunk) to the sentences that fit the token budget; None if no sentence fits.
 
     If the draft touches passages, the sentences continue one of them: the passage before the draft
     in the text, or else the passage after it. If the draft touches no passage, the sentences begin
@@ -294,7 +305,12 @@ def _cut(
 def _continuation(
     draft: PassageDraft, touching: Sequence[_Passage], token_budget: int
 ) -> PassageDraft | None:
-    """Returns the sentences of a draft next to a passage that it touches; None if none fits."""
+    """Cuts a draft (a chunk) to the sentences that extend a passage which the draft touches.
+
+    If the draft touches a passage before it in the text, the first sentences of the draft are kept,
+    which follow this passage. Otherwise the last sentences are kept, which precede the passage
+    after the draft. Returns None if no sentence fits the token budget.
+    """
     new = draft.record
     before, after = touching[0].draft().record, touching[-1].draft().record
     follows = before.token_start <= new.token_start

@@ -1,8 +1,8 @@
-"""Limits finished passages after a reranker has changed their order.
+"""Applies the limits of a search again, after a reranker has changed the order of its passages.
 
-The rules are the same as in `hrag.passages.budget`. But `hrag.passages.budget` chooses before the
-text of the passages is read, and can read whole documents. This module has only the finished
-passages.
+The limits are the maximum count of passages and the token budget. The rules are the same as in
+`hrag.passages.budget`. But `hrag.passages.budget` chooses passages before their texts are read, and
+can read whole documents. This module has only the finished passages.
 """
 
 import sys
@@ -57,8 +57,8 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
         part = _passage_part(passage, sentences[kept_range[0]][0], sentences[kept_range[-1]][1])
         if part.chunk.token_count <= token_budget:
             return part
-        # Joined sentences may have more tokens than the sum over the single sentences. Then the
-        # next attempt gets a smaller budget, so it keeps fewer sentences.
+        # The text of several sentences may have more tokens than the sum over the sentences. Then
+        # the next attempt gets a smaller budget, so it keeps fewer sentences.
         remaining = sum(sizes[kept_range.start : kept_range.stop]) - 1
     return None
 
@@ -66,8 +66,8 @@ def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
 def without_repeats(passages: Iterable[Passage]) -> list[Passage]:
     """Returns the passages, each without the text that earlier passages already contain.
 
-    A passage is left out if nothing of its matched leaves remains. No passage may lie completely
-    inside another one.
+    A passage is left out if nothing of its matched leaves remains. The caller guarantees that no
+    passage lies completely inside another one.
     """
     shortened: list[Passage] = []
     for passage in passages:

@@ -1,4 +1,4 @@
-"""The place to cite in a passage, and the positions of the query's terms in the passage.
+"""Finds the sentence to cite in a passage, and the positions of the query's terms in the passage.
 
 A leaf may touch several sections and pages, and a passage nearly always does. The section that
 contains most of a passage is often not the section that answers the query. So a citation names the
@@ -38,7 +38,8 @@ class TermLocator:
 
     `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
     much each term counts in the choice of a sentence. The attribute `find` is a function that
-    returns where the terms occur in a text; it is None if there is no analyzer or no id.
+    returns where the terms occur in a text. It is None if there is no analyzer, or if `ids` is
+    empty.
     """
 
     def __init__(self, analyzer: Analyzer | None, ids: NDArray[Any], weights: NDArray[Any]) -> None:
@@ -54,11 +55,11 @@ class TermLocator:
         *,
         spans: bool,
     ) -> CitedPlace:
-        """Returns the place to cite in a passage.
+        """Returns the sentence to cite in a passage, and the spans of the query's terms.
 
-        `leaves` are the passage's leaves at `level`, best first; at least one of them has a part
-        inside the passage. With `spans`, the result also has the spans of the terms in all these
-        leaves; otherwise its `term_spans` are empty.
+        `leaves` are the passage's matched leaves at `level`, best first; at least one of them has a
+        part inside the passage. The spans are those in all these leaves, and are only returned with
+        `spans`; otherwise `term_spans` is empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

@@ -16,23 +16,26 @@ from hrag.values.reply_limit import field_bytes
 from hrag.values.search import Passage, TermSpan
 from hrag.values.tree import ChunkRecord, covering
 
-# `is_blank` first decodes only this many bytes, because nearly every text that is not blank has a
-# visible character in them.
+# `is_blank` first decodes only this many bytes of a text, because they nearly always contain a
+# visible character. Then the rest of the text need not be decoded.
 _FIRST_BYTES = 64
 
 
 class MatchedLeaves(Protocol):
-    """The matched leaves of a search, in groups. The index of the best group is 0."""
+    """The matched leaves of a search, in groups. The index of the best group is 0.
+
+    A group consists of the matched leaves that one chunk represents in the result.
+    """
 
     @property
     def level(self) -> int:
-        """The level of the leaves in their trees."""
+        """The level of the matched leaves in the trees of their documents."""
 
     def score(self, group: int) -> float:
-        """Returns the group's score."""
+        """Returns the score of the group with the index `group`."""
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
-        """Returns the leaves of several groups of one document, best first."""
+        """Returns the matched leaves of several groups of one document, best leaf first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,47 +53,53 @@ class PassageDraft:
 
     @classmethod
     def of(cls, document: TreeText, position: TreePosition, group: int) -> "PassageDraft":
-        """Returns the draft of the chunk that represents one group of leaves."""
+        """Creates the draft of a passage from the chunk that represents a group of matched leaves.
+
+        `position` is the position of the chunk, and `group` is the index of the group.
+        """
         return cls(document, document.tree.record(*position), (group,), (position,))
 
     def spanning(self, record: ChunkRecord) -> "PassageDraft":
-        """Returns the same draft with another span."""
+        """Returns the same draft (a chunk that may become a passage) with another span."""
         return PassageDraft(self.document, record, self.groups, self.positions)
 
     @property
     def is_blank(self) -> bool:
-        """True if the text consists only of white space."""
+        """True if the text of this possible passage consists only of white space."""
         start, end = self.record.byte_start, self.record.byte_end
         first = self.document.part(start, min(end, start + _FIRST_BYTES))
-        # The last character may be incomplete, so decoding ignores errors.
+        # The bytes may end inside a character, so decoding ignores errors.
         if str(first, "utf-8", "ignore").strip():
             return False
         return not self.document.content(self.record).strip()
 
     @property
     def document_id(self) -> str:
-        """The id of the draft's document."""
+        """The id of the document that contains the chunks of this possible passage."""
         return self.document.outline.document_id
 
     @property
     def content_bytes(self) -> int:
-        """The length of the text in UTF-8, in bytes."""
+        """The length of the text of this possible passage, in UTF-8 bytes."""
         return self.record.byte_end - self.record.byte_start
 
     @property
     def least_bytes(self) -> int:
-        """The minimum size of the encoded passage: its text and its document's fields, in bytes."""
+        """The minimum size, in bytes, of the encoded passage that the draft may become.
+
+        It is the size of the passage's text and of its document's fields.
+        """
         return field_bytes(self.content_bytes) + self.document.outline.encoded_bytes
 
     @property
     def position(self) -> TreePosition:
-        """The level and the index of the best chunk."""
+        """The level and the index of the best chunk of this possible passage."""
         return self.positions[0]
 
     def joined(self, others: "Sequence[PassageDraft]") -> "PassageDraft":
-        """Returns a draft that covers this draft and `others`.
+        """Returns one draft of a passage with the chunks of this draft and of `others`.
 
-        None of `others` may have a higher score than this draft.
+        Its span covers all these chunks. None of `others` may have a higher score than this draft.
         """
         drafts = (self, *others)
         return replace(
@@ -101,14 +110,20 @@ class PassageDraft:
         )
 
     def merged_positions(self) -> list[TreePosition]:
-        """Returns the joined chunks in order of the text; [] if there is only one chunk."""
+        """Returns the positions of the joined chunks in order of the text; [] for a single chunk.
+
+        A position is the level and the index of a chunk.
+        """
         if len(self.positions) == 1:
             return []
         return sorted(self.positions, key=lambda position: self.document.tree.record(*position))
 
 
 def passage_of(draft: PassageDraft, matches: MatchedLeaves, place: CitedPlace) -> Passage:
-    """Returns a draft as a passage, with text, scores, matched leaves and the sentence to cite."""
+    """Converts a draft, which is a chunk or several joined chunks, into a passage.
+
+    The passage has the text, the scores, the matched leaves and the sentence to cite.
+    """
     document = draft.document
     leaves = matches.leaves(draft.groups)
     section = document.outline.section_at(place.sentence[2])

@@ -18,8 +18,8 @@ def heading_end(text: str, start: int, title: str) -> int:
     """Returns the offset after the heading of a section that begins at `start`.
 
     The heading includes its underline and its line end. Returns `start` if the text at `start`
-    begins neither with number signs nor with the title. An example is a PDF bookmark that leads to
-    a page, and not to the heading on this page.
+    begins neither with number signs (`##`) nor with the title. This happens, for example, if a PDF
+    bookmark leads to a page, and not to the heading on this page.
     """
     if match := _NUMBER_SIGNS.match(text, start):
         return match.end()
@@ -38,5 +38,5 @@ def heading_end(text: str, start: int, title: str) -> int:
 
 
 def _words(text: str) -> str:
-    """Returns the words of a text in lower case, separated by single blanks."""
+    """Returns the words of a text, case-folded and separated by single blanks."""
     return " ".join(_WORD.findall(text.casefold()))

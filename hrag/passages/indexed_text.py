@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hrag.values.tree import Section, Tree, path_below, section_parents
 
-# A longer heading is cut. 256 characters are about 60 tokens, few enough that the leaf's text
+# A longer heading is cut to this many characters, which are about 60 tokens. So the leaf's text
 # outweighs the heading.
 MAX_HEADING_CHARS = 256
 
@@ -30,7 +30,7 @@ class IndexedLeaf(NamedTuple):
 
     @property
     def lexical(self) -> str:
-        """The text for the lexical index. It has the heading twice, so its words count twice."""
+        """The text for the lexical index, with the heading twice, so that its words count twice."""
         return 2 * self.heading + self.text
 
 

@@ -45,7 +45,10 @@ class Outline:
         pages: Sequence[PageSpan],
         page_unit: PageUnit = PageUnit.PAGE,
     ) -> "Outline":
-        """Returns the outline of a document. Sections and pages must be in order of the text."""
+        """Returns the outline of a document: its fields, sections and pages, without text and tree.
+
+        Sections and pages must be in order of the text.
+        """
         starts = tuple(page.char_start for page in pages)
         return cls(
             document_id=document_id,
@@ -62,16 +65,22 @@ class Outline:
 
     @cached_property
     def encoded_bytes(self) -> int:
-        """The bytes that id, title, source and metadata take in each encoded chunk."""
+        """How many bytes the document's id, title, source and metadata take in an encoded chunk."""
         texts = text_bytes(self.document_id, self.title, self.source)
         return texts + (field_bytes(struct_bytes(self.metadata)) if self.metadata else 0)
 
     def section_path(self, section: int) -> tuple[str, ...]:
-        """Returns the titles from the outermost section down to `section`; () for NONE."""
+        """Returns the titles from the outermost section down to the section with this index.
+
+        Returns () if `section` is NONE, which means no section.
+        """
         return section_path(self.sections, self.section_parents, section)
 
     def section_at(self, char: int) -> int:
-        """Returns the index of the innermost section that contains a character, or NONE."""
+        """Returns the index of the innermost section that contains a character of the text.
+
+        `char` is the offset of the character. Returns NONE if no section contains it.
+        """
         before = bisect_right(self.section_starts, char)
         return before - 1 if before else NONE
 
@@ -83,7 +92,7 @@ class Outline:
         return heading_end(text, start, self.sections[section].title)
 
     def page_range(self, char_start: int, char_end: int) -> tuple[int, int]:
-        """Returns the page numbers of the first and the last page of a span.
+        """Returns the page numbers of the first and the last page of a span of the text.
 
         Returns (0, 0) if the document has no pages.
         """

@@ -1,8 +1,9 @@
 """SENTENCE_WINDOW: returns the best sentence of each leaf, with the sentences around it.
 
 These sentences together are called a window. The algorithm follows LlamaIndex's
-SentenceWindowNodeParser. It receives sentence contexts and the scores of their sentences, and
-returns passages. Windows of one document that overlap are joined, so no text is returned twice.
+SentenceWindowNodeParser. The input of this module is, for each leaf, a SentenceContext (the leaf's
+sentences, and some sentences before and after them) and the scores of the leaf's sentences. The
+output is passages. Windows of one document that overlap are joined, so no text is returned twice.
 """
 
 import sys
@@ -21,9 +22,10 @@ from hrag.values.search import Aggregation, MatchedChild, Passage, SearchQuery
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive sentences of a document, and the matched sentences among them, best first.
+    """Consecutive sentences of a document that become a passage.
 
-    `chunk` is the leaf that contains the best matched sentence.
+    `matched` are the matched sentences among them, best first. `chunk` is the leaf that contains
+    the best matched sentence.
     """
 
     chunk: Chunk
@@ -32,7 +34,7 @@ class Window:
 
     @property
     def content(self) -> str:
-        """The text of all sentences."""
+        """The text of all sentences of the window."""
         return "".join(sentence.content for sentence in self.sentences)
 
     @property
@@ -43,7 +45,7 @@ class Window:
 
     @cached_property
     def token_count(self) -> int:
-        """The number of tokens of the text."""
+        """The count of tokens in the text of the window."""
         return len(tokens.encode(self.content))
 
     def meets(self, other: "Window", *, or_touches: bool) -> bool:
@@ -71,7 +73,7 @@ class Window:
         )
 
     def score(self, aggregation: Aggregation) -> float:
-        """Returns the aggregated score of the matched sentences."""
+        """Returns the aggregated score of the window's matched sentences."""
         scores = [match.score for match in self.matched]
         match aggregation:
             case Aggregation.MAX:
@@ -115,9 +117,9 @@ class Window:
         return tuple(dict.fromkeys(numbers))
 
     def cut(self, token_budget: int) -> "Window | None":
-        """Returns the window with as many sentences as fit, including the best matched sentence.
+        """Returns the window with as many of its sentences as fit the token budget.
 
-        Returns None if the best matched sentence alone does not fit.
+        They include the best matched sentence. Returns None if this sentence alone does not fit.
         """
         sizes = [len(tokens.encode(sentence.content)) for sentence in self.sentences]
         best = self.matched[0].span
@@ -153,7 +155,7 @@ def candidate_sentences(context: SentenceContext) -> list[int]:
 
 
 def window(context: SentenceContext, index: int, score: float, margin: int) -> Window:
-    """Returns a sentence as a window, with up to `margin` more sentences on both sides.
+    """Returns a sentence as a window, with up to `margin` more sentences on each side.
 
     `index` is the index of the sentence in `context.sentences`, `score` is its score.
     """
@@ -163,11 +165,12 @@ def window(context: SentenceContext, index: int, score: float, margin: int) -> W
 
 
 class ChosenWindows:
-    """The windows that become a query's passages, in order of their best leaves.
+    """The windows that become the passages of a search, in order of their best leaves.
 
-    Windows are added in the order of their leaves, best leaf first, until the limit or the token
-    budget is reached. A chosen window is never removed. So a larger limit or budget returns all
-    text of a smaller one, and more.
+    A window is a matched sentence with the sentences around it. Windows are added in the order of
+    their leaves, best leaf first, until the limit of passages or the token budget is reached. A
+    chosen window is never removed. So a larger limit or budget returns all text of a smaller one,
+    and more.
     """
 
     def __init__(self, query: SearchQuery, limit: int) -> None:
@@ -180,24 +183,25 @@ class ChosenWindows:
 
     @property
     def missing(self) -> int:
-        """How many more windows may be added; 0 after a window was cut at the token budget."""
+        """How many more windows may be added; 0 after a window was cut to fit the token budget."""
         return 0 if self._is_cut else self._limit - len(self._all_windows) - self._skipped
 
     @property
     def left_out(self) -> bool:
-        """True if a window was left out or cut because of its score or the budget."""
+        """True if a window was left out or cut because of its score or the token budget."""
         return self._left_out or len(self.windows) < len(self._all_windows)
 
     @property
     def windows(self) -> list[Window]:
-        """The windows that reach the query's `min_score`."""
+        """The chosen windows whose score is at least the query's `min_score`."""
         return [window for window in self._all_windows if self._reaches_min_score(window)]
 
     def add(self, new: Window) -> None:
-        """Adds a window, joined with the windows that it meets.
+        """Adds a window. Joins it with each chosen window for which `_must_join` returns True.
 
-        Skips the window if its score is too low or if it does not fit the budget. Also skips it if
-        it meets no window and its document already has `max_per_document` windows.
+        Skips the window if its score is too low or if it does not fit the token budget. Also skips
+        the window if it is not joined and its document already has `max_per_document` chosen
+        windows.
         """
         met_indexes = [
             index for index, window in enumerate(self._all_windows) if self._must_join(window, new)
@@ -229,18 +233,26 @@ class ChosenWindows:
     def _skip(self, met_indexes: Sequence[int]) -> None:
         """Records that a window is left out.
 
-        If the window meets no other window, it would have become a passage of its own. Then it also
-        counts towards the limit.
+        `met_indexes` are the indexes of the chosen windows with which the window would have been
+        joined. If `met_indexes` is empty, the window would have become a separate passage. Then it
+        counts towards the limit of passages, although it is left out.
         """
         self._left_out = True
         self._skipped += not met_indexes
 
     def _must_join(self, window: Window, other: Window) -> bool:
-        """Returns True if the two windows must become one."""
+        """Returns True if the two windows share text and must therefore become one passage.
+
+        If the query has `merge_adjacent`, also returns True if one window begins where the other
+        ends.
+        """
         return window.meets(other, or_touches=self._query.merge_adjacent)
 
     def _may_add_window_of(self, document_id: str) -> bool:
-        """Returns True if the document has fewer than `max_per_document` windows (0: no limit)."""
+        """Returns True if the document has fewer than `max_per_document` chosen windows.
+
+        Always returns True if the query's `max_per_document` is 0, which means no limit.
+        """
         count = sum(window.chunk.document_id == document_id for window in self._all_windows)
         return not 0 < self._query.max_per_document <= count
 
@@ -250,6 +262,6 @@ class ChosenWindows:
         return min_score is None or window.score(self._query.aggregation) >= min_score
 
     def _scores_too_low(self, new: Window) -> bool:
-        """Returns True if the score is below `min_score` and joining cannot raise it."""
+        """Returns True if the window's score is below `min_score` and joining cannot raise it."""
         can_grow = self._query.aggregation in (Aggregation.SUM, Aggregation.COUNT)
         return not can_grow and not self._reaches_min_score(new)

@@ -14,7 +14,7 @@ class SurroundedLeaf:
     """A leaf with its score, and the text before and after the leaf.
 
     `before` and `after` have as many characters as were requested, or fewer at the ends of the
-    document. `outline` has the document's pages.
+    document. `outline` contains the document's pages.
     """
 
     chunk: Chunk
@@ -27,7 +27,7 @@ class SurroundedLeaf:
 def surrounded_leaf(
     document: TreeText, position: TreePosition, score: float, chars: int
 ) -> SurroundedLeaf:
-    """Returns a leaf with up to `chars` characters of text on both sides."""
+    """Returns a leaf with up to `chars` characters of text on each side."""
     record = document.tree.record(*position)
     max_bytes = chars * _MAX_CHARACTER_BYTES
     before = document.part(max(record.byte_start - max_bytes, 0), record.byte_start)
@@ -35,7 +35,8 @@ def surrounded_leaf(
     return SurroundedLeaf(
         document.chunk(position, record),
         score,
-        # The outer ends may lie inside a character, so decoding ignores errors.
+        # The first byte of `before` and the last byte of `after` may lie inside a character, so
+        # decoding ignores errors.
         str(before, "utf-8", "ignore")[-chars:],
         str(after, "utf-8", "ignore")[:chars],
         document.outline,

@@ -1,7 +1,8 @@
 """A document's tree together with its text: creates chunks, citations and hierarchies.
 
-An engine only needs the packed tree, the text and the outline of a document. All values that
-describe its chunks are created here, so every engine describes a chunk in the same way.
+An engine only reads the tree, the text and the outline (fields, sections and pages) of a document.
+All values that describe the document's chunks are created here, so every engine describes a chunk
+in the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from hrag.values.reply_limit import (
 from hrag.values.search import ChosenSection, MatchedChild, MatchedSentence
 from hrag.values.tree import NONE, ChunkRecord, Tree
 
-# In a chunk id, at least these bytes follow the document's id.
+# A chunk id is the document's id, followed by at least this many bytes (level and index).
 _MIN_SUFFIX_BYTES = len("#0.0")
 
 TreePosition = tuple[int, int]
@@ -33,8 +34,8 @@ TreePosition = tuple[int, int]
 class LeafMatch(NamedTuple):
     """The index of a matched leaf, with its scores.
 
-    `lexical` and `dense` are the leaf's scores in the lexical and in the vector search; a score is
-    None if this search was not made.
+    `lexical` is the leaf's score in the lexical search, and `dense` is its score in the vector
+    search. A score is None if the search was not made.
     """
 
     leaf: int
@@ -61,17 +62,17 @@ class TreeText:
     check: Callable[[int, int], None] | None = None
 
     def part(self, start: int, end: int) -> bytes | memoryview:
-        """Returns the text's bytes from `start` to `end`, checked."""
+        """Returns the bytes of the text from `start` to `end`, after `self.check` checked them."""
         if self.check is not None:
             self.check(start, end)
         return self.text[start:end]
 
     def chunk_id(self, position: TreePosition) -> str:
-        """Returns `<document_id>#<level>.<index>`."""
+        """Returns the id of the chunk at a position: `<document_id>#<level>.<index>`."""
         return str(ChunkId(self.outline.document_id, *position))
 
     def content(self, record: ChunkRecord) -> str:
-        """Returns the text of a span."""
+        """Returns the part of the document's text that `record` spans."""
         return str(self.part(record.byte_start, record.byte_end), "utf-8")
 
     def chunk(
@@ -118,7 +119,7 @@ class TreeText:
     def cited_sentence(
         self, byte_start: int, byte_end: int, char_start: int, char_end: int
     ) -> MatchedSentence:
-        """Returns a part of the text as the sentence to cite, with its section and pages."""
+        """Returns the sentence to cite, with its section and pages. The offsets give its span."""
         span = Span(byte_start, byte_end, char_start, char_end)
         path = self.outline.section_path(self.outline.section_at(char_start))
         recognised_pages = self.outline.recognised_pages_in(char_start, char_end)
@@ -129,7 +130,11 @@ class TreeText:
     def chosen_section(
         self, leaf_level: int, leaves: range, summary: str, score: float
     ) -> ChosenSection:
-        """Returns consecutive leaves as the section that a summary summarises."""
+        """Returns a section that two-stage routing has chosen by its summary.
+
+        `leaves` are the indexes of the section's leaves, `summary` is the text of the summary, and
+        `score` is its score.
+        """
         first = self.tree.record(leaf_level, leaves[0])
         last = self.tree.record(leaf_level, leaves[-1])
         span = Span(first.byte_start, last.byte_end, first.char_start, last.char_end)
@@ -148,7 +153,7 @@ class TreeText:
         )
 
     def has_chunk(self, position: TreePosition) -> bool:
-        """Returns True if the tree has a chunk at this position."""
+        """Returns True if the tree has a chunk at this position, which is a level and an index."""
         level, index = position
         return level < len(self.tree.counts) and index < self.tree.counts[level]
 

@@ -1,8 +1,8 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
 Tokens are counted as the document's tree counts them. So the parts of a chunk together have as many
-tokens as the chunk. White space between two sentences is part of the token after it (` Next`), as
-it is between two chunks.
+tokens as the chunk. White space between two sentences is part of the token after the white space,
+for example ` Next`. The same is true of white space between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
 tokens are the same as in the whole document only if some context on both sides is tokenized, too.
@@ -35,10 +35,10 @@ _MAX_RUN_BYTES = 64
 def truncated(
     document: TreeText, record: ChunkRecord, keep: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns as many whole sentences of a span as fit `token_budget` tokens, as a span.
+    """Shortens a span to as many whole sentences as fit into `token_budget` tokens.
 
-    The result includes the sentence in which `keep` begins. Returns None if this sentence alone
-    does not fit.
+    `record` is the span to cut. The result includes the sentence in which the span `keep` begins.
+    Returns None if this sentence alone does not fit.
     """
     sentences = _sentences(document, record)
     kept_index = next(
@@ -99,7 +99,10 @@ class _Cut(NamedTuple):
 
 
 class _EncodedSpan:
-    """A span with its text and the end of each of its tokens, in bytes, ascending."""
+    """A tokenized span of a document: its text, and where each of its tokens ends.
+
+    The ends are offsets from the start of the span, in bytes, ascending.
+    """
 
     start = _Cut(0, 0, 0, 0)
 
@@ -128,8 +131,12 @@ class _EncodedSpan:
         return _Cut(char - len(prefix), token_start, token, token)
 
     def character_at(self, byte: int) -> int | None:
-        """Returns how many characters end before a byte; None inside a character."""
-        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:  # This is a continuation byte.
+        """Converts an offset in bytes into an offset in characters.
+
+        Returns None if the byte is not the first byte of a character.
+        """
+        # In UTF-8, each byte of a character except its first byte has the highest bits 10.
+        if byte < len(self.raw) and self.raw[byte] & 0xC0 == 0x80:
             return None
         return len(self.raw[:byte].decode())
 
@@ -155,12 +162,12 @@ def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
-    assert run is not None  # The pattern also matches the empty string at the end.
+    assert run is not None  # The pattern matches every text, if only the empty string at its end.
     return "" if start and run[0] == text else run[0]
 
 
 def _character_after(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the character after a span; "" if it is white space or if there is none."""
+    """Returns the character after a span; "" if it is white space or if the text ends there."""
     text = document.part(record.byte_end, record.byte_end + _MAX_CHARACTER_BYTES)
     return str(text, "utf-8", "ignore")[:1].strip()
 
@@ -190,7 +197,7 @@ def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
 def _fitting(
     document: TreeText, sentences: Sequence[ChunkRecord], keep: int, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns consecutive sentences that fit the budget, as a span.
+    """Returns consecutive sentences that fit the token budget, as a span.
 
     `keep` is the index of a sentence that the result must include. Returns None if this sentence
     alone does not fit, or if the sentences are blank.

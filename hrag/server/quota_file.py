@@ -1,7 +1,7 @@
 """Quotas of tenants: defaults from the settings, and overrides from a file.
 
-The file is TOML with a table for each tenant. The default applies to each key that a table lacks.
-The file is reloaded when it changes; `hrag.host.watched_file` describes how.
+The file is TOML with a table for each tenant. If a table lacks a key, the default of this key
+applies. The file is reloaded when it changes; `hrag.host.watched_file` describes how.
 """
 
 import time
@@ -38,16 +38,17 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
-    """Returns the quotas in the file by tenant.
+    """Returns the quotas in the file by tenant id.
 
-    The value of `default` applies to each key that a table lacks. Raises OSError if the file
-    cannot be read. Raises ValueError, which describes the problem, if its content is invalid.
+    If the table of a tenant lacks a key, the value in `default` applies. Raises OSError if the file
+    cannot be read. Raises ValueError, which describes the problem, if the content of the file is
+    invalid.
     """
     with path.open("rb") as file:
         try:
             content = tomllib.load(file)
         except RecursionError:
-            raise ValueError("it is nested too deep") from None
+            raise ValueError("the file is nested too deep") from None
     try:
         tables = _FILE.validate_python(content, strict=True)
     except ValidationError as error:
@@ -77,7 +78,10 @@ def _explain(error: ErrorDetails) -> str:
 
 
 class Quotas:
-    """Returns the current quota of any tenant when it is called. Thread-safe."""
+    """The quotas of all tenants. Thread-safe.
+
+    Calling a Quotas object with a tenant id returns the quota of this tenant.
+    """
 
     def __init__(
         self,
@@ -85,9 +89,10 @@ class Quotas:
         path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reads the file, if there is one; raises OSError or ValueError if it is invalid.
+        """Reads the quota file, unless `path` is None.
 
-        `clock` returns monotonic seconds; the file is checked at most once a second.
+        Raises OSError if the file cannot be read, and ValueError if it is invalid. `clock` returns
+        monotonic seconds. The file is checked for changes at most once a second.
         """
         self._default = default
         self._overrides = (
@@ -95,7 +100,7 @@ class Quotas:
         )
 
     def __call__(self, tenant_id: str) -> Quota:
-        """Returns the quota of the tenant."""
+        """Returns the current quota of the tenant."""
         if self._overrides is None:
             return self._default
         return self._overrides().get(tenant_id, self._default)

@@ -24,12 +24,15 @@ def name(cited: Citable) -> str:
 
 
 def _file_name(source: str) -> str:
-    """Returns the last part of a path; "" for a URL, whose last part may not be a name."""
+    """Returns the last part of a path; "" for a URL, whose last part may not be a file name."""
     return "" if "://" in source else source.replace("\\", "/").rpartition("/")[2]
 
 
 def sections(cited: Citable) -> str:
-    """Returns the section path, without a first section that repeats the document's name."""
+    """Returns the section path as `section > subsection`.
+
+    The first section is left out if its title repeats the document's name.
+    """
     path = [one_line(title) for title in cited.section_path]
     return " > ".join(path[1:] if path[:1] == [name(cited)] else path)
 
@@ -40,7 +43,10 @@ def heading(cited: Citable) -> str:
 
 
 def pages_of(chunk: Chunk, span: Span) -> tuple[int, int]:
-    """Returns the first and the last page number of a span of a chunk; (0, 0) without pages."""
+    """Returns the numbers of the first and the last page of a span in a chunk.
+
+    Returns (0, 0) if the document has no pages.
+    """
     first = last = chunk.first_page
     for page in chunk.page_starts:
         if page.char_start <= span.char_start:

@@ -34,10 +34,10 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns `text` with a replacement character for each character that `plain` removes.
+    """Replaces each character that `plain` removes: control characters, and those that hide text.
 
-    A carriage return becomes a space. The length stays the same, so offsets into the text stay
-    valid.
+    Each becomes U+FFFD, except that a carriage return becomes a space. The length stays the same,
+    so offsets into the text stay valid.
     """
     return text.translate(_REPLACED)
 
@@ -59,6 +59,7 @@ def quoted_lines(text: str) -> str:
 def without_markers(text: str) -> str:
     """Returns `text` with full-width brackets around numbers such as [3].
 
-    So nobody takes these numbers for markers of citations.
+    A model's answer marks its citations as [3]. With other brackets, a reader does not mistake
+    numbers in `text` for such markers.
     """
     return _NUMBERS.sub(_FULL_WIDTH, text)

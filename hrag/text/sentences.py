@@ -1,9 +1,9 @@
-"""Sentence boundaries by rules, for English, Chinese and similarly punctuated languages.
+"""Finds the ends of sentences by rules, for English, Chinese and similarly punctuated languages.
 
-Sentences partition a text: each starts at the end of the previous one and includes the white space
-that follows it. The rules are conservative, because a missed boundary costs little, while half a
-sentence is useless. Long text without a boundary, for example a table, is cut at the end of a line
-or of a word.
+Sentences partition a text: each sentence starts at the end of the previous sentence, and includes
+the white space after it. The rules are conservative, because a missed boundary costs little, while
+half a sentence is useless. Long text without a boundary, for example a table, is cut at the end of
+a line or of a word.
 """
 
 import re
@@ -25,8 +25,8 @@ def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
     """Returns consecutive sentences, including `keep`, whose sizes add up to at most `budget`.
 
     `sizes` has the size of each sentence of a text, `keep` is the index of a sentence, and the
-    result is a range of indexes. It starts at the first sentence if all sentences up to `keep` fit,
-    otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
+    result is a range of indexes. The range starts at the first sentence if all sentences up to
+    `keep` fit, otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
     """
     for first in (0, keep):
         last, left_budget = first, budget

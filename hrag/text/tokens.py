@@ -34,13 +34,16 @@ def encoding() -> tiktoken.Encoding:
 
 
 def encode(text: str) -> NDArray[np.uint32]:
-    """Returns the tokens of a text: `uint32[n]`. Names of special tokens are ordinary text."""
+    """Returns the tokens of a text: `uint32[n]`.
+
+    The name of a special token, such as `<|endoftext|>`, is encoded like any other text.
+    """
     return encoding().encode_to_numpy(text, disallowed_special=())
 
 
 @functools.cache
 def _byte_lengths() -> NDArray[np.uint32]:
-    """Returns the length in bytes of each token of the vocabulary: `uint32[vocabulary]`."""
+    """Returns the length in bytes of each token: `uint32[size of the vocabulary]`."""
     vocabulary = encoding()
     lengths = np.zeros(vocabulary.n_vocab, np.uint32)
     for token_bytes in vocabulary.token_byte_values():

@@ -10,10 +10,10 @@ from hrag.values.search import SearchQuery, SearchResult
 
 
 class FinishReason(StrEnum):
-    """The reason why a text ended.
+    """The reason why the text of a chat model ended.
 
-    NO_PASSAGES and FAILED occur only in answers. NO_PASSAGES means that the search found nothing,
-    so no request was sent to the model. FAILED means that the model failed.
+    NO_PASSAGES and FAILED occur only in answers, not in summaries. NO_PASSAGES means that the
+    search found nothing, so no request was sent to the model. FAILED means that the model failed.
     """
 
     STOP = "stop"
@@ -67,7 +67,8 @@ class AnswerEnd:
 
     If `finish_reason` is FAILED, `error` is the cause, and the text that was sent before is valid.
     Token counts are 0 if the endpoint does not report them. `first_text_us` and `total_us` are
-    microseconds from the start of the call; `first_text_us` is 0 if there is no text.
+    microseconds from the start of the call until the first text and until the end. `first_text_us`
+    is 0 if there is no text.
     """
 
     finish_reason: FinishReason

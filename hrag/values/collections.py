@@ -12,7 +12,10 @@ NO_EMBEDDER = "none"
 
 
 class SummaryUnit(StrEnum):
-    """The parts of a document that get a summary, in addition to the whole document."""
+    """The parts of a document that get a summary, in addition to the whole document.
+
+    With NONE, the whole document gets no summary either.
+    """
 
     NONE = "none"
     CHUNK = "chunk"
@@ -22,7 +25,9 @@ class SummaryUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """The settings for cutting a document into a tree. Equal settings and texts give equal trees.
+    """The settings for cutting a document into a tree of chunks.
+
+    Equal settings and equal texts result in equal trees.
 
     Raises InvalidArgument for values out of range.
     """
@@ -48,7 +53,7 @@ class TreeSettings:
 
     @property
     def top_level(self) -> int:
-        """The highest level; 0 is the lowest."""
+        """The number of the highest level. The lowest level is 0."""
         return len(self.level_sizes) - 1
 
     @property
@@ -57,7 +62,10 @@ class TreeSettings:
         return self.level_sizes[self.embedding_level]
 
     def check_return_level(self, level: int) -> None:
-        """Raises InvalidArgument if a search cannot return chunks of `level`."""
+        """Raises InvalidArgument if a search cannot return chunks of `level`.
+
+        A search returns leaves or their ancestors, so chunks below the leaves cannot be returned.
+        """
         if not self.embedding_level <= level <= self.top_level:
             raise InvalidArgument(
                 f"return_level is {level}; it must be from {self.embedding_level}, "
@@ -129,7 +137,7 @@ class SettingsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a collection of the same tenant."""
+    """A second name of a collection; every call accepts it in place of the collection's name."""
 
     name: str
     collection: str
@@ -163,7 +171,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A page of a listing. `next_page_token` is empty on the last page."""
+    """One page of a list of items. `next_page_token` is empty on the last page."""
 
     items: tuple[Item, ...]
     next_page_token: str

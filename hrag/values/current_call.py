@@ -1,9 +1,10 @@
-"""The call for which the current thread works, for code that does not get the call as an argument.
+"""The call for which the current thread works. Code reads it here if it has no argument `call`.
 
 A log processor adds the fields of the current call to each log line. A transaction without an
-explicit deadline uses the deadline of the current call. A server sets CURRENT once for each call,
-in the context in which all code of the call runs. A thread that a call starts works for no call,
-because new threads have an empty context.
+explicit deadline uses the deadline of the current call. The current call is the value of the
+context variable CURRENT. A server sets this variable once for each call, in the context in which
+all code of the call runs. A thread that a call starts works for no call, because new threads have
+an empty context.
 """
 
 from collections.abc import Mapping
@@ -22,14 +23,14 @@ class Call:
     deadline: Deadline = NEVER
 
     def log_fields(self) -> Mapping[str, str]:
-        """Returns the fields of each log line of the call, by name.
+        """Returns the names and values of the fields that each log line of the call has.
 
         This method is called each time a line is written.
         """
         return {}
 
     def yield_to_others(self) -> None:
-        """Sleeps if shorter calls should run first. The base class does nothing."""
+        """Sleeps if other, shorter calls should run first. The base class does not sleep."""
 
 
 class DeadlineOnly(Call):

@@ -1,7 +1,7 @@
 """Deadlines of callers.
 
-The deadline of a call is passed to each of its stages, so that no stage works for a caller that has
-left.
+The deadline of a call is passed to each stage of the call. So no stage works for a caller that has
+disconnected or whose deadline has passed.
 """
 
 import math
@@ -16,7 +16,8 @@ from hrag.values.errors import Cancelled, DeadlineExceeded
 
 Outcome = TypeVar("Outcome")
 
-# A thread that waits for another thread checks at this interval whether the caller has left.
+# A thread that waits for another thread checks at this interval whether the caller is still
+# connected.
 _POLL_S = 0.05
 
 
@@ -33,8 +34,8 @@ class Deadline:
     """The time until which a caller waits, and whether the caller is still connected. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` returns False
-    once the caller has left. It is called often and from any thread. `yield_to_others` is called at
-    each check and may sleep, so that the work of other callers runs first.
+    once the caller has left; this function is called often and from any thread. `yield_to_others`
+    is called at each check and may sleep, so that the work of other callers runs first.
     """
 
     at_s: float = math.inf
@@ -69,12 +70,15 @@ class Deadline:
         return self.at_s - time.monotonic()
 
     def within(self, seconds: float) -> "Deadline":
-        """Returns this deadline, or `seconds` from now if that is earlier, for the same caller."""
+        """Returns a deadline for the same caller that is at most `seconds` from now.
+
+        If this deadline is earlier than that, the returned deadline has the same time as this one.
+        """
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)
 
     def check(self, stage: str) -> None:
-        """Raises DeadlineExceeded if the deadline has passed, or Cancelled if the caller has left.
+        """Raises DeadlineExceeded after the deadline, or Cancelled if the caller has disconnected.
 
         `stage` names the current activity in the message, for example `embedding`.
         """
@@ -85,10 +89,10 @@ class Deadline:
         self.yield_to_others()
 
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
-        """Waits for the work of another thread and returns its result.
+        """Waits for the work of another thread and returns the result of the work.
 
-        Raises the error of the work, or the errors of `check`. The work continues after an error of
-        `check`, because other callers may wait for it.
+        Raises the error that the work raised, or the errors of `check`. If `check` raises an error,
+        the work continues, because other callers may wait for it.
         """
         while not work.done():
             self.check(stage)

@@ -16,7 +16,7 @@ Only a client sets it; a field of this name in a file is ignored.
 
 
 class IngestOutcome(StrEnum):
-    """The outcome of ingesting a document."""
+    """Says whether ingesting a document created it, replaced its old version or changed nothing."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -27,7 +27,7 @@ class IngestOutcome(StrEnum):
 class Page:
     """A page as a client sends it.
 
-    If `number` is 0, the page's number is its position, counted from 1.
+    If `number` is 0, the page's number is its position in the document's list of pages, from 1.
     """
 
     text: str
@@ -38,11 +38,11 @@ class Page:
 class Document:
     """A document as a client sends it: plain text, the bytes of a file, or pages.
 
-    Without a title, the indexer uses the title in the document: from front matter, from its first
-    heading of level 1, or from its metadata. Without a `mime_type`, the indexer detects the format
-    of bytes. Without an `encoding`, it detects the encoding of bytes that are text. With
-    `keep_boilerplate`, the parts of a web page around its content are read too, for example
-    navigation. Raises InvalidArgument for a body of another type.
+    If `title` is empty, the indexer uses the title that it finds in the text or file: in front
+    matter, in the first heading of level 1, or in the file's metadata. If `mime_type` is empty, the
+    indexer detects the format of bytes. If `encoding` is empty, it detects the encoding of bytes
+    that are text. If `keep_boilerplate` is True, the parts of a web page around its content are
+    read too, for example navigation. Raises InvalidArgument for a body of another type.
     """
 
     body: str | bytes | tuple[Page, ...]
@@ -67,9 +67,9 @@ class Document:
 class DocumentInfo:
     """A stored document, without its text.
 
-    `sequence` is the sequence number of the change that stored this version of the document. It
-    counts the changes of the tenant. `page_unit` says what the numbers of pages mean, and
-    `recognised_page_count` is the number of pages whose text was recognised in a picture.
+    `sequence` is the sequence number of the change that stored this version of the document.
+    Sequence numbers count the changes of the tenant. `page_unit` says what the numbers of pages
+    mean, and `recognised_page_count` is the number of pages whose text was recognised in a picture.
     """
 
     document_id: str
@@ -89,12 +89,12 @@ class DocumentInfo:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """A change of a document's metadata and source. Its content does not change.
+    """A change of a document's metadata and source. The document's text does not change.
 
-    `metadata` replaces the values of its top-level keys and keeps the others. With `replace`, it
-    replaces all metadata instead. `remove_keys` are removed. If `source` is None, the source does
-    not change. If `expected_sequence` is not 0, the change applies only to the version of the
-    document with this sequence number.
+    The values in `metadata` replace the stored values of the same top-level keys; other keys keep
+    their values. With `replace`, `metadata` replaces all stored metadata. The keys in `remove_keys`
+    are removed. If `source` is None, the source does not change. If `expected_sequence` is not 0,
+    the change applies only to the version of the document with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class MetadataChange:
 class MetadataUpdate:
     """A document after a change of its metadata.
 
-    The outcome is UPDATED, or UNCHANGED if the document already had these values.
+    The outcome is UPDATED, or UNCHANGED if the document already had the new values.
     """
 
     document: DocumentInfo
@@ -124,9 +124,10 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCount:
-    """The number of documents that pass a filter, and the number of all documents.
+    """The count of a collection's documents that pass a filter, and the count of all of them.
 
-    Both include exactly the tenant's changes up to the sequence number `sequence`.
+    Both numbers include all changes of the tenant up to the sequence number `sequence`, and no
+    later change.
     """
 
     documents: int
@@ -136,9 +137,9 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDeletion:
-    """The number of deleted documents, and the sequence number of the last deletion.
+    """The count of deleted documents, and the sequence number of the last deletion.
 
-    If nothing was deleted, `sequence` is the sequence number of the tenant's last earlier change.
+    If nothing was deleted, `sequence` is the sequence number of the tenant's last change.
     """
 
     documents: int
@@ -147,7 +148,7 @@ class DocumentDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of a text, as offsets in its UTF-8. An `end` of 0 means the end of the text."""
+    """A range of a text, in bytes of UTF-8. An `end` of 0 means the end of the text."""
 
     start: int = 0
     end: int = 0

@@ -59,10 +59,10 @@ class DocumentNotFound(HragError):
 
 
 class DocumentChanged(HragError):
-    """The document is no longer the version that the change expects.
+    """The stored document is no longer the version that the caller's change expects.
 
-    Also raised if the document was replaced several times while it was read. Read the document
-    again, then retry.
+    Also raised if the document was replaced several times while its text was read. Read the
+    document again, then retry.
     """
 
 
@@ -95,7 +95,7 @@ class NoLexicalIndex(HragError):
 
 
 class EmbedderMismatch(HragError):
-    """The collection was created with another embedder than the service's embedder."""
+    """The collection was created with another embedder than the one that the service uses."""
 
 
 class EmbedderUnavailable(HragError):
@@ -126,7 +126,7 @@ class ChatNotConfigured(HragError):
 
 
 class ChatUnavailable(HragError):
-    """The chat endpoint is down, is slow or limits the rate of requests, or a reply was truncated.
+    """The chat endpoint is down, is slow, limits the rate of requests, or truncated a reply.
 
     Retryable.
     """
@@ -217,7 +217,7 @@ class ServiceUnavailable(HragError):
 
 
 class InternalError(HragError):
-    """A fault of hrag. The message contains an id; search the service's log for it."""
+    """A fault of hrag. The message contains a request id, which is also in the service's log."""
 
 
 def outcome_of(

@@ -35,8 +35,8 @@ FilterValue: TypeAlias = str | float | bool | datetime
 Bound: TypeAlias = float | datetime
 
 _TEXTS = (str, bytes, bytearray)
-# Matches dates and times in the forms of RFC 3339 and most forms of ISO 8601, but not "2026" and
-# not "20261121".
+# Matches dates and times in the forms of RFC 3339 and in most forms of ISO 8601. It does not match
+# "2026" and "20261121", which are also ordinary numbers.
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d"
     r"([Tt ]([01]\d|2[0-3]):\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?)?",
@@ -89,7 +89,7 @@ class Match:
 class Range:
     """True if the field has a number or a timestamp within these bounds.
 
-    All bounds are of one type.
+    The bounds are either all numbers or all timestamps.
     """
 
     field: str
@@ -112,7 +112,8 @@ class Exists:
 def _check_sequence(value: object, name: str) -> None:
     """Raises InvalidArgument if `value` is not a tuple, a list or another sequence of elements.
 
-    A text is a sequence too, of characters. It is refused, because it is meant as one element.
+    A text is a sequence too, of characters. But a text is refused, because a caller who passes a
+    text means one element.
     """
     if isinstance(value, _TEXTS) or not isinstance(value, Sequence):
         raise InvalidArgument(
@@ -126,9 +127,9 @@ Filter: TypeAlias = AllOf | AnyOf | NoneOf | Match | Range | Exists
 
 
 def timestamp_of(text: str) -> datetime | None:
-    """Returns the moment that a text describes, in UTC; None if it is not a timestamp.
+    """Returns the moment that a text describes, in UTC; None if the text is not a timestamp.
 
-    A text without a time zone is in UTC.
+    A text without a time zone is regarded as UTC.
     """
     if not _TIMESTAMP.fullmatch(text):
         return None
@@ -139,7 +140,7 @@ def timestamp_of(text: str) -> datetime | None:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Returns the moment in UTC. A moment without a time zone is in UTC.
+    """Converts a moment to UTC. A moment without a time zone is regarded as UTC.
 
     Raises OverflowError if the result is out of range.
     """
@@ -196,7 +197,8 @@ def _encoding(filter: Filter) -> Iterator[bytes]:
 def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
     """Yields three byte strings: the types, the lengths and the contents of all values.
 
-    So the digest of a filter with ten thousand values needs only a few updates.
+    Because the values are joined, the digest of a filter with ten thousand values needs only a few
+    updates instead of one for each value.
     """
     kinds = "".join(map(_kind, values))
     texts = [value if isinstance(value, str) else _distinct_text(value) for value in values]
@@ -206,7 +208,7 @@ def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
 
 
 def _kind(value: FilterValue) -> str:
-    """Returns a letter for the type of a value."""
+    """Returns a letter that stands for the type of a value."""
     if isinstance(value, str):
         return "s"
     if isinstance(value, bool):
@@ -217,7 +219,7 @@ def _kind(value: FilterValue) -> str:
 
 
 def _distinct_text(value: float | bool | datetime) -> str:
-    """Returns a text that is different for different values of one type."""
+    """Converts a value into a text. Different values of one type result in different texts."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value.hex() if isinstance(value, float) else str(value)
@@ -230,7 +232,8 @@ def _utf8(text: str) -> bytes:
 def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
     """Checks a filter; yields counts whose sum is the count of its conditions and values.
 
-    `path` is the position of the filter in the whole filter, for messages. The root has `depth` 1.
+    `filter` may be a part of a larger filter. `path` is its position there, for error messages, and
+    `depth` is its nesting level; the outermost filter has level 1.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
@@ -278,7 +281,8 @@ def _check_range(range_: Range, path: str) -> None:
     _check_field(range_.field, path)
     if not range_.field.startswith(METADATA):
         raise InvalidArgument(
-            f"{path}.field is {range_.field!r}; only metadata has numbers and timestamps",
+            f"{path}.field is {range_.field!r}; a range needs a field metadata.<key>, because "
+            "only metadata has numbers and timestamps",
             field=f"{path}.field",
         )
     names = ("at_least", "above", "at_most", "below")

@@ -48,11 +48,11 @@ OCR_EXTRA = "pip install 'hrag[ocr]'"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its MIME type, the extensions of its files, and other names of the type.
+    """A format: its MIME type, the extensions of its files, and other MIME types that it may have.
 
     `is_text` is True if files of the format are texts in some encoding, so that the format may
     also be sent as text, not only as bytes. `needs_extra` is True if the indexer reads the format
-    with libraries of the extra `formats`.
+    with libraries that only `pip install 'hrag[formats]'` installs.
     """
 
     mime_type: str

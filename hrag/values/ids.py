@@ -35,7 +35,7 @@ class ChunkId:
     index: int
 
     def __str__(self) -> str:
-        """Returns the chunk id as clients see it."""
+        """Returns the chunk id as one text: `<document_id>#<level>.<index>`."""
         return f"{self.document_id}#{self.level}.{self.index}"
 
 
@@ -87,7 +87,7 @@ def check_document_id(value: str) -> str:
 
 
 def parse_chunk_id(value: str) -> ChunkId:
-    """Returns the parts of a chunk id. Raises InvalidArgument if it is malformed."""
+    """Returns the parts of a chunk id. Raises InvalidArgument if the id is malformed."""
     match = _CHUNK_ID.fullmatch(value)
     if match is None:
         raise InvalidArgument(

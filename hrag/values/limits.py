@@ -3,25 +3,27 @@
 from hrag.values.errors import InvalidArgument
 
 MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply lists all of them.
-# With eight levels from 256 tokens, each twice as large as the one below, a chunk of the top level
-# has 32,768 tokens.
+# A tree has at most this many levels. If the chunks of level 0 have 256 tokens, and each level's
+# chunks are twice as large as those of the level below, the chunks of the eighth level have
+# MAX_CHUNK_TOKENS tokens.
 MAX_LEVELS = 8
-# The smallest size at which each chunk begins at least one code point after the chunk before it.
-# Neighbours may share half a chunk, and the end of a chunk may move to the boundary of a code
-# point, which has at most 4 tokens.
+# A level's chunk size must be at least this many tokens, so that each chunk begins at least one
+# code point after the chunk before it. With smaller chunks, two chunks might begin at the same code
+# point: a chunk may share half of its tokens with the next chunk, and the end of a chunk may move
+# to the boundary of a code point, which has at most 4 tokens.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# The largest part of a chunk that it may share with the next chunk. If neighbours shared more than
-# half, a chunk would overlap also chunks that are not its neighbours.
+# A chunk may share at most this part of its tokens with the next chunk. If neighbours shared more
+# than half, a chunk would also overlap chunks that are not its neighbours.
 MAX_OVERLAP_RATIO = 0.5
-MAX_TITLE_BYTES = 1024  # The size of a document's title in UTF-8.
+MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
 # The metadata of a document has at most this many values. Each value is an entry of the filter
 # index, and deleting the document may read a separate database page for each entry.
 MAX_METADATA_VALUES = 1024
-MAX_PAGES = 100_000  # The pages of one document.
-# The largest size of a query in UTF-8. It is about the size of the longest text that common
-# embedding models accept.
+MAX_PAGES = 100_000  # A document has at most this many pages.
+# The largest size of a query, in bytes of UTF-8. It is about the size of the longest text that
+# common embedding models accept.
 MAX_QUERY_BYTES = 32 * 1024
 # A search returns at most this many passages. 100 passages of 2,048 tokens fit into one gRPC
 # message, whose default limit is 4 MiB.
@@ -29,19 +31,23 @@ MAX_LIMIT = 100
 DEFAULT_LIMIT = 5
 MAX_CANDIDATES = 10_000
 MAX_BATCH_SEARCHES = 32
-# One call embeds at most this much text: the queries of a batch, or sentences of passages. On one
-# core, the built-in embedder reads about 200 KB of prose or 40 KB of random characters per second.
+# One call embeds at most this many bytes of text, for example the queries of a batch or the
+# sentences of leaves. On one core, the built-in embedder reads about 200 KB of prose or 40 KB of
+# random characters per second, so one call needs one core for at most about two seconds.
 MAX_EMBEDDED_BYTES = 64 * 1024
-# Each source of a search finds this many leaves by default. With 50 instead of 200, recall on the
-# data sets used for development was 0.6 points lower.
+# Each source of a search, the words and the vectors, finds this many leaves by default. With 50
+# instead of 200, recall on the data sets used for development was 0.6 percentage points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
-# The default in CONTEXT searches and in STANDARD searches with HYBRID. Other searches use 0.
+# The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID; in all
+# other searches the default is 0. The score of a leaf is raised by this share of the best score
+# among the leaf, the leaf before it and the leaf after it.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
-# The search tools for agents return this many passages by default. They search in CONTEXT mode,
-# whose default budget of 4,096 tokens has space for more than 16 leaves.
+# The search tools for agents return at most this many passages by default. These tools search in
+# CONTEXT mode. Its default budget of 4,096 tokens has space for 16 leaves of 256 tokens, or for a
+# few more leaves if some are shorter.
 DEFAULT_TOOL_PASSAGES = 20
 MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5
@@ -49,7 +55,7 @@ DEFAULT_WINDOW_SENTENCES = 3
 MAX_WINDOW_SENTENCES = 20
 DEFAULT_TOP_SECTIONS = 3
 # SUMMARY_FIRST chooses at most this many sections. The search scans every leaf of the chosen
-# sections, so this limits its time.
+# sections, so this limits the time of the search.
 MAX_TOP_SECTIONS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -57,7 +63,7 @@ DEFAULT_COLLECTION = "default"
 
 
 def check_batch(count: int) -> None:
-    """Raises InvalidArgument if a batch may not have `count` searches."""
+    """Raises InvalidArgument if `count`, the number of searches in a batch, is not allowed."""
     if not 1 <= count <= MAX_BATCH_SEARCHES:
         problem = f"searches has {count} entries; it must have 1 to {MAX_BATCH_SEARCHES}"
         raise InvalidArgument(problem, field="searches")

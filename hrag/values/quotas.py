@@ -16,8 +16,8 @@ _NS = 1_000_000_000
 class Quota:
     """The limits of one tenant; None means unlimited.
 
-    `burst` is the number of calls that a tenant may make at the same time after a pause. None means
-    `calls_per_s`, rounded up.
+    `burst` is the number of calls that a tenant may make at once after it has made no calls for a
+    while. None means `calls_per_s`, rounded up.
     """
 
     calls_per_s: float | None = None
@@ -28,14 +28,14 @@ class Quota:
 
     @property
     def call_interval_ns(self) -> int:
-        """The nanoseconds between two calls at the rate limit; 0 if calls are unlimited."""
+        """The time between two calls at the maximum rate, in nanoseconds; 0 without a limit."""
         return 0 if self.calls_per_s is None else round(_NS / self.calls_per_s)
 
     @property
     def burst_calls(self) -> int:
-        """The number of calls that may be made at the same time after a pause.
+        """The number of calls that a tenant may make at once after it made no calls for a while.
 
-        It is 0 if calls are unlimited.
+        The number is 0 if calls are unlimited.
         """
         if self.calls_per_s is None:
             return 0

@@ -29,18 +29,18 @@ _FLAG_BYTES = 2  # A boolean or null is encoded as a tag and one byte.
 
 @dataclass(frozen=True, slots=True)
 class ReplyLimit:
-    """The maximum size of a reply in bytes, and the number of bytes that are already used."""
+    """The maximum size of a reply in bytes, and how many of them the reply uses already."""
 
     max_bytes: int
     taken_bytes: int = 0
 
     @property
     def left_bytes(self) -> int:
-        """The number of remaining bytes; never negative."""
+        """How many bytes the reply may still grow; never negative."""
         return max(self.max_bytes - self.taken_bytes, 0)
 
     def after(self, size_bytes: int) -> "ReplyLimit":
-        """Returns the same limit with `size_bytes` more bytes counted as used."""
+        """Returns the limit that remains after `size_bytes` more bytes of the reply are used."""
         return replace(self, taken_bytes=self.taken_bytes + size_bytes)
 
     def check(self, size_bytes: int, advice: str) -> None:
@@ -50,10 +50,10 @@ class ReplyLimit:
         """
         if size_bytes <= self.left_bytes:
             return
-        already_used = f", of which {self.taken_bytes:,} are used" if self.taken_bytes else ""
+        already = f" in addition to {self.taken_bytes:,} earlier bytes" if self.taken_bytes else ""
         raise ReplyTooLarge(
-            f"the reply would take at least {size_bytes:,} bytes; at most {self.max_bytes:,} are "
-            f"sent ({SETTING}){already_used}; {advice}"
+            f"the reply would take at least {size_bytes:,} bytes{already}; at most "
+            f"{self.max_bytes:,} are allowed in all ({SETTING}); {advice}"
         )
 
 
@@ -61,7 +61,7 @@ UNLIMITED = ReplyLimit(sys.maxsize)
 
 
 def field_bytes(size_bytes: int) -> int:
-    """Returns the encoded size of a field whose content has `size_bytes` bytes.
+    """Returns the size in bytes of an encoded protobuf field with a content of `size_bytes` bytes.
 
     The field's tag has one byte, and the length of the content is a varint.
     """
@@ -69,12 +69,12 @@ def field_bytes(size_bytes: int) -> int:
 
 
 def text_bytes(*texts: str) -> int:
-    """Returns the encoded size of texts, each in a separate field. Empty texts take no bytes."""
+    """Returns the encoded size of all texts, each in a separate field; empty texts need 0 bytes."""
     return sum(field_bytes(len(text.encode())) for text in texts if text)
 
 
 def struct_bytes(values: Mapping[str, Any]) -> int:
-    """Returns the encoded size of a `google.protobuf.Struct` with these values."""
+    """Returns the size in bytes of an encoded `google.protobuf.Struct` with these values."""
     entries = (
         field_bytes(len(name.encode())) + field_bytes(_value_bytes(value))
         for name, value in values.items()
@@ -95,5 +95,5 @@ def _value_bytes(value: Any) -> int:
 
 
 def _all_fields(sizes: Iterable[int]) -> int:
-    """Returns the encoded size of fields whose contents have `sizes`, in bytes."""
+    """Returns the total encoded size, in bytes, of fields whose contents have these `sizes`."""
     return sum(map(field_bytes, sizes))

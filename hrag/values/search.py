@@ -23,7 +23,7 @@ class SearchMode(StrEnum):
 
 
 class Retrieval(StrEnum):
-    """The sources from which a search gets its candidates."""
+    """Where a search finds its candidates: by words (LEXICAL), by vectors (DENSE), or by both."""
 
     HYBRID = "hybrid"
     DENSE = "dense"
@@ -38,14 +38,14 @@ class FusionMethod(StrEnum):
 
 
 class SummaryScope(StrEnum):
-    """The summaries with which a SUMMARY_FIRST search compares the query first."""
+    """The summaries with which a SUMMARY_FIRST search compares the query in its first step."""
 
     SECTIONS = "sections"
     DOCUMENTS = "documents"
 
 
 class SearchPlan(StrEnum):
-    """The way in which a search found the nearest leaves: by an exact scan or by the index."""
+    """The way in which a search found the nearest leaves: by an exact scan or in the index."""
 
     SCAN = "scan"
     INDEX = "index"
@@ -62,11 +62,11 @@ class Aggregation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A search request: a text, or a vector that is already embedded.
+    """A search request. `query` is a text, or the vector of a query that is embedded already.
 
-    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. A
-    value of None means the default, which may depend on the call, the mode, the retrieval and the
-    collection.
+    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
+    other fields, None means the default, which may depend on the call, the mode, the retrieval and
+    the collection.
     """
 
     tenant_id: str
@@ -98,7 +98,7 @@ class SearchQuery:
 
     @property
     def mode_or_default(self) -> SearchMode:
-        """The mode; SMALL_TO_BIG if it is None."""
+        """The mode of the search; SMALL_TO_BIG if `mode` is None."""
         return self.mode or SearchMode.SMALL_TO_BIG
 
     @property
@@ -111,8 +111,8 @@ class SearchQuery:
 class MatchedChild:
     """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
-    `lexical_score` and `dense_score` are the scores in the two sources. A score is None if its
-    source was not searched.
+    `lexical_score` is the score by words; it is None if the search was only by vectors.
+    `dense_score` is the score by vectors; it is None if the search was only by words.
     """
 
     chunk_id: str
@@ -152,10 +152,12 @@ class Passage:
 
     If several chunks were joined, `merged_chunk_ids` lists them in order of the text. Then `chunk`
     is the best of them, except that its content, span, pages and tokens are those of all together.
-    `lexical_score` and `dense_score` are the scores of the passage's best leaf. Each is None if its
-    source was not searched. `term_spans` are in order and do not overlap. `rerank_score` is the
-    reranker's score, which has another scale than `score`; it is None if the reranker returned no
-    score for the passage.
+    `lexical_score` is the score of the passage's best leaf by words; it is None if the search was
+    only by vectors. `dense_score` is the score of this leaf by vectors; it is None if the search
+    was only by words. `term_spans` are the places where terms of the query occur; these spans are
+    in order and do not overlap.
+    `rerank_score` is the reranker's score, which has another scale than `score`; it is None if the
+    reranker returned no score for the passage.
     """
 
     chunk: Chunk
@@ -216,18 +218,20 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Generic[P_co]):
-    """The passages that a search returned, best first, and how it found them.
+    """The passages that a search returned, best first, and how the search found them.
 
     Inside the service, the passages may be encoded messages instead of `Passage` values.
-    `eligible_leaves` is the number of leaves that pass the filter; without a filter, all leaves
-    pass. `sequence` is the sequence number of the tenant's last change in the snapshot that was
-    searched. `plan` is None if the service does not report it. `sections` are the sections that
-    SUMMARY_FIRST chose, best first.
+    `exhausted` is True if there are no further passages to return. `candidates_considered` is the
+    number of leaves that the search examined, without deleted leaves. `eligible_leaves` is the
+    number of leaves that pass the filter; without a filter, all leaves pass. `sequence` is the
+    sequence number of the tenant's last change in the snapshot that was searched. `plan` is None if
+    the service does not report it. `sections` are the sections that SUMMARY_FIRST chose, best
+    first.
 
-    `retrieval` says which sources were searched. If HYBRID had to search only one source,
-    `fallback` is the reason; otherwise it is empty. `reranked` is True if a reranker ordered the
-    passages. If a reranker was called but did not order them, `rerank_failure` is the reason;
-    otherwise it is empty.
+    `retrieval` says whether words, vectors or both were searched. If HYBRID had to search only one
+    of them, `fallback` is the reason; otherwise `fallback` is empty. `reranked` is True if a
+    reranker ordered the passages. If a reranker was called but did not order the passages,
+    `rerank_failure` is the reason; otherwise `rerank_failure` is empty.
     """
 
     passages: tuple[P_co, ...]

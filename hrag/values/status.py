@@ -22,7 +22,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedIndexStatus:
-    """The part of a collection that the embedded engine's index covers.
+    """How much of a collection the segments and the tail of the embedded engine contain.
 
     `sealed_sequence` is the sequence number of the tenant's last change that segments cover. Later
     changes have added `tail_leaf_count` leaves, which each search scans exactly.
@@ -39,7 +39,8 @@ class IndexStatus:
 
     `committed_sequence` is the sequence number of the collection's last change. `summary_tokens`
     is the number of tokens that the chat model has read and written for summaries. `tenant` is the
-    usage of all collections of the tenant. `embedded` is None for other engines.
+    usage of all collections of the tenant. `embedded` is None if the store is not of the embedded
+    engine.
     """
 
     committed_sequence: int
@@ -56,7 +57,10 @@ class IndexStatus:
     embedded: EmbeddedIndexStatus | None = None
 
     def without_store_wide(self) -> "IndexStatus":
-        """Returns the status with segment ids of 0, because ids are assigned over all tenants."""
+        """Returns the status with all segment ids set to 0.
+
+        Segment ids count the segments of all tenants, and a tenant may not learn of other tenants.
+        """
         if self.embedded is None:
             return self
         segments = tuple(replace(segment, segment_id=0) for segment in self.embedded.segments)
@@ -83,7 +87,10 @@ class EmbeddedStoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class StoreTotals:
-    """Sums over all collections of all tenants. `embedded` is None for other engines."""
+    """Sums over all collections of all tenants.
+
+    `embedded` is None if the store is not of the embedded engine.
+    """
 
     collections: int
     documents: int
@@ -97,7 +104,7 @@ class StoreTotals:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedReaderStatus:
-    """The progress of an embedded reader that loads the changes of the store, and its memory.
+    """The progress and the memory of a reader that loads the changes of the embedded store.
 
     `sequence` is the sequence number of the store's last commit, over all tenants.
     `applied_sequence` is the sequence number of the last commit that every loaded collection
@@ -120,7 +127,8 @@ class ReaderStatus:
 
     `lag_s` is the time in seconds for which changes have been waiting to be applied in the
     background; 0 if no change is waiting. A search does not wait for the background, because it
-    applies the changes of its collection itself. `embedded` is None for other engines.
+    applies the changes of its collection itself. `embedded` is None if the store is not of the
+    embedded engine.
     """
 
     lag_s: float
@@ -151,8 +159,8 @@ class Limits:
 class ServerInfo:
     """Version, settings, models, limits and status of a retriever.
 
-    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` covers all
-    tenants; it is None if the caller may not see it.
+    Without a chat model, `chat_model` is empty and the limits of answers are 0. `reader` is about
+    the data of all tenants; it is None if the caller may not see it.
     """
 
     version: str

@@ -39,10 +39,10 @@ _COUNT = struct.Struct("<I")
 
 
 class ChunkRecord(NamedTuple):
-    """A chunk of a tree, with the fields of CHUNK.
+    """A chunk of a tree as Python integers, with the same fields as the numpy dtype CHUNK.
 
-    `parent` is an index into the level above, `first_child` an index into the level below, and
-    `section` an index into the document's sections.
+    `parent` is an index into the level above, or NONE at the top level. `first_child` is an index
+    into the level below. `section` is an index into the document's sections, or NONE.
     """
 
     byte_start: int
@@ -58,7 +58,7 @@ class ChunkRecord(NamedTuple):
 
     @property
     def token_end(self) -> int:
-        """The count of the document's tokens from its start to the end of the chunk."""
+        """The end of the chunk in tokens, counted from the start of the document."""
         return self.token_start + self.token_count
 
     def within(self, other: "ChunkRecord") -> "ChunkRecord | None":
@@ -95,7 +95,8 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 class Section:
     """A section of a document. It begins at its heading.
 
-    It ends before the next section of the same or a smaller depth. The outermost `depth` is 1.
+    It ends before the next section of the same or a smaller depth. Outermost sections have a
+    `depth` of 1.
     """
 
     title: str
@@ -130,7 +131,7 @@ class ParsedText:
 
 
 def section_parents(sections: Sequence[Section]) -> tuple[int, ...]:
-    """Returns, for each section, the index of the section that contains it, or NONE."""
+    """Returns, for each section, the index of the innermost section that contains it, or NONE."""
     parents: list[int] = []
     open_sections: list[int] = []
     for index, section in enumerate(sections):
@@ -159,7 +160,10 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns `section_path`, without a first title that equals `title`, the document's title."""
+    """Returns the titles that `section_path` returns.
+
+    If the first title equals `title`, the document's title, the first title is left out.
+    """
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
 
@@ -174,7 +178,7 @@ class Tree:
     __slots__ = ("_bases", "_buffer", "counts")
 
     def __init__(self, buffer: bytes | memoryview) -> None:
-        """Raises ValueError if the length of `buffer` does not match its header."""
+        """Reads an encoded tree. Raises ValueError if its length does not match its header."""
         try:
             (levels,) = _COUNT.unpack_from(buffer)
             self.counts: tuple[int, ...] = struct.unpack_from(f"<{levels}I", buffer, _COUNT.size)
@@ -193,14 +197,14 @@ class Tree:
 
     @classmethod
     def from_levels(cls, levels: Sequence[NDArray[Any]]) -> "Tree":
-        """Returns a tree of these levels, arrays of CHUNK, level 0 first."""
+        """Returns the tree with these levels. Each level is an array of CHUNK; level 0 is first."""
         counts = [len(level) for level in levels]
         header = struct.pack(f"<{1 + len(counts)}I", len(counts), *counts)
         return cls(b"".join([header, *(level.tobytes() for level in levels)]))
 
     @property
     def top_level(self) -> int:
-        """The level of the largest chunks."""
+        """The highest level, which has the largest chunks."""
         return len(self.counts) - 1
 
     @property
@@ -225,8 +229,8 @@ class Tree:
     def descendants(self, position: tuple[int, int], level: int) -> range:
         """Returns the indexes of the chunks at `level` that are below a chunk.
 
-        `position` is the chunk's level and index. If the chunk is itself at `level`, the range
-        contains only its index.
+        `position` is the level and the index of this chunk. If the chunk is itself at `level`, the
+        range contains only the index of the chunk.
         """
         start_level, index = position
         first, last = index, index
@@ -243,9 +247,9 @@ class Tree:
         indexes of the leaves, row 1 those of their parents, and so on.
         """
         rows = np.empty((len(self.counts) - leaf_level, self.counts[leaf_level]), np.uint32)
-        # The levels are contiguous, so one numpy array covers all of them. Creating an array for
-        # each level would be slower: most trees are small, so the cost of a numpy call dominates,
-        # and a search may need many trees.
+        # The levels are contiguous in the buffer, so one numpy array covers all of them. One array
+        # for each level would be slower: most trees are small, so the fixed cost of a numpy
+        # call dominates, and a search may need many trees.
         parents = np.frombuffer(self._buffer, CHUNK, sum(self.counts), self._bases[0])["parent"]
         rows[0] = current = np.arange(self.counts[leaf_level])
         base = sum(self.counts[:leaf_level])
@@ -255,12 +259,12 @@ class Tree:
         return rows
 
     def problems(self, sizes: Sequence[int]) -> list[str]:
-        """Returns the violated invariants as messages; empty if the tree is valid.
+        """Returns a message for each violated invariant; the list is empty if the tree is valid.
 
-        `sizes` is the maximum number of tokens of a chunk at each level. These are the invariants:
-        the chunks of each level are in order and have at most that size; all levels cover the same
-        tokens, without a gap; every chunk lies inside exactly one parent; and the children of a
-        chunk are consecutive.
+        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants.
+        The chunks of each level are in order and have at most the size of their level. All levels
+        cover the same tokens, without a gap. Every chunk below the top level lies inside exactly
+        one parent. The children of a chunk are consecutive.
         """
         problems = []
         if len(self.counts) != len(sizes):
@@ -276,7 +280,7 @@ class Tree:
         return problems
 
     def _level_problems(self, level: int, size: int) -> list[str]:
-        """Returns the violated invariants of the chunks of one level."""
+        """Returns a message for each invariant that the chunks of one level violate."""
         chunks = self.level(level)
         if not len(chunks):
             return ["no chunks"]
@@ -296,7 +300,7 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
-        """Returns the violated invariants between the chunks of a level and their parents."""
+        """Returns a message for each violated invariant of the links of `level` to its parents."""
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -320,9 +324,10 @@ class Tree:
 
 
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
-    """Returns messages about possible defects of one level's spans.
+    """Checks the spans of one level for defects.
 
-    The value of a message is True if the level has the defect. `unit` names the unit of the spans.
+    Each key of the result is a message about a defect. Its value is True if the level has this
+    defect. `unit` is the unit of `starts` and `ends`, for the messages.
     """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),

@@ -36,7 +36,8 @@ _PAGE_UNIT_NUMBERS = {
     PageUnit.SECOND: pb.PAGE_UNIT_SECOND,
 }
 _PAGE_UNITS: Mapping[int, PageUnit] = {number: unit for unit, number in _PAGE_UNIT_NUMBERS.items()}
-_UNFIT = (TypeError, ValueError, OverflowError)  # Protobuf raises these for unsuitable values.
+# Protobuf raises these errors for a value that does not fit the field of a message.
+_UNFIT = (TypeError, ValueError, OverflowError)
 
 Built = TypeVar("Built", bound=Message)
 
@@ -44,7 +45,8 @@ Built = TypeVar("Built", bound=Message)
 def bounded(values: Sized, limit: int, field: str) -> None:
     """Raises TooLarge if a field has more than `limit` entries.
 
-    Must be called before the entries are decoded, because a field may have tens of millions.
+    Must be called before the entries are decoded, because a field of a request may have tens of
+    millions of entries.
     """
     if len(values) > limit:
         raise TooLarge(
@@ -82,7 +84,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Returns JSON-like values as a Struct; raises InvalidArgument for values that are not JSON."""
+    """Returns `values` as a Struct; raises InvalidArgument for values that are not JSON."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set_value(struct.fields[_key(key)], value, 1)
@@ -149,9 +151,9 @@ def _number(value: float) -> float:
 
 
 def struct_from(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns a Struct as JSON-like values; whole numbers up to 2**53 become int.
+    """Returns the dict that a Struct represents; whole numbers up to 2**53 become int.
 
-    Raises InvalidArgument for NaN, infinity and nesting that is too deep.
+    Raises InvalidArgument for NaN, for infinity and for nesting that is deeper than _MAX_DEPTH.
     """
     return _object_from(struct, 1)
 
@@ -193,7 +195,7 @@ def checked_text(value: str, field: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(
-                f"{field} contains a lone surrogate at {error.start}; text must be valid Unicode",
+                f"{field} has a lone surrogate at offset {error.start}; text must be valid Unicode",
                 field=field,
             ) from None
     return value
@@ -245,9 +247,7 @@ def _unit_from(number: int) -> SummaryUnit | None:
     if number == pb.SUMMARY_UNIT_UNSPECIFIED:
         return None
     if number not in _UNIT:
-        raise InvalidArgument(
-            f"summaries is {number}, which this server does not know", field="summaries"
-        )
+        raise InvalidArgument(f"summaries is {number}, which is no known value", field="summaries")
     return _UNIT[number]
 
 
@@ -310,16 +310,16 @@ def document_from(message: pb.Document) -> Document:
 
 
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
-    """Returns metadata as JSON-like values.
+    """Returns the dict that a Struct of metadata represents.
 
-    Raises TooLarge, before decoding, if the message is so large that the metadata certainly exceeds
-    its limit as JSON. Raises InvalidArgument if `struct_from` does.
+    Raises TooLarge before the Struct is decoded, if it is so large that the same metadata as JSON
+    certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument for the reasons of `struct_from`.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
         raise TooLarge(
-            f"metadata has {size} bytes as a message; at most {MAX_METADATA_BYTES} are allowed "
-            "as JSON",
+            f"metadata has {size} bytes in protobuf; "
+            f"at most {MAX_METADATA_BYTES} bytes are allowed as JSON",
             field="metadata",
         )
     return struct_from(metadata)

@@ -1,4 +1,4 @@
-"""Helpers that convert parts of messages: optional fields, enums, and messages with plain fields.
+"""Helpers that convert parts of messages: optional fields, enums, and whole dataclasses.
 
 `nested_field` encodes a message as a field of another encoded message.
 """
@@ -14,7 +14,7 @@ from hrag.values.errors import InvalidArgument
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_WITH_LENGTH = 2  # The wire type of strings, bytes and messages.
+_WITH_LENGTH = 2  # Protobuf's wire type of strings, bytes and messages.
 
 Known = TypeVar("Known")
 Value = TypeVar("Value", bound="DataclassInstance")
@@ -27,9 +27,10 @@ def optional_field(message: Message, name: str) -> Any:
 
 
 def dataclass_from(value_type: type[Value], message: Message) -> Value:
-    """Returns a dataclass with the values of the message's fields of the same names.
+    """Returns an instance of the dataclass `value_type`, with the values of the message's fields.
 
-    An optional field that is not set becomes None.
+    Each field of the dataclass has the value of the message's field of the same name. An optional
+    field of the message that is not set becomes None.
     """
     return value_type(
         **{field.name: optional_field(message, field.name) for field in fields(value_type)}
@@ -37,14 +38,22 @@ def dataclass_from(value_type: type[Value], message: Message) -> Value:
 
 
 def enum_value(names: Mapping[Any, Known], number: int, field: str) -> Known:
-    """Returns the value for an enum's wire number; raises InvalidArgument for an unknown number."""
+    """Returns the enum value with this protobuf number.
+
+    `names` maps each number to its value. Raises InvalidArgument for a number that is not in
+    `names`.
+    """
     if number not in names:
-        raise InvalidArgument(f"{field} is {number}, which this server does not know", field=field)
+        raise InvalidArgument(f"{field} is {number}, which is no known value", field=field)
     return names[number]
 
 
 def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known:
-    """Returns the wire number of a value; raises InvalidArgument for a value not in `numbers`."""
+    """Returns the protobuf number of an enum value.
+
+    `numbers` maps each value to its number. Raises InvalidArgument for a value that is not in
+    `numbers`.
+    """
     if value not in numbers:
         allowed = ", ".join(numbers)
         raise InvalidArgument(f"{field} is {value!r}; allowed are {allowed}", field=field)
@@ -52,9 +61,9 @@ def enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Know
 
 
 def optional_enum_number(numbers: Mapping[Any, Known], value: object, field: str) -> Known | None:
-    """Returns the wire number of a value; None for None, which means the default.
+    """Returns the protobuf number of an enum value, or None if `value` is None.
 
-    Raises InvalidArgument if the value is not in `numbers`.
+    None means the default. Raises InvalidArgument for another value that is not in `numbers`.
     """
     return None if value is None else enum_number(numbers, value, field)
 

@@ -27,8 +27,9 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# The limit of decoded Filter messages, and of the values of one condition. A valid filter does not
-# exceed it, because each condition and value is inside at most MAX_FILTER_DEPTH lists.
+# At most this many Filter messages are decoded, and at most this many values of one condition. A
+# valid filter has no more: it has at most MAX_FILTER_TERMS conditions, and each condition needs at
+# most MAX_FILTER_DEPTH Filter messages: itself and the lists in which it is nested.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
@@ -38,8 +39,8 @@ Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 def filter_from(message: pb.Filter) -> Filter:
     """Returns the filter that a message represents.
 
-    Checks only the form and the size of the message; `check_filter` checks the filter. Raises
-    InvalidArgument or TooLarge.
+    Checks only the form and the size of the message; `hrag.values.filters.check_filter` checks the
+    rest. Raises InvalidArgument or TooLarge.
     """
     return _filter_from(message, count(1))
 
@@ -55,7 +56,8 @@ def optional_filter_from(request: Any) -> Filter | None:
 def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
     """Returns the filter that a message represents.
 
-    `parts` counts the decoded Filter messages, so that no more are decoded than a valid filter has.
+    `parts` counts the Filter messages that were decoded so far. Raises TooLarge if there are more
+    than a valid filter has.
     """
     _check_parts(next(parts))
     match message.WhichOneof("kind"):
@@ -93,8 +95,8 @@ def _filters_from(message: pb.FilterList, parts: Iterator[int]) -> tuple[Filter,
 def _check_parts(count_so_far: int) -> None:
     if count_so_far > _MAX_PARTS:
         raise TooLarge(
-            f"filter has over {_MAX_PARTS} parts; at most {MAX_FILTER_TERMS} conditions and "
-            f"values are allowed, nested at most {MAX_FILTER_DEPTH} deep",
+            f"filter is too large; at most {MAX_FILTER_TERMS} conditions and values are allowed, "
+            f"nested at most {MAX_FILTER_DEPTH} deep",
             field="filter",
         )
 
@@ -122,7 +124,7 @@ def _moment_from(timestamp: Timestamp) -> datetime:
 
 
 def optional_filter_message(condition: Filter | None) -> pb.Filter | None:
-    """Returns the message of a filter; None for None.
+    """Returns the message of a filter; None if there is no filter.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -130,7 +132,7 @@ def optional_filter_message(condition: Filter | None) -> pb.Filter | None:
 
 
 def filter_json(condition: Filter) -> dict[str, Any]:
-    """Returns a filter as JSON, in protobuf's JSON format of its message.
+    """Returns a filter as JSON: the filter's message in protobuf's JSON format.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -138,7 +140,7 @@ def filter_json(condition: Filter) -> dict[str, Any]:
 
 
 def filter_from_json(value: dict[str, Any]) -> Filter:
-    """Returns the filter that JSON in the format of `filter_json` represents.
+    """Returns the filter that `value` represents, which is JSON as `filter_json` returns it.
 
     Raises InvalidArgument or TooLarge if the filter is invalid.
     """
@@ -150,13 +152,17 @@ def filter_from_json(value: dict[str, Any]) -> Filter:
 
 
 def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
-    """Returns the message of a filter that is at nesting level `depth`; 1 is the outermost level.
+    """Returns the protobuf message that represents a filter.
+
+    The filter is at the nesting level `depth`; 1 is the outermost level.
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
-    if depth > MAX_FILTER_DEPTH:  # A message with much deeper nesting cannot be sent.
+    # Protobuf's parsers have a limit of nesting too, so MAX_FILTER_DEPTH could not be much higher.
+    if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
-            f"filter is nested over {MAX_FILTER_DEPTH} deep, which is the most allowed",
+            f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "
+            "allowed",
             field="filter",
         )
     match condition:

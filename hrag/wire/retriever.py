@@ -44,8 +44,9 @@ from hrag.wire.fields import (
 from hrag.wire.filters import optional_filter_from, optional_filter_message
 from hrag.wire.passages import passage_from, passage_message
 
-# An upper bound, in bytes, of all numbers in an encoded SearchResponse, and in an encoded
-# ChosenSection.
+# All numbers in an encoded SearchResponse together, except those in its passages and sections, take
+# at most _RESULT_BYTES bytes. All numbers in an encoded ChosenSection take at most _SECTION_BYTES
+# bytes.
 _RESULT_BYTES = 128
 _SECTION_BYTES = 64
 
@@ -102,7 +103,8 @@ _QUERY_ENUMS: dict[str, Mapping[Any, Any]] = {
     "retrieval": _RETRIEVAL,
     "fusion": _FUSION,
 }
-# All other options of a SearchQuery have the same name and type in SearchRequest.
+# These options of a SearchQuery are converted. All other options have the same name and type in
+# SearchRequest, so they are copied.
 _CONVERTED = {"query", "vector", "filter", *_QUERY_ENUMS}
 _COPIED = tuple(field.name for field in fields(SearchQuery) if field.name not in _CONVERTED)
 _PLAN_NUMBER = {
@@ -115,10 +117,10 @@ _PLAN = {number: plan for plan, number in _PLAN_NUMBER.items()}
 def search_query_from(message: pb.SearchRequest) -> SearchQuery:
     """Returns the query of a request; raises InvalidArgument if a field is invalid.
 
-    A vector becomes a sequence of floats.
+    The vector of the query is a sequence of floats.
     """
-    # A request has about thirty fields, of which at most a dozen are set. Only these are read. The
-    # defaults of SearchQuery apply to all other fields.
+    # A request has about thirty fields, of which at most a dozen are set. Only the fields that are
+    # set are read. The defaults of SearchQuery apply to all other fields.
     options = {field.name: value for field, value in message.ListFields()}
     for name, names in _QUERY_ENUMS.items():
         if name in options:
@@ -161,7 +163,7 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns the query of each request of a batch, in order, or its error."""
+    """Returns, for each request of a batch in order, its query, or an error if it is invalid."""
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 
@@ -193,7 +195,7 @@ def _outcome_from(message: pb.SearchOutcome) -> SearchResult | HragError:
 
 
 def encoded_bytes(result: SearchResult[bytes]) -> int:
-    """Returns an upper bound, in bytes, of the size of the encoded response.
+    """Returns an upper bound, in bytes, of the size of `encoded_response(result)`.
 
     The real size is a little smaller.
     """
@@ -218,7 +220,7 @@ def search_response(result: SearchResult) -> pb.SearchResponse:
 
 
 def _without_passages(result: SearchResult[Any]) -> pb.SearchResponse:
-    """Returns the response of a search without its passages."""
+    """Returns the response of a search, but without the passages."""
     timings = result.timings
     return pb.SearchResponse(
         mode=_MODE_NUMBER[result.mode],
@@ -342,15 +344,16 @@ def _node_from(message: pb.ChunkNode) -> ChunkNode:
 
 
 def _relative_message(node: ChunkNode) -> pb.ChunkNode:
-    """Returns the message of a relative without title, source and metadata of the document.
+    """Returns the message of a relative, without the title, source and metadata of the document.
 
-    A reply may contain thousands of relatives, and as many copies of these fields would fill it.
+    A relative is an ancestor, a sibling or a descendant of the chunk that the call names. A reply
+    may contain thousands of relatives, and copies of the three fields in each would fill the reply.
     """
     return _node_message(replace(node, chunk=replace(node.chunk, title="", source="", metadata={})))
 
 
 def _relative_from(chunk: Chunk, message: pb.ChunkNode) -> ChunkNode:
-    """Returns a relative of `chunk`, with the title, source and metadata that `chunk` has."""
+    """Returns a relative of `chunk`, and copies the title, source and metadata of `chunk` to it."""
     node = _node_from(message)
     complete = replace(node.chunk, title=chunk.title, source=chunk.source, metadata=chunk.metadata)
     return replace(node, chunk=complete)

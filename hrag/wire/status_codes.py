@@ -21,7 +21,7 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """The status code and the reason of an error class.
+    """The gRPC status code of an error class, and its reason, a name that never changes.
 
     `retry_s` is the delay before a retry in seconds; None means that a retry will not help.
     """
@@ -77,8 +77,7 @@ TABLE: dict[type[HragError], Situation] = {
 
 _CLASS_OF_REASON = {situation.reason: cls for cls, situation in TABLE.items()}
 
-# The error classes for statuses that have no details of hrag, because gRPC itself or a proxy sent
-# them.
+# The error classes for statuses without hrag's details. gRPC itself or a proxy sent such a status.
 _CLASS_OF_CODE = {
     _CODE.INVALID_ARGUMENT: errors.InvalidArgument,
     _CODE.UNAUTHENTICATED: errors.Unauthenticated,
@@ -91,15 +90,16 @@ _CLASS_OF_CODE = {
     _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# gRPC limits trailers to 8 KiB. They contain the message up to three times, once of them
-# percent-encoded, where each non-ASCII byte needs three bytes.
+# gRPC limits trailers to 8 KiB. The trailers contain the message up to three times. One of these
+# copies is percent-encoded, where each non-ASCII byte needs three bytes. Three copies of a message
+# of this size fit into the limit.
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
 # Calls that end with these errors must not be retried by gRPC in the client. The service itself
 # has already retried a failed endpoint for seconds, and retries by clients would multiply the
-# attempts. A full storage quota stays full, and a reply stays too large. gRPC understands a
-# negative pushback as "do not retry".
+# attempts. A full storage quota stays full, and a reply stays too large. gRPC does not retry if the
+# trailer `grpc-retry-pushback-ms` is negative.
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,
@@ -109,14 +109,14 @@ _NO_GRPC_RETRY = (
 _PUSHBACK = "grpc-retry-pushback-ms"
 _SUBJECT = "tenant:"
 
-# The text in gRPC's error for a message that exceeds its size limit.
+# gRPC's error contains this text if a message is larger than gRPC's limit.
 _LARGER_THAN_MAX = "larger than max"
 
 _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def situation_of(error: HragError) -> Situation:
-    """Returns the row of TABLE for the error's class, or else for its nearest base class there."""
+    """Returns the row of TABLE for the error's class, or for its nearest base class in TABLE."""
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
@@ -132,9 +132,9 @@ def message_of(error: HragError) -> str:
 
 
 def to_status(error: HragError) -> grpc.Status:
-    """Returns the status, with its details, that ends a call with `error`.
+    """Returns the gRPC status, with its details, that ends a call with `error`.
 
-    Its message is cut to 1,000 bytes.
+    The message of the status is cut to 1,000 bytes.
     """
     situation = situation_of(error)
     message = message_of(error)
@@ -172,9 +172,9 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 
 
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
-    """Returns the trailer that overrides the delay in a client's gRPC retry policy.
+    """Returns the trailer that overrides the retry delay of a client's gRPC retry policy.
 
-    Returns an empty list if that delay should apply.
+    Returns an empty list if the delay of the policy should apply.
     """
     if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
@@ -186,12 +186,13 @@ def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
 def error_from(failure: Any) -> HragError:
     """Returns the error that a failed gRPC call represents.
 
-    Its class is the class that the server raised. If the status has no details, the status code
+    The error has the class that the server raised. If the status has no details, the status code
     determines the class.
     """
     try:
         status = rpc_status.from_call(failure)
-    except ValueError:  # A proxy changed the status, so its details do not match.
+    # A proxy has changed the status code, so the code in the details is a different one.
+    except ValueError:
         status = None
     if status is None:
         return _error_of_code(failure.code(), failure.details() or "")

@@ -1,4 +1,4 @@
-"""How a client learns that the server has admitted its stream, before it sends a request.
+"""How a client learns that the server has admitted its stream, before the client sends a request.
 
 A server that admits a stream sends the request id as initial metadata at once. A server that
 refuses a stream sends only a status. grpc.aio loses this status if a request is sent while the
@@ -6,6 +6,7 @@ status arrives: the error is then "Internal error from Core". So the client wait
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 REQUEST_ID = "x-request-id"
@@ -22,7 +23,6 @@ async def is_admitted(call: Any) -> bool:
     metadata = await call.initial_metadata()
     if any(key == REQUEST_ID for key, _ in metadata):
         return True
-    status = asyncio.ensure_future(call.code())
-    await asyncio.wait((status,), timeout=_STATUS_S)
-    status.cancel()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(call.code(), _STATUS_S)
     return not call.done()

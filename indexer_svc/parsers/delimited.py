@@ -10,10 +10,11 @@ So lines above the table do not matter, and in `pump;3,5;Oslo` the comma is part
 
 Lines above the table and lines between tables are read as `table_runs` describes.
 
-A cell in quotation marks may contain separators and line ends. If the marks are not balanced, they
-are ordinary characters: a single one that opened a cell would make all further rows part of this
-cell. In tab-separated values they are ordinary characters also if text follows a closing mark: the
-format itself (IANA, text/tab-separated-values) has no quoting, and `"` often means inches.
+A cell in quotation marks may contain separators and line ends. If the quotation marks are not
+balanced, all quotation marks are ordinary characters. If a single one began a cell, the rest of the
+file would be part of this cell. In tab-separated values they are ordinary characters also if text
+follows a closing mark, because the standard of this format (IANA, text/tab-separated-values) has no
+quoting, and `"` often means inches.
 """
 
 import csv
@@ -43,13 +44,13 @@ _MAX_NUMBER_CHARS = 40
 # Appended to the file as a last row, this character shows whether all quotation marks were closed.
 _END_MARK = "\ue000"
 
-# By default, the csv module limits the size of a cell. The limit is not needed here, because the
-# size of the document is limited.
+# By default, Python's module csv limits the size of a cell. Its limit is set so high that it has no
+# effect, because the size of the document is limited already.
 csv.field_size_limit(sys.maxsize)
 
 
 def parse_delimited(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the rows of UTF-8 text as tables, whose rows are pages.
+    """Returns the rows of a file in UTF-8 as tables, whose rows are pages.
 
     The number of a page is the number of its first row in the file, where empty lines count. The
     result has no title. Raises UnreadableDocument or TooLarge.

@@ -49,7 +49,8 @@ from indexer_svc.parsers.word.tables import read_grid
 from indexer_svc.titles import metadata_title
 
 _KIND = "a Word document (DOCX)"
-# Word on the Web numbers its parts, so its main part has the second name.
+# The possible names of the main file in the archive of a Word document. Word on the Web numbers the
+# files, so it uses the second name.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
 _CELL_SEPARATOR, _ROW_SEPARATOR = ", ", "; "
 _TABLE_PARTS = {
@@ -64,8 +65,9 @@ _CONTENTS_GALLERY = f"{WORD}sdtPr/{WORD}docPartObj"
 def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a document, its headings and its title.
 
-    The title is the one in its properties, or else its first paragraph in the style Title, or
-    else its first heading of level 1. Raises UnreadableDocument or TooLarge.
+    The title is the title in the document's properties. If there is no such title, it is the first
+    paragraph in the style Title, or else the first heading of level 1. Raises UnreadableDocument or
+    TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, *_MAIN_PARTS)

@@ -1,8 +1,8 @@
 """Parses EPUBs: the chapters in reading order, each parsed as an HTML page.
 
-Headings become sections. A chapter without headings gets its title in the table of contents as a
-heading. Tables of contents and other navigation are left out. Notes that the book marks as notes
-come after the text of their chapter. A part is a file in the book's archive.
+Headings become sections. If a chapter has no heading, its title in the table of contents becomes
+its heading. Tables of contents and other navigation are left out. Notes that the book marks as
+notes come after the text of their chapter. A part is a file in the book's archive.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -34,8 +34,9 @@ _MALFORMED = (ElementTree.ParseError, expat.ExpatError)
 def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a book, its headings and its title.
 
-    The title is the one in its metadata, or else its first heading of level 1. Raises
-    UnreadableDocument, also if a chapter is encrypted, or TooLarge.
+    The title is the title in the book's metadata, or else the first heading of level 1. Raises
+    UnreadableDocument if the file is damaged or a chapter is encrypted, and TooLarge if a limit is
+    exceeded.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _CONTAINER)
@@ -72,10 +73,10 @@ def _root_part(package: Package) -> str:
 
 
 def _chapters(book: Element, root: str, items: Mapping[str, Element]) -> Iterator[str]:
-    """Yields the names of the book's parts in reading order, without its table of contents.
+    """Yields the file names of the book's chapters in reading order.
 
-    A book in the format of EPUB 2 names the page with its table of contents in its guide. A link to
-    a position on a page says nothing about the whole page.
+    The file with the table of contents is left out. A book in the format of EPUB 2 names this file
+    in its guide. A link to a position on a page says nothing about the whole page.
     """
     guide = book.iterfind(".//{*}guide/{*}reference")
     targets = (page.get("href", "") for page in guide if page.get("type") == "toc")
@@ -94,7 +95,7 @@ def _is_contents(item: Element) -> bool:
 
 
 def _encrypted_parts(package: Package) -> set[str]:
-    """Returns the names of the parts that are encrypted."""
+    """Returns the names of the encrypted files in the book's archive."""
     if _ENCRYPTION not in package:
         return set()
     references = package.xml(_ENCRYPTION).iterfind(".//{*}CipherReference")
@@ -102,9 +103,9 @@ def _encrypted_parts(package: Package) -> set[str]:
 
 
 def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[str, str]:
-    """Returns the titles of parts in the tables of contents, by the name of the part.
+    """Returns the titles of chapters from the tables of contents, by the file name of the chapter.
 
-    If the tables have several titles for a part, the first title is used.
+    If the tables have several titles for a chapter, the first title is returned.
     """
     labels: dict[str, str] = {}
     for item in items.values():
@@ -123,13 +124,13 @@ def _labels(package: Package, root: str, items: Mapping[str, Element]) -> dict[s
 
 
 def _html_entries(contents: str) -> Iterator[tuple[str, str]]:
-    """Yields the target and title of each link of a table of contents in HTML."""
+    """Yields the target (`href`) and the text of each link in a table of contents in HTML."""
     for link in LexborHTMLParser(as_html(contents)).css("nav a[href]"):
         yield link.attributes.get("href") or "", link.text()
 
 
 def _ncx_entries(package: Package, part: str) -> Iterator[tuple[str, str]]:
-    """Yields the target and title of each entry of a table of contents in XML (NCX).
+    """Yields the target (`src`) and the title of each entry of a table of contents in XML (NCX).
 
     Yields nothing if the XML is malformed, because the book can be read without the table.
     """

@@ -3,7 +3,8 @@
 Lexbor parses a page by the algorithm of the HTML standard, as browsers do, so the text is what a
 browser shows. `html_visibility` says which elements are read, `html_boilerplate` which parts of a
 page surround its content, and `html_inline` how the elements of a line are written. Nothing that a
-page refers to is loaded. No function here recurses, so elements may be nested to any depth.
+page refers to is loaded. No function of this module calls itself recursively, so elements may be
+nested to any depth.
 """
 
 import re
@@ -32,9 +33,10 @@ from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
-# single tag, except elements that never have an end tag in HTML. It also matches whole comments, so
-# that nothing inside a comment is matched. A comment that is not closed ends with the page, because
-# searching for an end from each beginning of a comment would take quadratic time.
+# single tag (`<a/>`), except elements that never have an end tag in HTML. The pattern also matches
+# whole comments, so that it does not match markup inside a comment. A comment that is not closed
+# matches to the end of the page. If it did not match, a page with many unclosed comments would be
+# searched to its end for each of these comments, which takes quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
     r"|<!\[CDATA\[(?P<text>.*?)(?:\]\]>|\Z)"
@@ -54,8 +56,9 @@ def parse_html(
     """Returns the text of a page, its headings and its title.
 
     Navigation, cookie notices, footers and other parts that surround the content of the page are
-    left out, unless `keep_boilerplate` is True. The title is the one in the page's head, or else
-    its first heading of level 1. Raises UnreadableDocument for an unknown encoding, or TooLarge.
+    left out, unless `keep_boilerplate` is True. The title is the title in the page's head, or else
+    the first heading of level 1. Raises UnreadableDocument if the encoding is unknown, and TooLarge
+    if the text has more than `max_text_bytes` bytes.
     """
     text = decoded(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
@@ -73,16 +76,16 @@ def parse_html(
 
 
 def as_html(xhtml: str) -> str:
-    """Returns XHTML with its CDATA sections and `/>` endings rewritten for an HTML parser.
+    """Rewrites the CDATA sections and `/>` endings of XHTML as HTML; returns the HTML.
 
-    An HTML parser does not know CDATA sections and `/>`. It would treat the page's text after
-    `<title/>` or `<script/>` as the content of this element.
+    An HTML parser does not know CDATA sections and `/>`. Without the change, it would treat the
+    page's text after `<title/>` or `<script/>` as the content of the title or script.
     """
     return _XML_ONLY_MARKUP.sub(_to_html, xhtml)
 
 
 def _is_xhtml(text: str) -> bool:
-    """Returns True if the first _SEARCHED_CHARS characters have a sign of XHTML."""
+    """Returns True if the first _SEARCHED_CHARS characters show that a page is XHTML."""
     start = text[:_SEARCHED_CHARS]
     return any(sign in start for sign in _XHTML_SIGNS)
 
@@ -161,10 +164,10 @@ class _BodyReader:
         return self._enter_block(node, tag)
 
     def _enter_block(self, node: LexborNode, tag: str) -> bool:
-        """Begins a block; returns True if its child nodes must be visited.
+        """Begins a block element; returns True if its child nodes must be visited.
 
-        Tables and preformatted lines are written as a whole here, so their child nodes are not
-        visited.
+        If the element is a table or preformatted text, writes the whole text of the element. In
+        this case, the child nodes need not be visited.
         """
         if tag != "dd":
             self._write_terms_before(tag)

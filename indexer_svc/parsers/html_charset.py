@@ -17,9 +17,11 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _SEARCHED_BYTES = 4096
-# The HTML standard reads these encodings as larger encodings that contain them.
+# If a page declares one of these encodings, it is decoded with a larger encoding that contains the
+# declared encoding, as the HTML standard requires.
 _SUPERSETS = {"latin_1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
-# Codecs are modules, and a confined process cannot load modules. So all codecs are loaded here.
+# Python's codecs are modules. A parser process loads this module before it gives up the right to
+# open files, and cannot load any module afterwards. So all codecs are loaded here.
 _CODECS = {
     name: codecs.lookup(name)
     for name in (
@@ -42,8 +44,8 @@ _FIELD = "content"
 def decoded(content: bytes) -> str:
     """Returns the text of a page. Bytes that are invalid in the declared encoding become U+FFFD.
 
-    Raises UnreadableDocument if the page has NUL bytes, or if it is not UTF-8 and declares no
-    encoding that is known here.
+    Raises UnreadableDocument if the page has NUL bytes. Also raises it if the page is not UTF-8 and
+    declares no encoding, or an encoding that is not in `_CODECS`.
     """
     for mark, codec in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
@@ -61,8 +63,8 @@ def decoded(content: bytes) -> str:
 def _declared_codec(content: bytes, offset: int) -> codecs.CodecInfo:
     """Returns the codec of the encoding that a page declares.
 
-    `offset` is the position of the first byte that is not UTF-8; the error message contains it.
-    Raises UnreadableDocument if the page declares no encoding that is known here.
+    Raises UnreadableDocument if the page declares no encoding, or an encoding that is not in
+    `_CODECS`. `offset` is the position of the first byte that is not UTF-8, for the error message.
     """
     declaration = _DECLARED.search(content[:_SEARCHED_BYTES])
     label = declaration[1].decode("ascii", "replace") if declaration else ""

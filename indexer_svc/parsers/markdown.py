@@ -8,8 +8,8 @@ code, indented code or HTML is not a heading. A heading inside a list or quote i
 outline. Only blocks are parsed. Inline markup is parsed in titles only.
 
 Parsing takes linear time: 0.2 s for each MB of prose, about 5 s for each MB that consists only of
-markers. Lines, sections, nesting and titles are limited, so that a hostile text of the largest
-size takes about half a minute.
+markers. Lines, sections, nesting and titles are limited, so that a hostile text of the maximum size
+takes about half a minute.
 """
 
 import logging
@@ -30,16 +30,20 @@ from indexer_svc.parsers.raised_text import subscript, superscript
 from indexer_svc.parsers.text_writer import check_text_bytes
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
-# Headings after this many lines are ignored, because parsing as many lines of list markers takes
-# seconds. The lines fill 10,000 printed pages.
+# Headings are searched for only in this many lines from the beginning of a text. If the lines
+# consist of list markers, parsing so many lines takes seconds. So many lines fill 10,000 printed
+# pages.
 MAX_LINES = 500_000
-# Text that is nested deeper than this is skipped, because the parser reads a line once for each
-# level. Each list adds two levels, so ten lists may be nested.
+# Text that is nested deeper than this in lists and quotes is skipped, because the parser reads a
+# line once for each level of nesting. Each list adds two levels, so ten lists may be inside one
+# another.
 MAX_NESTING = 20
 
-# The source of a title may be longer than the title, because of markup, for example a link's URL.
+# At most this many characters of a heading are parsed as its title. This is more than a title may
+# have, because a heading may contain markup, for example the URL of a link.
 _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
-_MAX_TITLE_MARKS = 40  # A title with more markup stays as it is written.
+# If a title has more characters of markup than this, its markup is not removed.
+_MAX_TITLE_MARKS = 40
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _SCRIPT_TAG = re.compile(r"<(?P<end>/?)(?P<name>sup|sub)>")
@@ -118,7 +122,7 @@ def outline_of(text: str) -> MarkdownOutline:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Returns the code-point offsets at which the first MAX_LINES + 1 lines begin."""
+    """Returns the offsets, in code points, at which the first MAX_LINES + 1 lines begin."""
     first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
     return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
 
@@ -133,7 +137,7 @@ def _sections(
 
 
 def _plain_text(source: str, references: dict[str, Any]) -> str:
-    """Returns inline Markdown without its markup, as a section title."""
+    """Returns the text of a heading without inline markup, cut to the limit of section titles."""
     if not 0 < len(_MARKUP.findall(source)) <= _MAX_TITLE_MARKS:
         return section_title(source)
     tokens: list[Token] = []
@@ -163,10 +167,11 @@ def _visible_text(tokens: Sequence[Token]) -> str:
 
 
 class _MarkdownHeadings(list[Token]):
-    """A list that keeps only the tokens of top-level headings and ignores all others.
+    """The list to which the parser appends its tokens. Stores only tokens of top-level headings.
 
     For each heading, the list contains the opening token, then the token of the heading's content.
-    Other tokens are not kept, because the tokens of 10 MB of list markers would take gigabytes.
+    All other tokens are discarded, because the tokens of 10 MB of list markers would take
+    gigabytes.
     """
 
     def append(self, token: Token) -> None:
@@ -176,12 +181,13 @@ class _MarkdownHeadings(list[Token]):
 
 
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
-    """A block rule of the parser that skips lines that cannot contain a heading of the outline.
+    """A rule for the parser: skips lines that cannot contain a heading of the outline.
 
-    Returns True if it has skipped lines. It skips a paragraph whose lines all begin with a letter:
-    no other kind of block begins with a letter, so the parser need not try its other rules on each
-    line. At MAX_NESTING levels and deeper it skips single lines, because the parser would ignore
-    the rest of the document at its own nesting limit.
+    Returns True if the rule has skipped lines. It skips a paragraph whose lines all begin with a
+    letter. No other kind of block begins with a letter, so the parser need not try its other rules
+    on these lines. In text that is nested at least MAX_NESTING levels deep, the rule skips every
+    line. Otherwise the parser would reach its own nesting limit and ignore the rest of the
+    document.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1
@@ -196,13 +202,13 @@ def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
 
 
 def _build_parser() -> MarkdownIt:
-    """Returns a CommonMark parser that threads can share.
+    """Returns a CommonMark parser that several threads may use at the same time.
 
-    The parser compiles its rules during its first parse, without a lock. So this function parses a
-    short text before threads use the parser.
+    The parser compiles its rules when it parses its first text, without a lock. So this function
+    parses a short text before threads use the parser.
     """
-    # Entering a list adds two levels. The parser's own limit must be above MAX_NESTING, so that
-    # `_skip_text` applies first.
+    # The nesting limit of the parser must be higher than MAX_NESTING, so that `_skip_text` skips
+    # deeper text before the parser reaches its limit. A list adds two levels at once.
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2})
     parser.block.ruler.before("code", "skip_text", _skip_text)
     parser.block.ruler.before(
@@ -212,7 +218,7 @@ def _build_parser() -> MarkdownIt:
     return parser
 
 
-# The level is set, because at debug level the parser logs every rule that it tries on every line.
+# At the log level DEBUG, the parser would log every rule that it tries on every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 _PARSER = _build_parser()

@@ -1,7 +1,7 @@
 """Reads what all Office documents have: properties, relations between parts, and XML.
 
-A part is a file in the document's archive. Open XML has a Strict and a Transitional form, which
-differ in their namespaces.
+A part is a file in the document's archive. The XML of Office documents (Open XML) has two forms,
+Strict and Transitional, which use different namespaces.
 """
 
 import re
@@ -21,16 +21,20 @@ _TRANSITIONAL_NAMESPACE = r"{http://schemas.openxmlformats.org/\1/2006/"
 
 
 def office_title(package: Package) -> str:
-    """Returns the title in a document's properties; empty if it is missing or a placeholder."""
+    """Returns the title in a document's properties, or an empty string.
+
+    The string is empty if the title is missing or is a placeholder like "Document1".
+    """
     if _PROPERTIES not in package:
         return ""
     return metadata_title(package.xml(_PROPERTIES).findtext(_TITLE) or "")
 
 
 def office_xml(package: Package, part: str) -> Element:
-    """Returns the root element of a part, whose names are those of Transitional Open XML.
+    """Returns the root element of a part (a file in the document's archive).
 
-    Names of Strict Open XML are replaced. Raises the errors of `Package.xml`.
+    Names of Strict Open XML are replaced by the names of Transitional Open XML, so the returned
+    element has only these names. Raises the errors of `Package.xml`.
     """
     root = package.xml(part)
     for element in root.iter():
@@ -41,9 +45,9 @@ def office_xml(package: Package, part: str) -> Element:
 
 
 def relations_part(part: str) -> str:
-    """Returns the name of the part that lists the relations of `part`.
+    """Returns the name of the part (a file) that lists the relations of `part` to other parts.
 
-    If `part` is empty, it is the part that lists the relations of the whole package.
+    If `part` is empty, returns the name of the part that lists the relations of the whole archive.
     """
     return join(dirname(part), "_rels", f"{basename(part)}.rels")
 
@@ -52,7 +56,7 @@ def relations(package: Package, part: str) -> Mapping[str, tuple[str, str]]:
     """Returns the relations of a part by their ids.
 
     A relation is a pair: the last word of its type, for example `styles`, and the name of the part
-    to which it leads. Relations that lead out of the package are left out.
+    to which it leads. Relations to targets outside of the archive are left out.
     """
     name = relations_part(part)
     if name not in package:
@@ -74,7 +78,7 @@ def related_part(package: Package, part: str, kind: str, default: str) -> str:
 
 
 def _transitional(name: str) -> str:
-    """Returns the name in Transitional Open XML for a name in Strict Open XML.
+    """Converts an XML name of Strict Open XML to the same name of Transitional Open XML.
 
     Any other name is returned unchanged.
     """

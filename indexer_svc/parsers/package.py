@@ -1,10 +1,11 @@
 """Opens Office documents and EPUBs, which are ZIP archives of XML files, with limits.
 
 A part is a file in the archive. Nothing is unpacked before the archive's directory has been
-checked: the number of parts, their unpacked size, and whether they are encrypted. `zipfile` reads
-no more bytes of a part than the directory says. The unpacked bytes of all markup are limited. A
-part is markup if its name has one of certain endings; any other part counts once it is read. XML
-must not declare entities, because these could expand to gigabytes or to the contents of files.
+checked: the count of parts, their unpacked size, and whether they are encrypted. `zipfile` reads no
+more bytes of a part than the directory says. The unpacked size of all markup together is limited. A
+part is markup if its name ends with, for example, `.xml` or `.html`. Any other part counts against
+this limit once it is read. XML must not declare entities, because an entity could expand to
+gigabytes or to the contents of another file.
 """
 
 import codecs
@@ -20,7 +21,9 @@ from zipfile import ZipFile, ZipInfo
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
-MAX_UNPACKED_BYTES = 256 << 20  # Pictures, sounds and films do not count.
+# The maximum size, in bytes, of all markup in an archive when it is unpacked. Pictures, sounds and
+# films are not counted.
+MAX_UNPACKED_BYTES = 256 << 20
 
 _FIELD = "content"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -30,8 +33,9 @@ _RUST_PANIC = "PanicException"
 _READ_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
-# The names of parts may be encoded in cp437. A codec is a module, and a confined process cannot
-# load modules. So the codec is loaded here.
+# The names of files in an archive may be encoded in cp437. Python's codecs are modules. A parser
+# process loads this module before it gives up the right to open files, and cannot load any module
+# afterwards. So the codec is loaded here.
 codecs.lookup("cp437")
 
 Element = ElementTree.Element
@@ -39,10 +43,10 @@ Element = ElementTree.Element
 
 @contextmanager
 def readable(kind: str) -> Iterator[None]:
-    """Turns any error that a library raises for a damaged file into UnreadableDocument.
+    """Converts any error that a library raises for a damaged file into UnreadableDocument.
 
     InvalidArgument and MemoryError are raised unchanged. `kind` is the name of the format in
-    messages, with its article.
+    messages, with its article, for example "an EPUB".
     """
     try:
         yield
@@ -63,10 +67,11 @@ class Package:
     """An archive whose directory has been checked. A part is a file in the archive."""
 
     def __init__(self, content: bytes, kind: str, main_part: str, *other_names: str) -> None:
-        """Opens an archive and checks its directory. Call it within `readable`, for its errors.
+        """Opens an archive and checks its directory.
 
-        `kind` names the format in errors, with its article. The main part must have the name
-        `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
+        Must be called within `readable`, which converts the errors of a damaged archive. `kind` is
+        the name of the format in messages, with its article. The archive must have a part with the
+        name `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
         """
         if content.startswith(_OLE_MAGIC):
             raise UnreadableDocument(
@@ -89,7 +94,8 @@ class Package:
     def read(self, name: str) -> bytes:
         """Returns the unpacked bytes of a part.
 
-        Raises UnreadableDocument if the part is missing, or TooLarge.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
+        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
         """
         return self._zip.read(self._part(name))
 
@@ -110,17 +116,20 @@ class Package:
         yield rest
 
     def xml(self, name: str) -> Element:
-        """Returns the root element of a part.
+        """Returns the root element of a part, which must be XML.
 
-        Raises UnreadableDocument if the part is missing or declares entities, or TooLarge.
+        Raises UnreadableDocument if the part is missing or declares entities. Raises TooLarge if
+        the markup and the other parts that are read have more than MAX_UNPACKED_BYTES bytes
+        together.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
 
     def _part(self, name: str) -> ZipInfo:
-        """Returns the directory entry of a part that will be read, and counts its bytes.
+        """Returns the directory entry of a part that will be read, and counts its unpacked bytes.
 
-        Raises UnreadableDocument if the part is missing, or TooLarge.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
+        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
         """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)
@@ -133,7 +142,7 @@ class Package:
         return part
 
     def _check_entities(self, name: str) -> None:
-        """Raises UnreadableDocument if a part declares entities."""
+        """Raises UnreadableDocument if a part of XML declares entities."""
 
         def refuse(*_declaration: object) -> None:
             raise UnreadableDocument(
@@ -154,13 +163,14 @@ def _is_markup(name: str) -> bool:
 
 
 def _check_directory(parts: list[ZipInfo]) -> int:
-    """Checks an archive's directory; returns the unpacked size of all its markup, in bytes.
+    """Checks an archive's directory; returns the unpacked size of all markup in it, in bytes.
 
-    Raises TooLarge or UnreadableDocument.
+    Raises TooLarge if there are too many parts or too much markup. Raises UnreadableDocument if the
+    archive is encrypted.
     """
     if len(parts) > MAX_PARTS:
         raise TooLarge(
-            f"content is an archive of {len(parts)} parts; at most {MAX_PARTS} are allowed",
+            f"content is an archive of {len(parts)} files; at most {MAX_PARTS} are allowed",
             field=_FIELD,
         )
     unpacked_bytes = sum(part.file_size for part in parts if _is_markup(part.filename))
@@ -182,7 +192,7 @@ def _check_unpacked(unpacked_bytes: int) -> None:
 
 
 def resolved(base: str, target: str) -> str:
-    """Returns the name of the part to which a link leads.
+    """Returns the name of the part (a file in the archive) to which a link leads.
 
     `base` is the name of the part that contains the link. `target` is the link, relative to `base`.
     The fragment of `target`, from `#` on, is ignored.

@@ -16,7 +16,7 @@ MAX_HEADINGS = 65_535
 
 
 class PageRange(NamedTuple):
-    """The half-open range of a page in the text.
+    """The range of a page in the text: from `char_start` to before `char_end`.
 
     `number` is the page's number, or 0 for its position counted from 1. `is_recognised` is True if
     the text was recognised in a picture of the page.
@@ -37,7 +37,7 @@ class Edit(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A section's title, its depth from 1, and the offset where the section begins."""
+    """The heading of a section: its title, its depth from 1, and the offset where it begins."""
 
     title: str
     depth: int
@@ -48,11 +48,11 @@ class Heading(NamedTuple):
 class ParsedFile:
     """The text of a file, its pages and headings in order of position, and its title.
 
-    `title` is the title that the file itself contains, or empty. `page_unit` is what the numbers of
-    the pages mean. `metadata` are fields of the file that become metadata of the document where
-    the client sends none of that name, for example the sender of a mail; each value is a text or a
-    list of texts. `edits` are the parts of the source text that the parser replaced, in order, if
-    it left all other parts unchanged; they move the pages of a client.
+    `title` is the title that the file itself contains, or an empty string. `page_unit` is what the
+    numbers of the pages mean. `metadata` are fields of the file that become metadata of the
+    document where the client sends none of that name, for example the sender of a mail; each value
+    is a text or a list of texts. `edits` are the parts of the source text that the parser replaced,
+    in order, if it left all other parts unchanged; they move the pages of a client.
     """
 
     text: str

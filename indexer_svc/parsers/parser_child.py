@@ -1,9 +1,10 @@
 """A parser process: `python -m indexer_svc.parsers.parser_child MEMORY_BYTES FAMILY`.
 
-Its standard input is a socket. The process loads the parsers of its family of formats, confines
-itself, and reports that it is ready. Then it receives, parses and answers one file after another
-until the socket is closed. It does not import the store, gRPC or numpy, so that it starts fast and
-needs little memory.
+Its standard input is a socket to the indexer. FAMILY is the set of formats that the process reads.
+The process loads the parsers of these formats, limits its own rights (`sandbox`), and reports that
+it is ready. Then it receives one file after another, parses the file and sends the result, until
+the socket is closed. The process does not import the store, gRPC or numpy, so that it starts fast
+and needs little memory.
 """
 
 import codecs
@@ -25,10 +26,11 @@ _MAX_FILE_BYTES = 1 << 32
 def main(memory_bytes: int, family: FormatFamily) -> None:
     """Parses files until the socket is closed.
 
-    `memory_bytes` limits the address space of this process. `family` is the family of the formats
-    that it can read.
+    `memory_bytes` limits the address space of this process. `family` is the family of formats that
+    this process can read.
     """
-    # Codecs are modules, and a confined process cannot load modules. So they are loaded before.
+    # Python's codecs are modules. After `confine`, this process cannot load modules, so the codecs
+    # are loaded now.
     for name in ("utf-8", "utf-16-le"):
         codecs.lookup(name)
     recognise = load(family)
@@ -45,7 +47,8 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
 def _limit_processor_time(cpu_s: float) -> None:
     """Limits the processor time from now on; 0 removes the limit.
 
-    After that time, SIGPROF ends this process, even while a library runs.
+    If parsing uses more than this time, the signal SIGPROF ends this process, even while code of a
+    library runs.
     """
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
@@ -66,10 +69,11 @@ def _page_recogniser(recognise: Recognise | None, request: Head) -> PageRecognis
 
 
 def _receive(size: int) -> bytes:
-    # `read` receives all bytes into one buffer, so large files are not joined from parts.
+    # `read` receives all bytes into one buffer, so the parts of a large file need not be joined.
     data = sys.stdin.buffer.read(size)
     if len(data) < size:
-        # The socket is closed: the indexer has ended, or it does not need this process any more.
+        # The socket is closed, because the indexer has ended or does not need this process any
+        # more.
         os._exit(0)
     return data
 

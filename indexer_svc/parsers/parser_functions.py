@@ -1,12 +1,13 @@
-"""The formats that a parser process reads, in four families, and the function that parses each.
+"""The formats that parser processes read, and the function that parses each format.
 
-A confined process cannot load modules, so a process loads the modules of its family before it is
-confined. The formats of the family EXTRA need the libraries of the extra `formats`, and those of
-the family OCR need the extra `ocr`. A process for the family CORE (PDFs and text formats) does not
-load these libraries. A process for the family MAIL loads the modules of CORE and EXTRA too, because
-mails may have attachments of all these formats. PDF is in two families: in OCR, pages without text
-are recognised too. To add a format, add it here, in `hrag.values.formats`, and in
-`indexer_svc.extract`, which decides whether a parser process must read it.
+A family is a set of formats that the same process reads. A process loads the modules of its family
+before it gives up the right to open files, because it cannot load any module afterwards. The
+formats of the family EXTRA need the libraries of the extra `formats`, and those of the family OCR
+need the extra `ocr`. A process for the family CORE (PDFs and text formats) does not load these
+libraries. A process for the family MAIL loads the modules of CORE and EXTRA too, because mails may
+have attachments of all these formats. PDF is in two families: in OCR, pages without text are
+recognised too. To add a format, add it in this module, in `hrag.values.formats`, and in
+`indexer_svc.extract`, which decides whether a parser process must read the format.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ from indexer_svc.parsers.recognition import PageRecogniser, Recognise
 
 
 class FormatFamily(StrEnum):
-    """A group of formats that the same parser process can read."""
+    """A set of formats that the same parser process can read."""
 
     CORE = "core"
     EXTRA = "extra"
@@ -56,7 +57,7 @@ class FormatFamily(StrEnum):
     MAIL = "mail"
 
 
-# For each format, the module of its parser and the name of the function.
+# For each format, the module with its parser and the name of the function that parses it.
 _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
     FormatFamily.CORE: {
         PDF: ("pdf", "parse_pdf"),
@@ -106,13 +107,13 @@ _WITH_BOILERPLATE = (HTML,)
 
 
 def format_family(mime_type: str) -> FormatFamily:
-    """Returns the family to which a format belongs; CORE for PDF and for an unknown format."""
+    """Returns the family that contains a format, or CORE if the format is PDF or unknown."""
     families = (family for family, formats in _PARSERS.items() if mime_type in formats)
     return next(families, FormatFamily.CORE)
 
 
 def load(family: FormatFamily) -> Recognise | None:
-    """Loads the parser modules of a family, with their libraries.
+    """Loads the modules that parse the formats of a family, with their libraries.
 
     Returns the function that recognises text if the family is OCR, and None otherwise.
     """
@@ -137,8 +138,9 @@ def parse(
     With `keep_boilerplate`, the parts of a web page around its content are read too. With a
     `recogniser`, text in pictures of pages is recognised.
 
-    Raises InvalidArgument if the file cannot be read, or if its text has more than
-    `max_text_bytes` bytes in UTF-8. For a damaged file, any error of a library may be raised.
+    Raises InvalidArgument or one of its subclasses if the file cannot be read, or if its text has
+    more than `max_text_bytes` bytes in UTF-8. May raise any error of a library if the file is
+    damaged.
     """
     options: dict[str, Any] = {}
     if keep_boilerplate and mime_type in _WITH_BOILERPLATE:

@@ -1,14 +1,16 @@
 """A pool of parser processes for all tenants.
 
-While a file is parsed, it occupies one of the pool's slots, so the number of slots limits how many
-files are parsed at once. A tenant occupies at most half of the slots, so the files of other tenants
+While a file is parsed, it occupies one of the pool's slots, so the count of slots limits how many
+files are parsed at once. A tenant occupies at most half of all slots, so the files of other tenants
 need not wait for the many slow files of one tenant. A slot that becomes free goes to a file of the
-tenant that occupies the fewest slots. Among the files of such tenants, the first that came is next.
+tenant that occupies the fewest slots. If several tenants occupy equally few slots, the file that
+has waited longest is next.
 
 A process is kept for further files of the same tenant. The files of two tenants are never read by
 the same process, so a hostile file that takes over its process learns nothing about another tenant.
-For each family of formats that has been needed, one unused process is started in advance, because
-a start takes a tenth of a second.
+For each family of formats that has been needed, one process is started in advance for the next
+tenant, because a start takes a tenth of a second. A family is a set of formats that the same
+process can read.
 
 A pool for text recognition is a separate pool, so that scans, which take minutes, never delay other
 files. Its processes have more memory. Each page, not each file, has a time limit there, and a file
@@ -45,7 +47,9 @@ from indexer_svc.parsers.protocol import Head, MalformedMessage, ParserFault
 
 _log = structlog.get_logger()
 
-_POLL_S = 0.05  # A wait for a slot checks at this interval whether the caller has left.
+# While a file waits for a slot, the interval at which the pool checks whether the call's deadline
+# has passed or the call was cancelled.
+_POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
 # The log reports the progress of text recognition after so many pages, which take about a minute.
@@ -75,14 +79,14 @@ class _OutOfTime(Exception):
 
 
 class _WaitingFile:
-    """A file that waits for a slot."""
+    """A file that waits for a free slot, because all slots that its tenant may use are occupied."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id
 
 
 class ParserPool:
-    """Parses files in parser processes. Safe to call from several threads."""
+    """Parses files in a limited number of parser processes. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -95,9 +99,9 @@ class ParserPool:
     ) -> None:
         """Starts no process yet.
 
-        `slots`, at least 2, is the number of files that may be parsed at once. `memory_bytes`
-        limits the address space of a process. A file may wait for a slot for `timeout_s` seconds,
-        and parsing it may take as long. `start` is called with `memory_bytes` and a family of
+        `slots`, at least 2, is the count of files that may be parsed at once. `memory_bytes` limits
+        the address space of a process. A file may wait for a slot for `timeout_s` seconds, and then
+        be parsed for `timeout_s` seconds. `start` is called with `memory_bytes` and a family of
         formats. It must start a process that reads the formats of this family.
 
         If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises so
@@ -110,8 +114,9 @@ class ParserPool:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._start = partial(start, memory_bytes)
-        # No process outlives the indexer, because the kernel ends a process when the thread that
-        # has started it ends. So one thread starts all processes, and it runs until `close`.
+        # The kernel ends a parser process when the thread that has started the process ends. So no
+        # parser process outlives the indexer. For the same reason, one thread, which runs until
+        # `close`, must start all parser processes.
         self._starter = ThreadPoolExecutor(1, "parsers")
         self._spares: dict[FormatFamily, Future[ParserProcess]] = {}
         self._changed = threading.Condition()
@@ -137,7 +142,7 @@ class ParserPool:
         Raises:
             InvalidArgument, UnreadableDocument, TooLarge: the file cannot be read, makes its
                 parser fail, or exceeds a limit.
-            DeadlineExceeded, Cancelled: the caller does not wait any longer.
+            DeadlineExceeded, Cancelled: `deadline` has passed, or the call was cancelled.
             TooBusy: no slot became free within HRAG_PARSER_TIMEOUT_S. A pool for text recognition
                 does not raise it.
             ServiceUnavailable: no process can be started, or the pool is closed.
@@ -159,7 +164,8 @@ class ParserPool:
                 is_healthy = True
                 return parsed
             except InvalidArgument:
-                # The process itself has reported that the file cannot be read.
+                # The process itself has reported that the file cannot be read, so the process is
+                # not damaged and may read further files.
                 is_healthy = True
                 raise
             except (ParserEnded, ParserFault, MalformedMessage, _OutOfTime) as failure:
@@ -174,7 +180,10 @@ class ParserPool:
                 self._release_process(process, assignment, is_healthy)
 
     def close(self) -> None:
-        """Ends every process, so files that are being parsed fail. May be called repeatedly."""
+        """Ends every parser process. May be called repeatedly.
+
+        Parsing the files that are being read fails with ServiceUnavailable.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -189,14 +198,14 @@ class ParserPool:
 
     @property
     def waiting_count(self) -> int:
-        """The number of files that wait for a slot."""
+        """The count of files that wait for a free slot."""
         with self._changed:
             return len(self._waiting)
 
     def _closing_error(self) -> ServiceUnavailable:
         return ServiceUnavailable("the indexer is stopping; send the document again")
 
-    # These methods give a slot to a file.
+    # The following methods wait until one of the slots is free for a file.
 
     @contextmanager
     def _slot(self, tenant_id: str, deadline: Deadline) -> Iterator[None]:
@@ -227,17 +236,18 @@ class ParserPool:
             if time.monotonic() > end_s and not self._max_recognised_pages:
                 raise TooBusy(
                     f"no parser became free in {self._timeout_s} s; the indexer has {self._slots} "
-                    f"({self._settings.slots}), of which a tenant may use {self._tenant_slots} at "
-                    "once"
+                    f"({self._settings.slots}), and one tenant may use at most "
+                    f"{self._tenant_slots} at once"
                 )
             self._changed.wait(_POLL_S)
         if self._is_closed:
             raise self._closing_error()
 
     def _next_file(self) -> _WaitingFile | None:
-        """Returns the waiting file that may be parsed now, or None if none may.
+        """Returns the waiting file that may be parsed next, or None if no file may be parsed now.
 
-        It is the first waiting file of a tenant that occupies the fewest slots.
+        The files of the tenants that occupy the fewest slots come first. Among these files, the
+        file that has waited longest is next.
         """
         if self._running.total() >= self._slots:
             return None
@@ -245,12 +255,13 @@ class ParserPool:
         allowed = [file for file in self._waiting if self._running[file.tenant_id] < limit]
         return min(allowed, key=lambda file: self._running[file.tenant_id], default=None)
 
-    # These methods give a process to a file.
+    # The following methods choose, start and end the processes that parse the files.
 
     def _acquire_process(self, assignment: _Assignment) -> ParserProcess:
-        """Returns a process that has read no file of another tenant.
+        """Returns a process for a tenant and a family of formats.
 
-        Raises ServiceUnavailable if no process can be started.
+        The process has read no file of another tenant. Raises ServiceUnavailable if no process can
+        be started.
         """
         while (idle := self._pop_idle(assignment)) is not None:
             if idle.is_alive:
@@ -258,7 +269,8 @@ class ParserPool:
             idle.kill()
         try:
             process = self._pop_unused(assignment[1])
-        except (OSError, RuntimeError) as error:  # Memory, processes or threads are used up.
+        # The operating system has no memory for a process, or allows no more processes or threads.
+        except (OSError, RuntimeError) as error:
             raise ServiceUnavailable(f"no parser can be started: {error}") from None
         self._end_surplus()
         return process
@@ -272,9 +284,10 @@ class ParserPool:
             return process
 
     def _pop_unused(self, family: FormatFamily) -> ParserProcess:
-        """Returns the unused process that was started in advance, or a new process.
+        """Returns a process that has read no file.
 
-        Also starts another process in advance, for the next call.
+        If an earlier call has started a process in advance, returns this process, else a new
+        process. Also starts a process for the next call in advance.
         """
         with self._changed:
             if self._is_closed:
@@ -283,8 +296,8 @@ class ParserPool:
             started = spare or self._starter.submit(self._start, family)
             if family is not FormatFamily.OCR:
                 self._spares[family] = self._starter.submit(self._start, family)
-        # The start in advance may have failed long ago, for example when memory was short. Then a
-        # process is started again below.
+        # If the process could not be started, for example because there was not enough memory, or
+        # if it has ended since, another process is started below.
         with suppress(OSError):
             process = started.result()
             if process.is_alive:
@@ -293,9 +306,10 @@ class ParserPool:
         return self._starter.submit(self._start, family).result()
 
     def _end_surplus(self) -> None:
-        """Ends idle processes, those idle longest first, while there are more processes than slots.
+        """Ends idle processes until the pool has at most as many processes as slots.
 
-        Unused processes that were started in advance are not counted.
+        The processes that have been idle longest are ended first. Processes that were started in
+        advance are not counted.
         """
         with self._changed:
             surplus = max(0, len(self._idle) + self._running.total() - self._slots)
@@ -313,7 +327,7 @@ class ParserPool:
                     return
         process.kill()
 
-    # These methods parse a file and explain failures.
+    # The following methods parse a file in a process, and explain failures.
 
     def _parse_in(
         self,
@@ -353,7 +367,7 @@ class ParserPool:
             _log.warning("parser_unconfined", problem="this machine cannot filter its system calls")
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
-        """Returns the error for the caller when a parser has failed."""
+        """Returns the error for the caller if the parser has failed with `failure`."""
         subject = f"{_FIELD} of type {mime_type}"
         if self._is_closed:
             return self._closing_error()
@@ -384,8 +398,8 @@ class ParserPool:
 def _problem(failure: Exception) -> str:
     """Returns the description of a failure for the log.
 
-    The message of a ParserFault may quote text of the file. So the log gets only the name of the
-    error that the parser raised.
+    The message of a ParserFault may quote text of the file, which must not be logged. So the
+    description has only the name of the error that the parser raised.
     """
     detail = str(failure)
     if isinstance(failure, ParserFault):

@@ -1,8 +1,9 @@
-"""The indexer's side of one parser process: starts it, sends files, receives answers, ends it.
+"""Starts a parser process, sends files to it, receives its answers, and ends it.
 
-The environment of the process contains only the paths where Python finds its modules. The process
-has one socket and no other open file. The kernel ends the process when the thread that has started
-it ends (PR_SET_PDEATHSIG), so this thread must run as long as the process may be needed.
+This module runs in the indexer. The environment variables of the parser process contain only the
+paths where Python finds its modules. The process has one socket and no other open file. The kernel
+ends the process when the thread that has started it ends (PR_SET_PDEATHSIG), so this thread must
+run as long as the process may be needed.
 """
 
 import os
@@ -20,13 +21,16 @@ from indexer_svc.parsers.protocol import Head, answer_of, message, progress_of, 
 
 _MODULE = "indexer_svc.parsers.parser_child"
 _ROOT = str(Path(__file__).resolve().parents[2])
-_POLL_S = 0.05  # A wait calls `check` at this interval.
+# While the indexer waits for a parser process, the caller's function `check` is called at this
+# interval.
+_POLL_S = 0.05
 _RECEIVE_BYTES = 1 << 20
 _KILLED_WAIT_S = 10.0
 _ENDING_WAIT_S = 1.0
 
-# A process is not used again after this many files, or once it occupies this much memory. Otherwise
-# PDFium's caches and the fragmentation of the heap would grow with each file.
+# After this many files, or once it occupies this much memory, a parser process is ended and
+# replaced by a new process. Otherwise PDFium's caches and the fragmentation of the heap would grow
+# with each file.
 MAX_FILES = 1000
 _MAX_RESIDENT_BYTES = 128 << 20
 # The models of a process that recognises text, and the memory for one page, are larger.
@@ -40,11 +44,14 @@ Check = Callable[[], None]
 
 
 class ParserEnded(Exception):
-    """The process has ended by itself. The message says how, for example `exit code 1`."""
+    """Raised if a parser process has ended unexpectedly.
+
+    The message says how the process has ended, for example `exit code 1` or `SIGSEGV`.
+    """
 
 
 class ParserNotStarted(ParserEnded):
-    """The process has ended before it was ready."""
+    """Raised if a parser process has ended before it was ready to read files."""
 
 
 class ParserProcess:
@@ -55,7 +62,7 @@ class ParserProcess:
     """
 
     def __init__(self, memory_bytes: int, family: FormatFamily, max_files: int = MAX_FILES) -> None:
-        """Starts a process for the formats of `family`, and does not wait until it is ready.
+        """Starts a process for the formats of `family`; does not wait until the process is ready.
 
         `memory_bytes` limits the address space of the process. After `max_files` files, the process
         is not reusable. Raises OSError if no process can be started.
@@ -71,7 +78,8 @@ class ParserProcess:
                     stderr=subprocess.DEVNULL,
                     cwd="/",
                     env={"PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
-                    # Ctrl-C must reach only the indexer, which finishes its calls first.
+                    # Ctrl-C must not end the parser process: it must reach only the indexer, which
+                    # finishes its calls before it stops.
                     start_new_session=True,
                 )
         except OSError:
@@ -98,7 +106,10 @@ class ParserProcess:
 
     @property
     def is_reusable(self) -> bool:
-        """True if the process is alive and below its limits of files and of memory."""
+        """True if the process may read a further file.
+
+        The process must be alive, and must be below its limits of files and of memory.
+        """
         try:
             resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text("ascii").split()[1])
         except (OSError, IndexError):
@@ -132,9 +143,10 @@ class ParserProcess:
 
         `max_body_bytes` limits the text in the process's answer. `check` is called repeatedly
         during the wait. `on_page` is called before a page is recognised, with the count of the
-        pages that the process has recognised. Raises the InvalidArgument that the process reports.
-        Also raises ParserEnded, ParserFault, MalformedMessage and the errors of `check` and
-        `on_page`; after one of these the process must be killed.
+        pages that the process has recognised. If the process reports that the file cannot be read,
+        raises the reported InvalidArgument. Also raises ParserEnded, ParserFault, MalformedMessage
+        and the errors of `check` and `on_page`; after one of these errors the process must be
+        killed.
         """
         self._files += 1
         try:
@@ -149,17 +161,17 @@ class ParserProcess:
         return answer_of(head, body)
 
     def kill(self) -> str:
-        """Ends the process if it is alive; returns how it ended, for example SIGSEGV."""
-        # The process is killed before the socket is closed. It ends by itself when its socket is
-        # closed, and then the result would not be the signal.
+        """Ends the process if it is alive; returns how the process ended, for example `SIGSEGV`."""
+        # The process is killed before the socket is closed. If the socket were closed first, the
+        # process would end by itself, and the result could be `exit code 0`.
         self._process.kill()
         self._socket.close()
         return self._wait_for_end(_KILLED_WAIT_S)
 
     def _describe_end(self) -> str:
-        """Returns how the process ended, after its socket was closed.
+        """Waits for the end of a process that has closed its socket; returns how the process ended.
 
-        The process may need a moment to end. If it does not end, kills it.
+        If the process does not end within _ENDING_WAIT_S seconds, kills the process.
         """
         try:
             return self._wait_for_end(_ENDING_WAIT_S)
@@ -167,7 +179,7 @@ class ParserProcess:
             return self.kill()
 
     def _wait_for_end(self, timeout_s: float) -> str:
-        """Waits for the end of the process; returns the name of the signal or the exit code."""
+        """Waits until the process has ended; returns its exit code or the signal that ended it."""
         code = self._process.wait(timeout_s)
         if code >= 0:
             return f"exit code {code}"

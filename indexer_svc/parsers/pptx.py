@@ -1,9 +1,9 @@
 """Parses presentations: each slide is a page, and also a section with the slide's title.
 
-The text comes from the XML of the slides: shapes in their order, tables and speaker notes. A hidden
-slide becomes a page without text, so that the page numbers are the slide numbers. Hidden shapes,
-charts, diagrams, equations, pictures and comments are left out. The library python-pptx would read
-the same text, but needs 25 MB of libraries, most of which are for pictures.
+The text is read from the XML of the slides: shapes in their order, tables and speaker notes. A
+hidden slide becomes a page without text, so that the page numbers are the slide numbers. Hidden
+shapes, charts, diagrams, equations, pictures and comments are left out. The library python-pptx is
+not used: it would read the same text, but needs 25 MB of libraries, most of which are for pictures.
 """
 
 import re
@@ -36,14 +36,16 @@ _LINE_BREAKS = {f"{_DRAWING}br": "\n"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
 _HEADER_SPANS = tuple("123")
-_REPEATED = ("dt", "ftr", "sldNum", "hdr")  # These are the same on every slide.
+# These placeholders (date, footer, slide number, header) are the same on every slide. They are left
+# out.
+_REPEATED = ("dt", "ftr", "sldNum", "hdr")
 
 
 def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a presentation, its slides as pages and sections, and its title.
 
-    The title is the one in its properties, or else the title of its first slide. Raises
-    UnreadableDocument or TooLarge.
+    The title is the title in the presentation's properties, or else the title of the first slide.
+    Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
         package = Package(content, _KIND, _MAIN_PART)
@@ -57,7 +59,7 @@ def parse_pptx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _slides(package: Package) -> Iterator[str]:
-    """Yields the name of the file of each slide in the archive, in the order of the slides."""
+    """Yields the name, in the archive, of the file of each slide, in the order of the slides."""
     targets = relations(package, _MAIN_PART)
     for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
         _kind, part = targets.get(slide_id.get(_RELATION_ID, ""), ("", ""))
@@ -90,7 +92,8 @@ def _write_slide(package: Package, part: str, number: int, writer: TextWriter) -
 def _remove_hidden(slide: Element) -> Element:
     """Removes hidden shapes from a slide, and returns the slide.
 
-    Also removes the replacements that older programs show for newer kinds of shapes.
+    A newer kind of shape has an alternative that only older programs show. The alternatives are
+    removed too.
     """
     for parent in slide.iter():
         if parent.tag in _SHAPE_CONTAINERS:
@@ -203,7 +206,7 @@ def _position(baseline: str) -> Position:
 
 
 def _notes(package: Package, part: str) -> list[str]:
-    """Returns the texts of a slide's speaker notes."""
+    """Returns the paragraphs of the speaker notes of the slide in the file `part`."""
     parts = [target for kind, target in relations(package, part).values() if kind == "notesSlide"]
     shapes = (shape for notes_part in parts for shape in _shapes(office_xml(package, notes_part)))
     texts = (_text(shape).strip() for shape in shapes if _placeholder(shape) == "body")

@@ -1,8 +1,10 @@
 """The messages between the indexer and a parser process, over one socket.
 
-A message has two lengths, a JSON object (the head) and bytes (the body). Messages of a parser are
-untrusted, because a hostile file may have taken over the process. So nothing is unpickled, the
-receiver sets a limit for every length, and `answer_of` checks each value before it is used.
+A message consists of the lengths of head and body, a JSON object (the head), and bytes (the body).
+In the answer of a parser, the head has the pages, the headings and the title, and the body is the
+text. Messages of a parser are not trusted, because a hostile file may have taken over the process.
+So nothing is unpickled, the receiver limits every length, and `answer_of` checks each value before
+the value is used.
 """
 
 import json
@@ -17,14 +19,15 @@ from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, PageRange, ParsedFile
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
-# The head of a message has at most this many bytes, which is enough for 65,535 headings of 200
-# characters and 100,000 pages. Heads are limited because decoded JSON takes many times its size in
-# memory.
+# The head of a message, a JSON object, has at most this many bytes. This is enough for 65,535
+# headings of 200 characters and 100,000 pages. Heads are limited because decoded JSON needs many
+# times its encoded size in memory.
 MAX_HEAD_BYTES = 16 << 20
 _MAX_NUMBER = 0xFFFF_FFFF
 _MAX_REPORT_TEXT_BYTES = 1_000
 _MAX_EXAMPLE_CHARS = 200
-MAX_DEPTH = 1_000_000  # The largest depth of a heading. PDF bookmarks may be nested this deep.
+# The maximum depth of a heading. It is large because bookmarks in a PDF may be nested very deep.
+MAX_DEPTH = 1_000_000
 
 _LENGTHS = struct.Struct("<II")
 _REFUSALS = {
@@ -37,15 +40,18 @@ Receive = Callable[[int], bytes]
 
 
 class MalformedMessage(Exception):
-    """The other side has sent a message that the protocol does not allow."""
+    """Raised if the other process has sent a message that the protocol does not allow."""
 
 
 class ParserFault(Exception):
-    """The parser raised an unexpected error while it read the file."""
+    """Raised if the parser has reported that reading the file raised an unexpected error."""
 
 
 def message(head: Head, body: bytes = b"") -> list[bytes]:
-    """Returns an encoded message as byte strings that must be sent one after another."""
+    """Returns an encoded message: byte strings that must be sent one after another.
+
+    `head` is encoded as JSON. `body` is sent as it is.
+    """
     encoded = json.dumps(head, ensure_ascii=False).encode()
     return [_LENGTHS.pack(len(encoded), len(body)) + encoded, body]
 
@@ -53,28 +59,34 @@ def message(head: Head, body: bytes = b"") -> list[bytes]:
 def received(receive: Receive, max_body_bytes: int) -> tuple[Head, bytes]:
     """Receives a message; returns its head and its body.
 
-    Raises MalformedMessage, and the errors of `receive`.
+    Raises MalformedMessage if the head is no JSON object, or if the head or the body is too long.
+    Raises the errors of `receive`.
     """
     head_bytes, body_bytes = _LENGTHS.unpack(receive(_LENGTHS.size))
     if head_bytes > MAX_HEAD_BYTES or body_bytes > max_body_bytes:
-        raise MalformedMessage(f"a head of {head_bytes} bytes and a body of {body_bytes} bytes")
+        raise MalformedMessage(
+            f"the message has a head of {head_bytes} bytes and a body of {body_bytes} bytes; "
+            f"at most {MAX_HEAD_BYTES} and {max_body_bytes} are allowed"
+        )
     try:
         head = json.loads(receive(head_bytes))
     except (ValueError, RecursionError) as error:
-        raise MalformedMessage(f"a head that is not JSON: {error}") from None
+        raise MalformedMessage(f"the head of the message is not JSON: {error}") from None
     if not isinstance(head, dict):
-        raise MalformedMessage(f"a head of type {type(head).__name__}")
+        raise MalformedMessage(
+            f"the head of the message is a {type(head).__name__}; it must be a JSON object"
+        )
     return head, receive(body_bytes)
 
 
 def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
-    """Calls `parse`; returns the encoded message with the parsed file or the error."""
+    """Calls `parse`; returns the encoded answer, with the parsed file or with the error."""
     try:
         parsed = _with_fitting_metadata(parse())
         answer = message(_head_of(parsed), parsed.text.encode())
         if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
             raise TooLarge(
-                f"the headings and pages of content take {len(answer[0])} bytes; at most "
+                f"the headings and pages of content need {len(answer[0])} bytes in total; at most "
                 f"{MAX_HEAD_BYTES} are allowed",
                 field="content",
             )
@@ -83,7 +95,7 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
         return message(
             {"refusal": type(error).__name__, "message": error.message, "field": error.field}
         )
-    except Exception as error:  # Libraries raise errors of any kind for damaged files.
+    except Exception as error:  # A library may raise any kind of error for a damaged file.
         return message({"fault": f"{type(error).__name__}: {error}"[:500]})
 
 
@@ -106,8 +118,8 @@ def progress_of(head: Head) -> int | None:
 def answer_of(head: Head, body: bytes) -> ParsedFile:
     """Checks every value of a parser's answer; returns the parsed file.
 
-    Raises the InvalidArgument that the parser reports, ParserFault if it reports any other error,
-    or MalformedMessage if a value is not allowed.
+    If the parser reports an InvalidArgument, raises this error. If the parser reports any other
+    error, raises ParserFault. Raises MalformedMessage if a value in the answer is not allowed.
     """
     if "refusal" in head:
         raise _refusal(head)
@@ -125,7 +137,7 @@ def answer_of(head: Head, body: bytes) -> ParsedFile:
         _check_edits(edits, len(text))
         return ParsedFile(text, pages, headings, title, unit, metadata, report, edits)
     except (ValueError, TypeError, KeyError) as error:
-        raise MalformedMessage(f"an invalid answer: {error}") from None
+        raise MalformedMessage(f"the parser's answer is invalid: {error}") from None
 
 
 def _with_fitting_metadata(parsed: ParsedFile) -> ParsedFile:
@@ -175,10 +187,13 @@ def _head_of(parsed: ParsedFile) -> Head:
 
 
 def _refusal(head: Head) -> InvalidArgument:
-    """Returns the error that the parser reports. Raises MalformedMessage for an unknown class."""
+    """Returns the InvalidArgument (or subclass) that the parser reports.
+
+    Raises MalformedMessage if the name of the reported error is unknown.
+    """
     kind = _REFUSALS.get(str(head["refusal"]))
     if kind is None:
-        raise MalformedMessage("a refusal of an unknown kind")
+        raise MalformedMessage("the parser's answer reports an error of an unknown kind")
     return kind(_text(head.get("message"), 4096), field=_text(head.get("field"), 64))
 
 
@@ -187,7 +202,8 @@ def _check_pages(pages: tuple[PageRange, ...], length: int) -> None:
     position = 0
     for page in pages:
         _require(
-            type(page.char_start) is int and type(page.char_end) is int, "a page without offsets"
+            type(page.char_start) is int and type(page.char_end) is int,
+            "a page whose offsets are not whole numbers",
         )
         _require(position <= page.char_start <= page.char_end <= length, "a page out of order")
         _require(type(page.is_recognised) is bool, "a page without a flag")
@@ -201,7 +217,7 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
     for heading in headings:
         _require(
             type(heading.depth) is int and type(heading.char_start) is int,
-            "a heading without numbers",
+            "a heading whose depth or offset is not a whole number",
         )
         _require(1 <= heading.depth <= MAX_DEPTH, "a heading of a wrong depth")
         _require(position <= heading.char_start <= length, "a heading out of order")
@@ -259,14 +275,16 @@ def _text(value: Any, max_bytes: int) -> str:
 
     Raises MalformedMessage otherwise.
     """
-    _require(isinstance(value, str), "no string")
+    _require(isinstance(value, str), "a value that is not a string")
     try:
-        _require(len(value.encode()) <= max_bytes, "a long string")
+        _require(len(value.encode()) <= max_bytes, "a string that is too long")
     except UnicodeEncodeError:
-        raise MalformedMessage("a lone surrogate") from None
+        raise MalformedMessage(
+            "the parser's answer is invalid: it has a string with a lone surrogate"
+        ) from None
     return str(value)
 
 
 def _require(is_valid: bool, problem: str) -> None:
     if not is_valid:
-        raise MalformedMessage(f"an invalid answer: {problem}")
+        raise MalformedMessage(f"the parser's answer is invalid: it has {problem}")

@@ -1,8 +1,8 @@
-"""Parses the outline of Python source. Classes and functions are sections; the text is unchanged.
+"""Finds the sections of Python source: its classes and functions. The text is unchanged.
 
 One regular expression finds the definitions; it also recognises comments and strings. Python's own
 parser is not used, because it reads only the syntax of the indexer's version of Python, and the
-same bytes must give the same sections on every machine. Parsing takes linear time. Definitions that
+same file must have the same sections on every machine. Parsing takes linear time. Definitions that
 are nested deeper than _MAX_DEPTH get the depth _MAX_DEPTH.
 """
 
@@ -14,9 +14,9 @@ from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
 from indexer_svc.titles import section_title
 
 # The first alternatives match comments and strings, so that no definition is found inside them. The
-# last alternative matches any decorators and then the beginning of a line of code, with its
-# indentation. The group `name` matches only in a definition. A line that begins with a closing
-# bracket is not matched, because it continues the line above it.
+# last alternative matches the indentation of a line of code, with the decorators above this line.
+# If the line is a definition, the group `name` matches its name. A line that begins with a closing
+# bracket is not matched, because it continues an earlier line.
 _TOKEN = re.compile(
     r"#[^\n]*+"
     r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)'
@@ -29,14 +29,15 @@ _TOKEN = re.compile(
 )
 
 
-# The depth of sections is limited, because a passage lists the titles of all sections around it.
+# The depth of sections is limited to this value, because a passage lists the titles of all sections
+# that contain it.
 _MAX_DEPTH = 16
 
 
 def parse_python(content: bytes, _max_text_bytes: int) -> ParsedFile:
-    """Returns UTF-8 text unchanged, with its classes and functions as sections.
+    """Returns the text of a Python file unchanged, with its classes and functions as sections.
 
-    A section begins at its first decorator. Source code has no title.
+    The section of a class or function begins at its first decorator. Source code has no title.
     """
     text = content.decode()
     return ParsedFile(text, (), tuple(islice(_headings(text), MAX_HEADINGS)))

@@ -1,10 +1,10 @@
-"""The limits that a parser process sets for itself before it reads the first byte of a file.
+"""Confines a parser process: limits its rights before it reads the first byte of a file.
 
 The address space of the process is limited. The process can open no files, start no processes and
 write no core dump, and it ends when its parent ends. On x86-64 and AArch64, a seccomp filter also
 refuses every system call except those for memory, for time, and for the socket that is already
-open. So code that a hostile file brings in cannot open the store, open a connection, or send a
-signal to another process. Refused calls fail with EPERM.
+open. If a hostile file makes the process run the file's code, this code cannot open the store, open
+a connection, or send a signal to another process. A refused system call fails with EPERM.
 """
 
 import ctypes
@@ -46,17 +46,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
-    """`struct sock_fprog`: the number of instructions and their address."""
+    """The C type `struct sock_fprog`: the number of a filter's instructions, and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def confine(memory_bytes: int) -> bool:
-    """Confines this process permanently; returns True if system calls are filtered too.
+    """Limits what this process may do, permanently; returns True if its system calls are filtered.
 
     `memory_bytes` limits the address space, which also contains the process's code and libraries.
     """
-    # If the machine's memory is used up, the kernel should end a parser process and not a service.
+    # If the machine has no memory left, the kernel ends the process with the highest
+    # `oom_score_adj`. This should be a parser process and not a service.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -73,7 +74,10 @@ def confine(memory_bytes: int) -> bool:
 
 
 def _filter_calls() -> bool:
-    """Installs the filter of system calls; returns False if the kernel or machine has no filter."""
+    """Installs the filter of system calls; returns True if it is installed.
+
+    Returns False if the kernel refuses the filter, or if there is no filter for this machine.
+    """
     machine = platform.machine()
     if machine not in _CALLS or sys.maxsize < 1 << 32:
         return False
@@ -85,8 +89,9 @@ def _filter_calls() -> bool:
 def _filter_program(architecture: int, calls: tuple[int, ...]) -> list[bytes]:
     """Returns the instructions of a Berkeley Packet Filter that allows only `calls`.
 
-    `calls` are the numbers of system calls. `architecture` is the kernel's constant for the
-    processor architecture (AUDIT_ARCH), because the numbers are different on each architecture.
+    `calls` are the numbers of system calls. The numbers are different on each processor
+    architecture. So the filter allows only calls for `architecture`, the kernel's constant for the
+    architecture (AUDIT_ARCH).
     """
     to_refusal = len(calls) + 1
     return [
@@ -107,6 +112,6 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
 
 
 def _control(option: int, *values: int) -> bool:
-    """Calls prctl with an option and up to four arguments; returns True if it succeeded."""
+    """Calls `prctl` with an option and up to four arguments; returns True on success."""
     arguments = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
     return int(_libc.prctl(option, *arguments)) == 0

@@ -2,7 +2,7 @@
 
 A chunk may contain some rows of a long table without the header, and must still be understood. So
 only a table that fits into a leaf becomes a Markdown table. Each row of a longer table becomes a
-record, in which each cell follows the name of its column:
+record: a list of the cells of the row, each after the name of its column:
 
     Name: Pump
     Price: 12.5
@@ -19,12 +19,16 @@ from typing import NamedTuple
 
 from indexer_svc.parsers.table_header import column_names, count_header_rows, count_titles
 
-MAX_TABLE_CHARS = 1_000  # A leaf of 256 tokens has about this many characters.
+# A table with at most this many characters becomes a Markdown table. A leaf of 256 tokens has about
+# this many characters.
+MAX_TABLE_CHARS = 1_000
 # A record is divided after this many characters. A leaf has fewer characters where they are digits:
 # 256 tokens of names and numbers are 600 to 800 characters.
 MAX_RECORD_CHARS = 600
 
-_MIN_CELL_CHARS = 3  # A cell of a Markdown table takes at least this many characters.
+# A cell of a Markdown table needs at least this many characters. This minimum is used to recognise
+# a large table before its text is built.
+_MIN_CELL_CHARS = 3
 # The first cell of a row is repeated in each part of a divided record up to this length.
 _MAX_KEY_CHARS = 200
 _SEPARATOR = " | "
@@ -61,7 +65,7 @@ def table_blocks(
 ) -> Iterator[TableBlock]:
     """Yields a table as blocks of text; nothing if the table is empty.
 
-    Each cell becomes one line of text. Empty rows and columns are left out. If a single column
+    The text of a cell is put on one line. Empty rows and columns are left out. If a single column
     remains, each row becomes a separate block. A caller that knows that a cell spans several rows
     must repeat its text in each of them. The text of a cell that spans several columns should be in
     the first of them only.
@@ -96,7 +100,7 @@ def table_blocks(
 
 
 def _without_empty(rows: list[_NumberedRow]) -> list[_NumberedRow]:
-    """Returns the rows and columns that are not empty. Rows may still have different lengths."""
+    """Returns the table without its empty rows and columns. Rows may have different lengths."""
     filled = [row for row in rows if any(row.cells)]
     columns = sorted({at for row in filled for at, cell in enumerate(row.cells) if cell})
     return [

@@ -1,8 +1,8 @@
-"""Writes the content of a parsed file as Markdown: headings, paragraphs, lists, tables, pages.
+"""Builds the text of a parsed file as Markdown: headings, paragraphs, lists and tables, in pages.
 
-The position of each heading is recorded when it is written. So the Markdown need not be parsed to
-find the headings, and a paragraph that begins with `#` is not a heading. Blocks are separated by
-one blank line, and list items by a line end.
+The position of each heading is recorded when the heading is written. So the Markdown need not be
+parsed to find the headings, and a paragraph that begins with `#` is not a heading. Blocks are
+separated by one blank line, and list items by a line end.
 """
 
 import re
@@ -29,7 +29,7 @@ _MIN_FENCE = 3
 _MARKDOWN_DEPTH = 6
 _MAX_ITEM_DEPTH = 10
 _INDENT = "  "
-# Soft hyphens are removed, because a search would not find a word that contains one.
+# Soft hyphens are removed, because a search would not find a word that contains a soft hyphen.
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
 _MAX_EXAMPLE_CHARS = 200
@@ -42,8 +42,8 @@ def check_text_bytes(text_bytes: int, max_text_bytes: int) -> None:
     """Raises TooLarge if a text has more than `max_text_bytes` bytes of UTF-8."""
     if text_bytes > max_text_bytes:
         raise TooLarge(
-            f"content has more than {max_text_bytes} bytes of text, which "
-            "HRAG_MAX_DOCUMENT_BYTES allows",
+            f"content has more than {max_text_bytes} bytes of text; "
+            "HRAG_MAX_DOCUMENT_BYTES allows no more",
             field=_FIELD,
         )
 
@@ -103,7 +103,7 @@ class TextWriter:
         return next((heading.title for heading in self._headings if heading.depth == 1), "")
 
     def heading(self, depth: int, text: str) -> None:
-        """Adds a heading, at which a section begins. `depth` counts from 1.
+        """Adds a heading, and records that a section begins at it. `depth` counts from 1.
 
         The text has the whole heading. Only the title of the section is cut to its limit.
         """
@@ -115,11 +115,11 @@ class TextWriter:
             self._headings.append(Heading(section_title(line), depth, start))
 
     def paragraph(self, text: str) -> None:
-        """Adds a paragraph, with its line breaks."""
+        """Adds a paragraph. Line breaks in `text` are kept."""
         self._add(text.strip())
 
     def item(self, text: str, depth: int = 1, marker: str = "-") -> None:
-        """Adds an item of a list. `depth` is the nesting of the list, from 1."""
+        """Adds an item of a list. `depth` is 1 for a list that is not inside another list."""
         indent = _INDENT * (min(depth, _MAX_ITEM_DEPTH) - 1)
         if text.strip():
             self._add(f"{indent}{marker} {text.strip()}", is_item=True)
@@ -139,7 +139,7 @@ class TextWriter:
         has_row_headers: bool = False,
         row_numbers: Sequence[int] | None = None,
     ) -> None:
-        """Adds a table, given as rows of cells, in the form of `table_blocks`.
+        """Adds the rows of a table, in the text form of `table_blocks`.
 
         The first `header_rows` rows are the header; if it is None, the header is guessed. If
         `has_row_headers` is True, the first cell of each row names the row. If `row_numbers` has
@@ -211,7 +211,7 @@ class TextWriter:
         """
         if len(self._page_starts) == MAX_PAGES:
             raise TooLarge(
-                f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
+                f"content has too many pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
             )
         self._page_starts.append(_PageStart(len(self._parts), number, is_recognised))
@@ -298,8 +298,8 @@ class TextWriter:
     def _pages(self) -> tuple[PageRange, ...]:
         """Returns the range of each page, in code points.
 
-        A page does not include the separator before its first block. The range of a page without
-        text is empty.
+        The blank line before the first block of a page is not part of the page. The range of a page
+        without text is empty.
         """
         offsets = list(accumulate(map(len, self._parts), initial=0))
         starts = [*self._page_starts, _PageStart(len(self._parts))]

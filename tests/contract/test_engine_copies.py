@@ -209,6 +209,6 @@ def test_a_collection_without_summaries_refuses_summaries(catalog):
     catalog.create()
     document = prepared("d", sentences(9), catalog.model.settings)
     summaries = DocumentSummaries((), unit_vectors(0, 0))
-    with pytest.raises(InvalidArgument, match="'c' has none"):
+    with pytest.raises(InvalidArgument, match="'c' was created without summaries"):
         catalog.writer.put_stored(catalog.collection, StoredDocument(document, summaries))
     assert catalog.writer.status(catalog.collection).document_count == 0

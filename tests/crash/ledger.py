@@ -25,7 +25,7 @@ CREATED = 1
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of the writes of one document, or of one collection as a whole."""
+    """The state of the writes to one document, or to one collection as a whole."""
 
     certain: Write = _NOTHING
     sent: tuple[Write, ...] = ()

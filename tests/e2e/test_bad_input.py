@@ -74,7 +74,7 @@ def vector(*values):
         ({"text": "x", "mode": 2, "return_level": 1}, "return_level", "STANDARD"),
         ({"text": "x", "mode": 77}, "mode", "77"),
         ({"text": "x", "merge_ratio": 0.5}, "merge_ratio", "only AUTO_MERGE"),
-        ({"text": "x", "mode": 3, "merge_ratio": 0.0}, "merge_ratio", "over 0 and up to 1"),
+        ({"text": "x", "mode": 3, "merge_ratio": 0.0}, "merge_ratio", "greater than 0"),
         ({"text": "x", "mode": 3, "merge_ratio": 1.5}, "merge_ratio", "1.5"),
         ({"text": "x", "mode": 3, "merge_ratio": float("nan")}, "merge_ratio", "nan"),
         ({"text": "x", "min_score": float("nan")}, "min_score", "finite"),

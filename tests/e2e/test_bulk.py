@@ -125,7 +125,8 @@ def _stop_during_stream(services: Running, documents: Iterator[Document], after:
     answered: list[str] = []
     results = services.client.ingest_many("t", documents)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"stopping.*, send the rest again|^Stream removed"
+        errors.ServiceUnavailable,
+        match=r"stopping.*, so send only the documents without|^Stream removed",
     ):
         _collect(results, answered, after, services.indexer.terminate)
     began = time.monotonic()

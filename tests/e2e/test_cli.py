@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parameters import slow
 from tests.support.servers.forked import HRAG, ran
 from tests.support.until import until
 
@@ -247,13 +248,7 @@ def test_check_runs_while_the_services_run(serving):
 
 @pytest.mark.parametrize(
     "number",
-    [
-        signal.SIGTERM,
-        *(
-            pytest.param(number, marks=pytest.mark.slow)
-            for number in (signal.SIGINT, signal.SIGHUP)
-        ),
-    ],
+    [signal.SIGTERM, *slow(signal.SIGINT, signal.SIGHUP)],
 )
 def test_signals_stop_both_services_cleanly(tmp_path, number):
     with _serve(tmp_path) as serving:

@@ -21,6 +21,7 @@ from hrag.cli.processes import RETRIEVER, free_addresses
 from hrag.text.plain_text import quoted_lines
 from hrag.types import Document, Page
 from tests.e2e.mcp_servers import agent, http, mcp_process, text
+from tests.support.parameters import slow
 from tests.support.servers.processes import FAST, Running, running, started
 
 TOOL = "search_knowledge_base"
@@ -264,7 +265,7 @@ def test_death_of_the_host_during_a_call_ends_the_server_quietly(services: Runni
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow) for number in _STOPS[1:])],
+    [signal.SIGINT, *slow(*_STOPS[1:])],
 )
 def test_signal_ends_the_server_while_its_input_is_open(services: Running, number: int) -> None:
     with mcp_process(services) as process:
@@ -347,7 +348,7 @@ def test_address_in_use_is_reported(refusal: Refusal) -> None:
         (("--tenant", ""), "tenant_id is ''"),
         (("--collection", "x" * 65), "collection is 'xxx"),
         (("--description", "x" * 2001), "description has 2001 characters"),
-        (("--description", "a\udcff"), "description contains a lone surrogate at 1"),
+        (("--description", "a\udcff"), "description has a lone surrogate at offset 1"),
         (("--limit", "0"), "--limit"),
         (("--limit", "101"), "--limit"),
         (("--token-budget", "-1"), "--token-budget"),

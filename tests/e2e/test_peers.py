@@ -31,7 +31,7 @@ def test_hrag_finds_the_same_passages_in_process_and_over_grpc(tmp_path):
     try:
         leaves = peers[0].leaf_texts(DOCUMENTS)
         vectors = vectors_of(leaves)
-        row = vectors.of([leaves[-1]])[0]
+        row = vectors.rows_of([leaves[-1]])[0]
         query = Query("", row, row.tolist())
         results = []
         for peer in peers:
@@ -55,7 +55,7 @@ def test_hybrid_search_finds_by_words_and_fills_a_budget(tmp_path):
     peers = [Hybrid(tmp_path / "hybrid"), Context(tmp_path / "context")]
     try:
         vectors = vectors_of(peers[0].leaf_texts(DOCUMENTS))
-        other = vectors.of(peers[0].leaf_texts(DOCUMENTS[:1])[:1])[0]
+        other = vectors.rows_of(peers[0].leaf_texts(DOCUMENTS[:1])[:1])[0]
         query = Query("the number 187", other, other.tolist())
         for peer in peers:
             peer.index(DOCUMENTS, vectors)

@@ -101,7 +101,7 @@ def test_a_smaller_limit_keeps_the_order(reranked: Running) -> None:
         (hang_up, "cannot be reached"),
         (slow(30), "did not answer within 0.5 s"),
         (without_last, "returned 3 scores for 4 texts"),
-        (indexes(0, 1, 2, 2), "whose indexes are not 0 to 3, each once"),
+        (indexes(0, 1, 2, 2), "each index from 0 to 3 must occur exactly once"),
         (last_score(float("nan")), "not a finite number"),
         (body(b"nonsense"), "not JSON"),
     ],

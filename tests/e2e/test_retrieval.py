@@ -328,7 +328,11 @@ def test_a_collection_without_vectors_is_searched_by_words(client: Client, tenan
 @pytest.mark.parametrize(
     ("settings", "field", "words"),
     [
-        (SettingsRequest(embedder="other"), "embedder", "'hash/64', or 'none'"),
+        (
+            SettingsRequest(embedder="other"),
+            "embedder",
+            "'hash/64', this indexer's embedder, or 'none'",
+        ),
         (SettingsRequest(analyzer="klingon"), "analyzer", "german"),
         (SettingsRequest(analyzer="german/1"), "analyzer", "german"),
         (

@@ -215,10 +215,10 @@ def test_a_backup_has_a_file_that_describes_its_contents(stopped: Path, tmp_path
 @pytest.mark.slow
 def test_a_vacuum_is_refused_until_both_services_are_stopped(loaded: Running) -> None:
     output = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert "in use by a running service; stop both services first" in output
+    assert "in use by a running service; stop the indexer and the retriever first" in output
     loaded.indexer.stop()
     output = fails("vacuum", "--data-dir", loaded.data_dir, code=NOT_USABLE)
-    assert "stop both services first" in output
+    assert "stop the indexer and the retriever first" in output
     loaded.retriever.stop()
     assert "vacuumed" in succeeds("vacuum", "--data-dir", loaded.data_dir)
 

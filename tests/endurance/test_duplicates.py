@@ -19,7 +19,7 @@ from hrag.types import DEFAULT_CANDIDATES, DEFAULT_COLLECTION, SearchMode
 from tests.endurance import stores, texts
 from tests.endurance.report import Report
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 TENANT = "duplicates"
 LEAVES = 50_000
@@ -36,7 +36,10 @@ _NOISE = 0.7
 _TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize("originals", [1, 200])
+@pytest.mark.parametrize(
+    "originals",
+    [pytest.param(1, marks=pytest.mark.endurance), pytest.param(200, marks=pytest.mark.slow)],
+)
 def test_recall_is_high_among_duplicates(data_dir: Path, report: Report, originals: int) -> None:
     random = np.random.default_rng(SEED)
     vectors = _vectors(random, originals)

@@ -30,7 +30,7 @@ _CODE = grpc.StatusCode
 _PROTOS = Path(__file__).parents[2] / "protos" / "hrag" / "v1"
 _RPC = re.compile(r"((?:^ *//.*\n)+) *rpc (\w+)\(", re.MULTILINE)
 _PROMISE = re.compile(r"// +\* ((?:`[A-Z_]+`(?:, )?)+)(?: with the reason \w+)?:")
-_AS_ANOTHER = re.compile(r"those of `(\w+)`")
+_AS_ANOTHER = re.compile(r"The errors of `(\w+)`")
 # Any call may end with these codes. `Caller.problem` accepts DEADLINE_EXCEEDED only for searches
 # that wait for a sequence number.
 _ANY_CALL = frozenset(

@@ -202,8 +202,13 @@ _ARCHIVES = {
 
 
 def _times(count: int, more: int = MANY) -> pytest.MarkDecorator:
-    slow = pytest.param(more, marks=[pytest.mark.slow, pytest.mark.timeout(600)])
-    return pytest.mark.parametrize("count", [count, slow])
+    """Runs a test with `count` damaged files, in the slow group with a fifth of `more`.
+
+    The endurance group has all `more` files.
+    """
+    slow = pytest.param(more // 5, marks=[pytest.mark.slow, pytest.mark.timeout(600)])
+    endurance = pytest.param(more, marks=[pytest.mark.endurance, pytest.mark.timeout(1200)])
+    return pytest.mark.parametrize("count", [count, slow, endurance])
 
 
 def _damaged(whole: Sequence[bytes], count: int) -> Iterator[bytes]:

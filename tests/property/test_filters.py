@@ -210,8 +210,17 @@ def large() -> Iterator[tuple[EmbeddedReader, ModelCollection]]:
         store.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", SELECTIONS)
+# The selections that the slow group searches with; the endurance group has the others.
+_SLOW_KINDS = ("a number's range", "values", "all, any and none")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind in _SLOW_KINDS else pytest.mark.endurance)
+        for kind in SELECTIONS
+    ],
+)
 def test_searches_with_filters_of_any_selectivity_find_the_nearest_leaves_that_pass(large, kind):
     reader, whole = large
     queries = [query_vector(seed) for seed in range(QUERIES)]

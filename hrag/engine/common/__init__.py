@@ -1,1 +1,4 @@
-"""What do all engines share: the steps from candidates to passages, and the stored records?"""
+"""Which code do all engines share?
+
+The steps from the candidates of a search to its passages, and the encoding of stored records.
+"""

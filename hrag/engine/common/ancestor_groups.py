@@ -4,8 +4,8 @@ This chunk is the leaf's ancestor at the requested level. In the mode AUTO_MERGE
 that `hrag.passages.auto_merge` chooses.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
-documents whose leaves it may merge. A search may run several rounds. A later round appends groups;
-it does not change the groups of earlier rounds.
+documents whose leaves it may merge. A search may run several rounds, each with more candidates. A
+later round appends groups; it does not change the groups of earlier rounds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,15 +58,19 @@ class MergedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AncestorGroups:
-    """Candidates that `hrag_fast.climb` grouped and ranked. Implements `MatchedLeaves`.
+    """The matched leaves of a search, grouped and ranked by `hrag_fast.climb`.
 
-    The key of a group has the form of a label: a document's ordinal combined with the index of a
-    chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the level of the leaves, and the
-    key of a chunk in `merged` contains the index of the chunk's first leaf.
+    A group is a chunk with the matched leaves that it represents in the result. Implements
+    `MatchedLeaves`.
 
-    `groups.children` are the row numbers of the grouped leaves. `lexical` and `dense` are the
-    scores of these leaves in the two sources: `float32[len(groups.children)]`. If a source was not
-    searched, its scores are None.
+    The key of a group identifies its chunk. It has the form of a label: a document's ordinal
+    combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
+    level of the leaves, and the key of a chunk in `merged` contains the index of the chunk's first
+    leaf.
+
+    `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
+    are the scores of these leaves in the lexical and in the vector search:
+    `float32[len(groups.children)]`. If one of the two searches was not made, its scores are None.
     """
 
     table: LeafTable
@@ -81,15 +85,21 @@ class AncestorGroups:
 
     @property
     def level(self) -> int:
-        """The level of the leaves in their trees."""
+        """The level of the grouped leaves in the trees of their documents."""
         return self.table.settings.tree.embedding_level
 
     def reaching(self, score: float) -> "AncestorGroups":
-        """Returns the groups whose score is at least `score`."""
+        """Returns only the groups whose score is at least `score`.
+
+        A group is a chunk with its matched leaves.
+        """
         return self._with_mask(self.groups.scores >= score)
 
     def _with_mask(self, mask: NDArray[np.bool_]) -> "AncestorGroups":
-        """Returns the groups for which `mask` is True."""
+        """Returns only the groups for which `mask` is True.
+
+        A group is a chunk with its matched leaves. `mask` has one element for each group.
+        """
         if mask.all():
             return self
         starts = self.groups.starts.astype(np.int64)
@@ -112,7 +122,8 @@ class AncestorGroups:
     def followed_by(self, more: "AncestorGroups") -> "AncestorGroups":
         """Returns one object with the groups of this object, followed by the groups of `more`.
 
-        The two objects must have the same table and the same level, and no key in common.
+        A group is a chunk with its matched leaves. The two objects must have the same table and the
+        same level, and no group in common.
         """
         first, second = self.groups, more.groups
         offset = np.uint32(len(first.children))
@@ -131,9 +142,10 @@ class AncestorGroups:
         )
 
     def in_table(self, table: LeafTable) -> "AncestorGroups":
-        """Returns the same groups with the row numbers that their leaves have in `table`.
+        """Returns the same groups, whose leaves are now identified by their row numbers in `table`.
 
-        `table` must contain all leaves of the groups, and its labels must be ascending.
+        A group is a chunk with its matched leaves. `table` must contain all leaves of the groups,
+        and its labels must be ascending.
         """
         if table is self.table:
             return self
@@ -143,24 +155,30 @@ class AncestorGroups:
 
     @property
     def keys(self) -> list[int]:
-        """The keys of the groups, best group first."""
+        """The keys of the groups, best group first.
+
+        A group is a chunk with its matched leaves, and its key identifies the chunk.
+        """
         keys: list[int] = self.groups.keys.tolist()
         return keys
 
     def position(self, key: int) -> TreePosition:
-        """Returns the level and the index of the chunk that a key identifies."""
+        """Returns the level and the index of the chunk that the key of a group identifies."""
         if key in self.merged:
             return self.merged[key].position
         return self.ancestor_level, split_label(key)[1]
 
     def score(self, group: int) -> float:
-        """Returns the score of the group with the index `group`. Index 0 is the best group."""
+        """Returns the score of a group: a chunk with its matched leaves.
+
+        `group` is the index of the group. The best group has the index 0.
+        """
         return float(self.groups.scores[group])
 
     def leaves(self, groups: Sequence[int]) -> Sequence[LeafMatch]:
-        """Returns the leaves of some groups of one document, best leaf first.
+        """Returns the matched leaves of some groups of one document, best leaf first.
 
-        `groups` are the indexes of the groups.
+        A group is a chunk with its matched leaves. `groups` are the indexes of the groups.
         """
         order = self._best_first(groups)
         leaves = leaves_of(self.table.labels[self.groups.children[order]]).tolist()
@@ -171,10 +189,10 @@ class AncestorGroups:
         return list(map(LeafMatch, leaves, scores, lexical, dense))
 
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
-        """Returns an object in which some groups are joined into a single group.
+        """Returns an object with a single group, which has the leaves of some of these groups.
 
-        `groups` are the indexes of the groups, best group first. The joined group has the key and
-        the score of the best group.
+        A group is a chunk with its matched leaves. `groups` are the indexes of the groups to join,
+        best group first. The single group has the key and the score of the best group.
         """
         order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
@@ -194,12 +212,13 @@ class AncestorGroups:
         )
 
     def _best_first(self, groups: Sequence[int]) -> NDArray[np.integer[Any]] | slice:
-        """Returns the indexes of the groups' leaves in `self.groups.children`, best leaf first.
+        """Returns the indexes, in `self.groups.children`, of the leaves of some groups.
 
-        `groups` are the indexes of the groups.
+        The best leaf is the first. A group is a chunk with its matched leaves. `groups` are the
+        indexes of the groups.
         """
         starts, scores = self.groups.starts, self.groups.child_scores
-        # The kernel has already sorted the leaves of a single group.
+        # `hrag_fast.climb` has already sorted the leaves of each group, best leaf first.
         if len(groups) == 1:
             return slice(*starts[groups[0] : groups[0] + 2].tolist())
         indexes = np.concatenate([np.arange(*starts[group : group + 2]) for group in groups])
@@ -207,15 +226,20 @@ class AncestorGroups:
 
 
 def _concatenated(scores: Scores | None, more_scores: Scores | None) -> Scores | None:
-    """Returns the scores of a source in two sets of groups as one array.
+    """Returns two arrays of scores as one array.
 
-    Returns None if the source was not searched.
+    The scores come from one source (the lexical or the vector search). Returns None if this source
+    was not searched.
     """
     return None if scores is None or more_scores is None else np.concatenate([scores, more_scores])
 
 
 def grouped(scored: ScoredRows, request: FindRequest, tree_of: TreeOf) -> AncestorGroups:
-    """Returns the groups of a search's first round, formed as the request's mode requires."""
+    """Groups the leaves of a search's first round by the chunk that represents them in the result.
+
+    In the mode AUTO_MERGE, this is the chunk that `hrag.passages.auto_merge` chooses. In the other
+    modes, it is the leaf's ancestor at the requested level.
+    """
     if request.mode is not SearchMode.AUTO_MERGE:
         groups = climb(scored, request.level, request.aggregation)
         return _with_source_scores(groups, scored)
@@ -231,12 +255,13 @@ def deepened(
     scored: ScoredRows,
     request: FindRequest,
 ) -> AncestorGroups:
-    """Returns the groups of the earlier rounds, followed by the groups of a further round.
+    """Returns the groups of a search's earlier rounds, followed by the groups of a further round.
 
-    `groups` are the groups of the earlier rounds, and `scored` are the rows of the further round. A
-    row of `scored` is skipped if its label is in `considered`, or if its leaf belongs to one of the
-    earlier groups. In AUTO_MERGE the remaining leaves are not merged. The table of `scored` must
-    contain all leaves of the earlier groups.
+    Each round of a search ranks more leaves and groups them by the chunk that represents them.
+    `groups` are the groups of the earlier rounds, and `scored` are the leaves of the further round.
+    A leaf of `scored` is skipped if its label is in `considered`, or if it belongs to one of the
+    earlier groups. In AUTO_MERGE, each remaining leaf becomes a group of its own, so it is not
+    merged. The table of `scored` must contain all leaves of the earlier groups.
     """
     groups = groups.in_table(scored.table)
     new = ~is_in(scored.labels, np.sort(considered))
@@ -251,7 +276,10 @@ def deepened(
 
 
 def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
-    """Returns the key of the group to which each row belongs at `level`: `uint64[n]`."""
+    """Returns, for the leaf in each row, the key of the group of its ancestor at `level`.
+
+    The keys are `uint64[n]`. A key has the form of a label and identifies the ancestor.
+    """
     table, rows = scored.table, scored.rows
     labels = table.labels[rows]
     ancestors = table.ancestors[level - table.settings.tree.embedding_level][rows]
@@ -260,14 +288,21 @@ def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
 
 
 def _pick_rows(scored: ScoredRows, indexes: NDArray[np.bool_ | np.intp]) -> ScoredRows:
-    """Returns only the rows at `indexes`, which may also be a mask: True for each row to return."""
+    """Returns only the rows of `scored` at `indexes`.
+
+    `indexes` may also be a mask, which is True for each row to return.
+    """
     return replace(scored, rows=scored.rows[indexes], scores=scored.scores[indexes])
 
 
 def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorGroups:
-    """Returns the groups with the scores that each source gave to their leaves."""
+    """Returns `groups` with the scores that their leaves have in the lexical and the vector search.
+
+    `scored` contains these scores.
+    """
     kernel_groups = groups.groups
-    # If only one source was searched, its scores are the scores of the children.
+    # If the leaves are ranked by the scores of a single source, `child_scores` are already the
+    # scores of this source.
     if scored.scores is scored.dense or scored.scores is scored.lexical:
         lexical, dense = scored.lexical, scored.dense
         lexical = None if lexical is None else kernel_groups.child_scores
@@ -282,7 +317,10 @@ def _with_source_scores(groups: AncestorGroups, scored: ScoredRows) -> AncestorG
 
 
 def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np.bool_]:
-    """Returns a mask that is True for each label whose leaf lies in no chunk: `bool[n]`."""
+    """Returns a mask that is True for each leaf that lies in none of the chunks: `bool[n]`.
+
+    `labels` are the labels of the leaves, and `merged` are the chunks.
+    """
     bounds = np.array([(chunk.labels.start, chunk.labels.stop) for chunk in merged], np.uint64)
     order = np.argsort(labels)
     starts, ends = np.searchsorted(labels, bounds.reshape(-1, 2).T, sorter=order)
@@ -294,7 +332,7 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
 
 
 def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
-    """Returns the rows, grouped by the ancestor that their leaves have at `level`."""
+    """Groups leaves by their ancestor at `level` and ranks the groups. `scored` has the leaves."""
     table = scored.table
     groups = hrag_fast.climb(
         scored.rows,
@@ -314,15 +352,17 @@ def auto_merge(
     aggregation: Aggregation,
     tree_of: TreeOf,
 ) -> AncestorGroups:
-    """Returns the rows, grouped by the chunk that represents their leaves in AUTO_MERGE.
+    """Groups leaves by the chunk that AUTO_MERGE returns in their place, and ranks the groups.
 
-    `hrag.passages.auto_merge` chooses these chunks. `level` is the highest level that a chunk may
+    `scored` has the leaves, and `hrag.passages.auto_merge` chooses the chunk that represents each
+    leaf: the leaf itself or an ancestor. `level` is the highest level that such a chunk may
     have. `ratio` is the share of a parent's children that must match before the parent replaces
     them. `tree_of` returns a document's tree, given the document's ordinal.
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    members: list[int] = []  # For each row, the leaf index in the key of its group.
+    # For each row, the index of the first leaf in the chunk that represents the leaf of the row.
+    members: list[int] = []
     merged: dict[int, MergedChunk] = {}
     for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):
         tree, leaves = tree_of(ordinal), [leaf for _, leaf in pairs]

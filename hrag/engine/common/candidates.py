@@ -1,4 +1,7 @@
-"""Candidates: the leaves that a source returns for a query, before they are grouped."""
+"""Candidates: the leaves that a source returns for a query, before they are grouped.
+
+A source is the lexical or the vector search (`dense`).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +27,14 @@ class LeafTable(Protocol):
 
     @property
     def settings(self) -> CollectionSettings:
-        """The collection's settings."""
+        """The settings of the collection whose leaves are in the table."""
 
     @property
     def labels(self) -> NDArray[np.uint64]:
-        """The label of each row: `uint64[n]`. n may be greater than the count of rows."""
+        """The label of each row: `uint64[n]`.
+
+        The array may be longer than the table. The elements after the last row are then unused.
+        """
 
     @property
     def ancestors(self) -> NDArray[np.uint32]:
@@ -48,11 +54,12 @@ class LeafTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The rows that a source returned for a query, with their scores, in no particular order.
+    """The leaves that a source returned for a query, with their scores, in no particular order.
 
-    `rows` is `uint32[n]`, row numbers of a table without duplicates. `scores` is `float32[n]`.
-    `exact` is True if it is certain that no other eligible row has a higher score. `complete` is
-    True if the source has no further row, so requesting more candidates would give the same rows.
+    A source is the lexical or the vector search. `rows` are the row numbers of the leaves in a
+    LeafTable: `uint32[n]`, without duplicates. `scores` is `float32[n]`. `exact` is True if it is
+    certain that no other eligible row has a higher score. `complete` is True if the source has no
+    further row, so that requesting more candidates would return the same rows.
     """
 
     rows: RowNumbers
@@ -66,11 +73,12 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The candidates of all sources, in ascending order of their row numbers.
+    """The candidates of a search, in ascending order of their row numbers.
 
-    `rows` is `uint32[n]`, row numbers of `table`. `scores` is `float32[n]`, the scores by which the
-    rows are ranked. `lexical` and `dense` are the scores of each source, `float32[n]`, or None if
-    the source was not searched. `exact` is True if the candidates of every source are exact.
+    They come from one source or two: the lexical and the vector search. `rows` is `uint32[n]`, the
+    row numbers of the leaves in `table`. `scores` is `float32[n]`, the scores by which the leaves
+    are ranked. `lexical` and `dense` are the scores in each source, `float32[n]`, or None if the
+    source was not searched. `exact` is True if the candidates of every source are exact.
     `complete` is True if no source can return a further row.
     """
 
@@ -101,10 +109,11 @@ class ScoredRows:
 def scores_of(
     rows: RowNumbers, candidates: Candidates, score: Callable[[RowNumbers], Scores]
 ) -> Scores:
-    """Returns the score that a source gives to each of `rows`: `float32[n]`.
+    """Returns the score of each of `rows` in one source: `float32[n]`.
 
-    `rows` are ascending and include the rows of `candidates`, whose scores are copied. For the rows
-    that are not among the candidates, `score` is called once, with these rows in ascending order.
+    A source is the lexical or the vector search. `rows` are ascending and include the rows of
+    `candidates`, whose scores are copied. `score` computes the scores of all other rows; it is
+    called once, with these rows in ascending order.
     """
     scores = np.empty(len(rows), np.float32)
     missing = np.ones(len(rows), np.bool_)
@@ -120,9 +129,9 @@ _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, 
 def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
     """Returns the `count` best of several sets of candidates.
 
-    The sets come from different segments or from the tail, so they have no row in common. If more
-    candidates share the lowest returned score than there is space for, those with the lower row
-    numbers are returned.
+    The sets come from different segments or from the tail, so they have no row in common. If
+    several candidates have the lowest returned score, but not all of them can be returned, those
+    with the lower row numbers are returned.
     """
     if not parts:
         return _NONE

@@ -71,9 +71,9 @@ def document_of(
 def unchanged_result(document: DocumentRecord | None, content_hash: str) -> IngestResult | None:
     """Returns the result UNCHANGED if a document is stored already with the same content hash.
 
-    `document` is the record of the stored document, None if there is none. Returns None if the
-    document must be stored: if there is no stored document, its content hash differs from
-    `content_hash`, or `content_hash` is empty.
+    `document` is the record of the stored document; None if no document with this id is stored.
+    Returns None if the document must be stored: if `document` is None, if `content_hash` is empty,
+    or if the record contains another content hash.
     """
     if document is None or not content_hash or document.content_hash != content_hash:
         return None

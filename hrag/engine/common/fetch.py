@@ -25,7 +25,8 @@ from hrag.values.search import Passage, Retrieval
 from hrag.values.tree import ChunkRecord
 from hrag_fast import CitedDocument, PassageEncoder
 
-# The deadline is checked before every 16th chunk. Reading 16 chunks takes about 0.3 ms.
+# The deadline is checked before every 16th chunk only, because reading 16 chunks takes no more than
+# about 0.3 ms.
 _CHUNKS_PER_CHECK = 16
 # In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes.
 _MIN_SPAN_BYTES = 4
@@ -56,11 +57,11 @@ class DocumentReader(Protocol):
     ) -> bytes:
         """Returns the chunk of a group as an encoded passage.
 
-        `ordinal` and `position` identify the chunk, and `group` is the index of its group in
-        `encoder`. The passage contains the text of the span in `record`, or of the whole chunk if
-        `record` is None. `merged` are the positions of the chunks that were joined into the
-        passage; it is empty if the passage is a single chunk. Raises OverflowError if the passage
-        takes more than `max_bytes`.
+        A group is a chunk with the matched leaves that it represents. `ordinal` and `position`
+        identify the chunk, and `group` is the index of its group in `encoder`. The passage contains
+        the text of the span in `record`, or of the whole chunk if `record` is None. `merged` are
+        the positions of the chunks that were joined into the passage; it is empty if the passage is
+        a single chunk. Raises OverflowError if the passage takes more than `max_bytes`.
         """
 
 
@@ -68,8 +69,8 @@ class DocumentReader(Protocol):
 class Fetch:
     """Reads the passages of one request from one snapshot, in the form `form`.
 
-    The size of the reply is added up while passages are read. The size of a passage is added before
-    the text of the passage is copied, so a reply that is too large does not fill the memory.
+    While it reads, it adds up the size of the reply. It adds and checks the size of a passage
+    before it copies the text of the passage. So a reply that is too large does not fill the memory.
     """
 
     documents: DocumentReader
@@ -79,10 +80,11 @@ class Fetch:
     deadline: Deadline
 
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
-        """Reads the best groups. Returns what the search returns for them, in the requested form.
+        """Returns one passage, or one leaf with the text around it, for each of the best groups.
 
-        The RoundOutcome says whether groups were left out. Raises ReplyTooLarge, DeadlineExceeded
-        or Cancelled.
+        `self.form` says which of them, and how a passage is encoded. A group is a chunk with the
+        matched leaves that it represents. The RoundOutcome says whether groups were left out.
+        Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
         """
         match self.form:
             case Encoded(fields=fields):
@@ -93,7 +95,10 @@ class Fetch:
                 return self._read_passages(groups)
 
     def _read_passages(self, groups: AncestorGroups) -> tuple[tuple[Passage, ...], RoundOutcome]:
-        """Returns the best groups as passages (`Passage` values), best first."""
+        """Returns the best groups as passages (`Passage` values), best first.
+
+        A group is a chunk with the matched leaves that it represents.
+        """
         drafts, outcome = self._choose_drafts(groups)
         reply = self.request.reply
         passages = []
@@ -114,7 +119,7 @@ class Fetch:
     def _encode_passages(
         self, fields: PassageFields, groups: AncestorGroups
     ) -> tuple[tuple[bytes, ...], RoundOutcome]:
-        """Returns the same passages as `_read_passages`, each as an encoded message."""
+        """Returns the same passages as `_read_passages`, each as an encoded protobuf message."""
         encoder = self._encoder(groups)
         keys = groups.keys[: self.request.limit]
         records = self._passage_records(groups, keys)
@@ -143,12 +148,13 @@ class Fetch:
     def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
     ) -> list[ChunkRecord | None] | None:
-        """Returns the span of each passage, if each of the groups with `keys` becomes one passage.
+        """Returns a list with the span of each group's passage, or None in place of the list.
 
-        A passage does not repeat text that a better passage contains. Chunks share text only with
-        chunks of the same document. So the list has, for each key, the span that remains without
-        the repeated text, or None if the passage has the chunk's whole text. Returns None in place
-        of a list if passages may be joined, cut or left out.
+        A group is a chunk with the matched leaves that it represents; `keys` identify the groups. A
+        passage does not repeat text that a better passage of the same document contains. An element
+        of the list is the span that remains without the repeated text, or None if the passage has
+        the whole text of its chunk. Returns None in place of the list if the groups and the
+        passages do not correspond one to one, because passages may be joined, cut or left out.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -173,14 +179,15 @@ class Fetch:
     ) -> tuple[bytes, ...]:
         """Calls `encoders` one after the other, and returns the encoded passages.
 
-        Each encoder gets the count of bytes that are left in the reply. Raises ReplyTooLarge at the
-        first passage that does not fit into the reply. `drafts` are the drafts of the same
-        passages. Only this error uses them, to state the size of the whole reply.
+        The argument of each encoder is how many bytes are left in the reply. Raises ReplyTooLarge
+        at the first passage that does not fit into the reply. `drafts` are the chunks that become
+        these passages. They are read only for this error, which states the size of the whole reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
         for encode in encoders:
-            # Encoding one passage may take milliseconds, because it may read headings.
+            # Encoding one passage may take milliseconds, because it may search for the ends of
+            # headings. So the deadline is checked before each passage.
             self.deadline.check("reading passages")
             try:
                 passage = encode(left_bytes)
@@ -194,7 +201,10 @@ class Fetch:
     def _read_leaves(
         self, chars: int, groups: AncestorGroups
     ) -> tuple[tuple[SurroundedLeaf, ...], RoundOutcome]:
-        """Returns the chunks of the best groups with `chars` characters of text around them."""
+        """Returns the chunks of the best groups with `chars` characters of text on each side.
+
+        A group is a chunk with the matched leaves that it represents; here the chunk is a leaf.
+        """
         limit = self.request.limit
         reply, leaves = self.request.reply, []
         for draft in islice(self._drafts(groups), limit):
@@ -205,22 +215,30 @@ class Fetch:
         return tuple(leaves), RoundOutcome.of_groups(len(groups), limit)
 
     def _choose_drafts(self, groups: AncestorGroups) -> tuple[Sequence[PassageDraft], RoundOutcome]:
-        """Returns the passage drafts that become passages.
+        """Chooses which drafts become passages.
 
-        The RoundOutcome says whether groups were left out.
+        A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
+        become a passage; each group has one draft. The RoundOutcome says whether groups were left
+        out.
         """
         chosen = choose_drafts(self.request, self._drafts(groups), groups)
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
-        """Yields a passage draft for each group, best group first."""
+        """Yields, for each group, its chunk as a draft: a chunk that may become a passage.
+
+        The chunk of the best group is the first.
+        """
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
                 self.deadline.check("reading chunks")
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
-        """Returns the passage draft of the group with the key `key` and the index `group`."""
+        """Returns the chunk of a group as a draft: a chunk that may become a passage.
+
+        `key` is the key of the group, and `group` is its index in `groups`.
+        """
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)
 
@@ -230,7 +248,10 @@ class Fetch:
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
-        """Returns an encoder for the passages of `groups`."""
+        """Returns an encoder that converts each of `groups` into an encoded passage.
+
+        A group is a chunk with the matched leaves that it represents.
+        """
         return PassageEncoder(
             groups.table.labels,
             groups.groups,
@@ -250,10 +271,11 @@ class Fetch:
         fields: PassageFields,
         max_bytes: int,
     ) -> bytes:
-        """Returns a passage draft as an encoded passage.
+        """Returns a draft, which is a chunk or several joined chunks, as an encoded passage.
 
-        `encoder` can encode only single groups of `groups`. For a draft that joins several groups,
-        a new encoder is created. Raises OverflowError if the passage takes more than `max_bytes`.
+        Each chunk belongs to one of `groups`, and `encoder` can encode only single groups. So for a
+        draft of several chunks, a new encoder is created, in which their groups are one group.
+        Raises OverflowError if the passage takes more than `max_bytes`.
         """
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]
@@ -272,9 +294,10 @@ class Fetch:
 
 
 def cited_document(outline: Outline, fields: PassageFields) -> CitedDocument:
-    """Returns the fields of a document that are equal in all its passages, encoded once.
+    """Encodes the fields of a document that are the same in all its passages, such as the title.
 
-    `outline` is the outline of the document.
+    They are encoded once for the document, and not again for each passage. `outline` contains
+    these fields and the document's sections and pages.
     """
     return CitedDocument(
         fields.document(

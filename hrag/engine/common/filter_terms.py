@@ -37,7 +37,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _NEXT = b"\0"
 # These bytes sort after the 8 bytes of every number and of every time.
 _ABOVE_NUMBERS = b"\xff" * 9
-# This byte sorts after the code of every type.
+# In a term, the code of the value's type follows the name of the field. This byte sorts after the
+# code of every type.
 _ABOVE_TYPES = b"\xff"
 
 
@@ -53,7 +54,7 @@ class _Type(IntEnum):
 def field_prefix(field: str) -> bytes:
     """Returns the bytes with which all terms of a field begin.
 
-    `field` is the field's path, as `hrag.values.filters` writes it.
+    `field` is the field's path as in a filter, for example `title` or `metadata.author.name`.
     """
     name = field.encode()
     if len(name) > _LONGEST_FIELD:
@@ -62,23 +63,26 @@ def field_prefix(field: str) -> bytes:
 
 
 def term(prefix: bytes, value: FilterValue) -> bytes:
-    """Returns the term of a value in the field that `prefix` identifies."""
+    """Returns the filter term of a value: the key by which filters find documents with this value.
+
+    `prefix` identifies the field; `field_prefix` returns it.
+    """
     return prefix + _typed(value)
 
 
 def all_terms(prefix: bytes) -> tuple[bytes, bytes]:
-    """Returns the range that contains all terms of the field that `prefix` identifies.
+    """Returns the range of keys that contains all filter terms of a field: its start and its end.
 
-    The range includes its first element, start, and excludes its second element, end.
+    The start is included, the end is excluded. `prefix` identifies the field.
     """
     return prefix, prefix + _ABOVE_TYPES
 
 
 def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
-    """Returns the range that contains the terms of all values within `bounds`.
+    """Returns the range of keys that contains the filter terms of all values within `bounds`.
 
-    `prefix` identifies the field. The range includes its first element, start, and excludes its
-    second element, end.
+    The result is the start of the range, which is included, and its end, which is excluded.
+    `prefix` identifies the field.
     """
     lower = bounds.above if bounds.at_least is None else bounds.at_least
     upper = bounds.below if bounds.at_most is None else bounds.at_most
@@ -92,7 +96,10 @@ def terms_between(prefix: bytes, bounds: Range) -> tuple[bytes, bytes]:
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:
-    """Returns all terms of a document, sorted, without duplicates."""
+    """Returns all filter terms of a document, sorted, without duplicates.
+
+    They are the terms of its title, of its source and of each value in its metadata.
+    """
     return sorted({field_prefix(field) + value for field, value in _values(document)})
 
 
@@ -145,7 +152,8 @@ def _typed(value: FilterValue) -> bytes:
 def _ordered(number: float) -> int:
     """Returns a number as an unsigned integer of 64 bits that sorts like the number.
 
-    It is made from the bits of the number as a float64. -0.0 and 0.0 give the same integer.
+    The integer is made from the bits of the number as a float64. -0.0 and 0.0 result in the same
+    integer.
     """
     bits: int = _U64.unpack(_FLOAT.pack(number + 0.0))[0]
     return bits ^ (_ALL_BITS if bits & _SIGN else _SIGN)

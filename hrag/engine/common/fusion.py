@@ -1,5 +1,8 @@
 """Fusion: combines the candidates of one or two sources into one ranking.
 
+A source is the lexical or the vector search (`dense`), and its candidates are the leaves that it
+returned.
+
 Implements a convex combination of normalised scores (Bruch, Gai, Ingber: An Analysis of Fusion
 Functions for Hybrid Retrieval, 2023) and reciprocal rank fusion (Cormack, Clarke, Büttcher, 2009).
 For a convex combination, each source computes the score of every candidate, even of candidates that
@@ -26,9 +29,10 @@ _RRF_K = 60
 
 
 def rank_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) -> ScoredRows:
-    """Returns the candidates of a search in only one source, ranked by the scores of this source.
+    """Returns the candidates of a search that has only one source, in ascending order of rows.
 
-    `lexical` is True for the lexical source and False for the dense source.
+    The leaves are ranked by the scores of this source. `lexical` is True if the source is the
+    lexical search, and False if it is the vector search.
     """
     order = candidates.rows.argsort()
     rows, scores = candidates.rows[order], candidates.scores[order]
@@ -46,11 +50,11 @@ def fuse_scores(
     candidates: tuple[Candidates, Candidates],
     fusion: Fusion,
 ) -> ScoredRows:
-    """Returns the candidates of both sources with fused scores.
+    """Returns the candidates of the lexical and the vector search with fused scores.
 
-    `candidates` are the candidates of the lexical source and the candidates of the dense source, in
-    this order. `rows` are the row numbers that occur in either of them, ascending. `lexical` and
-    `dense` have the score of each of `rows` in the two sources.
+    `candidates` are the candidates of the lexical search and the candidates of the vector search,
+    in this order. `rows` are all row numbers that occur in `candidates`, ascending. `lexical` has
+    the lexical score of each of `rows`, and `dense` has the score of each in the vector search.
     """
     if fusion.method is FusionMethod.CONVEX:
         scale = 1 - fusion.lowest_cosine
@@ -86,11 +90,12 @@ def weighted(lexical: Scores, dense: Scores, fusion: Fusion) -> Scores:
 def reciprocal_ranks(
     leaves: NDArray[np.unsignedinteger], matches: NDArray[np.unsignedinteger], scores: Scores
 ) -> Scores:
-    """Returns 1 / (k + rank) for each of `leaves`, where rank 1 is the best leaf of a source.
+    """Returns 1 / (k + rank) for each of `leaves`: `float32[len(leaves)]`.
 
+    The ranks are those of one source (the lexical or the vector search). Its best leaf has rank 1.
     `leaves` are row numbers or labels, ascending. `matches` are the leaves that the source
-    returned, and `scores` are their scores. The result is `float32[len(leaves)]`, with 0 for each
-    leaf that the source did not return.
+    returned, and `scores` are their scores. The result is 0 for a leaf that the source did not
+    return.
     """
     order = np.lexsort((matches, -scores))
     reciprocal = np.zeros(len(leaves), np.float32)

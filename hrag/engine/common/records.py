@@ -30,7 +30,7 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(value: Buffer) -> Any:
-    """Returns the value that JSON in UTF-8 contains. Raises ValueError if it is no JSON."""
+    """Decodes a value from JSON in UTF-8. Raises ValueError if the bytes are not JSON."""
     return json.loads(bytes(value))
 
 
@@ -38,9 +38,10 @@ def decoded(value: Buffer) -> Any:
 class CollectionRecord:
     """A collection's tenant, and the settings that were fixed when the collection was created.
 
-    If documents of the collection are summarised, `summaries` is the id of its summary collection.
-    In the record of a summary collection, `summarises` is the id of the collection whose documents
-    are summarised. Otherwise both are 0. A summary collection cannot be opened by its name.
+    `summaries` is the id of the collection's summary collection, or 0 if its documents are not
+    summarised. In the record of a summary collection, `summarises` is the id of the collection
+    whose documents are summarised; in other records it is 0. A summary collection cannot be opened
+    by its name.
     """
 
     tenant_id: str
@@ -69,7 +70,7 @@ class CollectionRecord:
 
 
 class Usage(NamedTuple):
-    """What a tenant has stored in all its collections, and the sequence number of its last change.
+    """The usage of a tenant in all its collections, and the sequence number of its last change.
 
     `collections` and `documents` do not include summary collections and their documents, but
     `stored_bytes` includes them. `sequence` is kept even if the tenant deletes everything, so that
@@ -108,8 +109,8 @@ class DocumentRecord:
     """Everything that is stored of a document except its text, tree and vectors.
 
     `metadata_json` is `metadata` as canonical JSON, or empty if the caller has not encoded the
-    metadata yet. If it is not empty, it is copied into the encoded record, so that large metadata
-    is not encoded twice.
+    metadata yet. If `metadata_json` is not empty, it is copied into the encoded record, so that
+    large metadata is not encoded twice.
 
     `pages` and `page_unit` are encoded as one value: the list of the pages or, if the unit is not
     PAGE, an object with the unit and this list. A page is a list of its number and its offsets,
@@ -137,7 +138,7 @@ class DocumentRecord:
     page_unit: PageUnit = PageUnit.PAGE
 
     def to_bytes(self) -> bytes:
-        """Returns the record as a JSON object, with the metadata last."""
+        """Returns the record as a JSON object, in which the metadata is the last field."""
         fields = encoded(self._fields_without_metadata())
         return b'%b,"metadata":%b}' % (fields.removesuffix(b"}"), self._encoded_metadata())
 
@@ -239,8 +240,9 @@ class Summarised:
     """Says which text each leaf of a document in a summary collection summarises.
 
     `ordinal` is the ordinal of the summarised document. The first leaf is the summary of this whole
-    document. Each further leaf is the summary of one section. `sections` has, for each of these
-    further leaves in order, the range of the leaves of the summarised document in the section.
+    document. Each further leaf is the summary of one section. `sections` has one element for each
+    of these further leaves, in order: the range of the leaves of the summarised document that the
+    section contains, by index.
     """
 
     ordinal: int

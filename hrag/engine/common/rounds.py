@@ -2,7 +2,7 @@
 
 Candidates are leaves, but the limit of a search counts passages, and several leaves may become one
 passage. So a search that has too few passages runs another round, with FACTOR times as many
-candidates. It ends when there are enough passages or no further leaf.
+candidates. The search ends when it has enough passages, or when no further leaf can be found.
 
 The passages of a later round come after the passages of earlier rounds, and do not change them.
 Therefore a search with a smaller limit returns the first passages of the same search with a larger
@@ -31,10 +31,12 @@ FACTOR = 4
 def choose_drafts(
     request: FindRequest, drafts: Iterable[PassageDraft], matches: MatchedLeaves
 ) -> ChosenDrafts:
-    """Returns the passage drafts that become passages.
+    """Chooses which drafts become passages.
 
-    `drafts` has one passage draft for each group of `matches`, best first. Raises ReplyTooLarge if
-    the texts of the chosen drafts together are larger than the reply may be.
+    A draft is a chunk that may become a passage. A group consists of the matched leaves that one
+    chunk represents; `matches` has the groups. `drafts` has one draft for each group, best first.
+    Raises ReplyTooLarge if the texts of the chosen drafts together are larger than the reply may
+    be.
     """
     chosen = _choose_drafts(request, drafts, matches)
     request.reply.check(sum(draft.content_bytes for draft in chosen.drafts), SEARCH_ADVICE)
@@ -65,11 +67,12 @@ def _choose_drafts(
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """Says whether the groups of a round filled the result, and whether all of them are in it.
+    """Says whether a round of a search filled the result, and whether it left out matched leaves.
 
-    `is_full` is True if the limit or the token budget allows no further passage. `took_all` is True
-    if no group was left out or cut. A group is not regarded as left out if its document already
-    has `max_per_document` passages, or if better passages contain its text.
+    A group is a chunk with the matched leaves that it represents. `is_full` is True if the
+    request's limit of passages or its token budget allows no further passage. `took_all` is True if
+    no group was left out or cut. A group is not regarded as left out if its document already has
+    `max_per_document` passages, or if better passages contain its text.
     """
 
     is_full: bool
@@ -79,15 +82,18 @@ class RoundOutcome:
     def of_groups(cls, groups: int, limit: int) -> "RoundOutcome":
         """Returns the outcome of a round in which each group becomes one passage.
 
-        `groups` is the count of groups, and `limit` is the largest allowed count of passages.
+        A group is a chunk with the matched leaves that it represents. `groups` is the count of
+        groups in the round, and `limit` is the largest allowed count of passages.
         """
         return cls(groups >= limit, groups <= limit)
 
     @classmethod
     def of_drafts(cls, chosen: ChosenDrafts, groups: int, request: FindRequest) -> "RoundOutcome":
-        """Returns the outcome of a round in which `chosen` are the drafts that become passages.
+        """Returns the outcome of a round, given the drafts that become passages.
 
-        `groups` is the count of groups. A draft may join several groups.
+        A draft is a chunk, or several joined chunks, that may become a passage. `groups` is the
+        count of all groups in the round; a group is a chunk with the matched leaves that it
+        represents.
         """
         tokens = sum(draft.record.token_count for draft in chosen.drafts)
         has_spent_all = 0 < request.token_budget <= tokens
@@ -102,9 +108,10 @@ class RoundOutcome:
 class Round:
     """The state of a search after one of its rounds.
 
-    `groups` is the count of groups of all candidates so far. `reaching` is the count of groups
-    whose score is at least `request.min_score`. `complete` is True if the sources have no further
-    leaf.
+    A round ranks candidate leaves and groups them by the chunk that represents them. `groups` is
+    the count of groups of all candidates so far. `reaching` is the count of groups whose score is
+    at least `request.min_score`. `complete` is True if the sources (the lexical and the vector
+    search) have no further leaf.
     """
 
     request: FindRequest
@@ -114,28 +121,31 @@ class Round:
 
     @property
     def has_enough_groups(self) -> bool:
-        """True if there are enough groups to read their passages.
+        """True if this round of the search shall read the passages of its groups.
 
-        If False, the next round begins without reading passages.
+        A group is a chunk with its matched leaves. The round reads passages if there are at least
+        `request.limit` groups or no further leaf, and always in the mode CONTEXT. If False, the
+        next round first searches for more leaves.
         """
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT
 
     def is_final(self, outcome: RoundOutcome) -> bool:
-        """Returns True if another round would add no passage.
+        """Returns True if a further round, with more candidate leaves, would add no passage.
 
         `outcome` is the outcome of reading the passages of this round.
         """
         return outcome.is_full or self._is_cut_by_score or self.complete
 
     def is_exhausted(self, outcome: RoundOutcome) -> bool:
-        """Returns True if the snapshot has no passage except the passages of this round.
+        """Returns True if a larger limit of passages would find no further passage in the snapshot.
 
-        `outcome` is the outcome of reading these passages.
+        `outcome` is the outcome of reading the passages of this round.
         """
         request = self.request
-        # If this is True, leaves of later rounds have lower scores, so a group whose score is below
-        # `min_score` stays below it.
+        # `is_monotonic` means: all groups of later rounds have lower scores than the groups so far.
+        # So if the score of one group is below `min_score`, so are the scores of all groups of
+        # later rounds.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
@@ -145,5 +155,5 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if the score of at least one group is below `request.min_score`."""
+        """True if at least one chunk's group of leaves has a score below `request.min_score`."""
         return self.reaching < self.groups

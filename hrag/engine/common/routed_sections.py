@@ -1,6 +1,7 @@
-"""The sections that two-stage routing has chosen by their summaries.
+"""Converts the sections that two-stage routing has chosen into the values that clients receive.
 
-This module converts the sections into the values that clients receive.
+Two-stage routing first ranks the summaries of sections. The search then considers only the leaves
+of the sections with the best summaries.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from hrag.values.search import ChosenSection
 
 @dataclass(frozen=True, slots=True)
 class RoutedSection:
-    """A section whose summary matches the query.
+    """A section whose summary matches the query, so that its leaves are searched.
 
     `ordinal` is the ordinal of the section's document. `leaves` is the range of the indexes of the
     leaves in the section. `summary` is the label of the section's summary in the summary
@@ -32,10 +33,10 @@ def chosen_sections(
     documents: DocumentReader,
     leaf_level: int,
 ) -> tuple[ChosenSection, ...]:
-    """Returns routed sections as values for clients, in the same order.
+    """Converts the sections that routing has chosen into values for clients, in the same order.
 
-    `summaries` reads the documents of the summary collection, and `documents` the documents that
-    they summarise. `leaf_level` is the level of the summarised documents' leaves.
+    `summaries` reads the documents of the summary collection, and `documents` reads the documents
+    that they summarise. `leaf_level` is the level of the summarised documents' leaves.
     """
     sections = []
     for section in routed:

@@ -23,10 +23,13 @@ from hrag.values.search import ChosenSection
 Best: TypeAlias = Callable[[int], ScoredRows]
 """Returns the best eligible leaves with their scores, without the bonus for neighbouring leaves.
 
-The argument is how many leaves each source shall return.
+The argument is how many leaves each source (lexical, vector) shall return.
 """
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], RoundOutcome]]
-"""Reads the passages of the best groups. The RoundOutcome says whether groups were left out."""
+"""Reads the passages of the best groups. The RoundOutcome says whether groups were left out.
+
+A group is a chunk with the matched leaves that it represents.
+"""
 
 
 def search(
@@ -40,11 +43,13 @@ def search(
     stages: Sequence[Stage] = (),
     sections: tuple[ChosenSection, ...] = (),
 ) -> FindResult[P]:
-    """Ranks more and more leaves until there are enough passages or no further leaf.
+    """Searches in rounds, until it has enough passages or until no further leaf can be found.
 
-    `eligible_leaves` is the count of leaves that the search may return. `stages` are the measured
-    stages of the call before the first round. The result contains these stages, `eligible_leaves`
-    and `sections`. Raises DeadlineExceeded or Cancelled, which are checked before each round.
+    Each round ranks more leaves than the round before. `eligible_leaves` is the count of leaves
+    that the search may return. `stages` are the stages of the call, with their times, that ended
+    before the first round. The result contains these stages, `eligible_leaves` and `sections`.
+    Before each round, checks whether the call has passed its deadline or was cancelled. If so,
+    raises DeadlineExceeded or Cancelled.
     """
     stages = [*stages]
     count, groups = request.candidates, None

@@ -1,6 +1,6 @@
 """The part of a snapshot that all engines share: it reads single chunks and their relatives.
 
-The relatives of a chunk are its ancestors and its children in the document's tree.
+The relatives of a chunk are its ancestors, its siblings and its descendants in the document's tree.
 """
 
 from abc import ABC, abstractmethod
@@ -13,21 +13,24 @@ from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 
 
 class BrowsableSnapshot(ABC):
-    """The part of `hrag.engine.Snapshot` that all engines share."""
+    """The methods of `hrag.engine.Snapshot` that read single chunks; all engines share them."""
 
     @abstractmethod
     def _document(self, document_id: str) -> TreeText | None:
-        """Returns the document with this id, or None if there is none."""
+        """Returns the tree and the text of a document, or None if there is no such document."""
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
-        """Returns a chunk with the ids of its relatives. Implements `Snapshot.chunk`."""
+        """Returns a chunk with the ids of its parent and children. Implements `Snapshot.chunk`."""
         document = self._document_with(chunk_id)
         return document.node((chunk_id.level, chunk_id.index), reply=reply)
 
     def hierarchy(
         self, chunk_id: ChunkId, depth: int, *, content: bool, reply: ReplyLimit = UNLIMITED
     ) -> Hierarchy:
-        """Returns a chunk with its relatives in the tree. Implements `Snapshot.hierarchy`."""
+        """Returns a chunk with its ancestors, siblings and descendants.
+
+        `depth` is how many levels of descendants are returned. Implements `Snapshot.hierarchy`.
+        """
         document = self._document_with(chunk_id)
         position = (chunk_id.level, chunk_id.index)
         return document.hierarchy(position, depth, content=content, reply=reply)
@@ -35,7 +38,8 @@ class BrowsableSnapshot(ABC):
     def _document_with(self, chunk_id: ChunkId) -> TreeText:
         """Returns the document that contains the chunk.
 
-        Raises DocumentNotFound, or ChunkNotFound if the document has no such chunk.
+        Raises DocumentNotFound if the collection has no such document, and ChunkNotFound if the
+        document has no such chunk.
         """
         document = self._document(chunk_id.document_id)
         if document is None:

@@ -47,7 +47,8 @@ def is_in(
     low, size = others[0], int(others[-1] - others[0]) + 1
     if size + len(others) <= _BYTES_PER_NUMBER * len(values):
         bitmap = _bitmap(others, low, size)
-        # For a value below `low`, the unsigned difference wraps around to a value above `size`.
+        # For a value below `low`, the unsigned difference wraps around to an integer above `size`.
+        # So every value outside the bitmap reads the bitmap's last element, which is False.
         offsets = values - low
         return bitmap.take(_signed(np.minimum(offsets, size, out=offsets)))
     positions = np.searchsorted(others, values)
@@ -73,7 +74,7 @@ def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
     """Returns a view of unsigned integers as signed integers of the same size.
 
     numpy is twice as fast if an array of indexes is signed. The integers must be below half of the
-    range of their type.
+    range of their type, so that none becomes negative.
     """
     return numbers.view(f"i{numbers.itemsize}")
 
@@ -81,7 +82,7 @@ def _signed(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.signedinteger]:
 def union(sets: Sequence[Ordinals]) -> Ordinals:
     """Returns the ordinals that are in at least one of the sets, ascending.
 
-    The sets may be in any order.
+    The order of the sets does not matter.
     """
     filled = [numbers for numbers in sets if len(numbers)] or [np.empty(0, np.uint64)]
     every = filled[0] if len(filled) == 1 else np.concatenate(filled)

@@ -39,7 +39,7 @@ def summary_settings(settings: CollectionSettings) -> CollectionSettings:
 
 
 def summary_handle(handle: CollectionHandle, number: int) -> CollectionHandle:
-    """Returns the handle of the summary collection that belongs to a collection.
+    """Returns the handle (tenant, name, id and settings) of a collection's summary collection.
 
     `handle` is the handle of the collection, and `number` is the id of its summary collection.
     """
@@ -85,9 +85,10 @@ def summaries_in(
 
 
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
-    """Returns one chunk for each summary, in order: `CHUNK[len(pieces)]`.
+    """Returns the chunks of a summary document: one for each summary, in order.
 
-    `pieces` are the texts of the summaries.
+    They are the only level of its tree: an array of the dtype CHUNK. `pieces` are the texts of the
+    summaries.
     """
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]
@@ -100,6 +101,9 @@ def _level(pieces: Sequence[str]) -> NDArray[Any]:
 
 
 def _set_offsets(chunks: NDArray[Any], start: str, end: str, lengths: Sequence[int]) -> None:
-    """Sets the fields `start` and `end` of consecutive chunks that have these lengths."""
+    """Sets two fields of consecutive chunks: the offsets at which each chunk begins and ends.
+
+    `start` and `end` are the names of the two fields. `lengths` has the length of each chunk.
+    """
     chunks[end] = np.cumsum(lengths)
     chunks[start] = chunks[end] - np.array(lengths, np.uint32)

@@ -40,7 +40,7 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
     if document.vectors.shape != shape:
         raise InvalidArgument(
             f"vectors have shape {document.vectors.shape}; "
-            f"the tree and the collection need {shape}",
+            f"the document's leaves and the collection's dimension need {shape}",
             field="vectors",
         )
     check_leaf_count(len(document.vectors))
@@ -49,12 +49,12 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
 def check_leaf_count(count: int) -> None:
     """Raises TooLarge if a document with `count` leaves has more than MAX_LEAVES leaves.
 
-    A label has no space for a higher index of a leaf.
+    A label has a fixed count of bits for the index of a leaf, so a higher index does not fit.
     """
     if count > MAX_LEAVES:
         raise TooLarge(
-            f"document has {count} leaves; at most {MAX_LEAVES} are allowed, "
-            "split it or use larger chunks",
+            f"document has {count} leaves; at most {MAX_LEAVES} are allowed; "
+            "split the document or use larger chunks",
             field="document",
         )
 
@@ -62,7 +62,7 @@ def check_leaf_count(count: int) -> None:
 def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
     """Raises InvalidArgument if the collection was created without summaries.
 
-    It is called for a `document` that has summaries.
+    It is called only if `document` has summaries.
     """
     if collection.settings.summaries is SummaryUnit.NONE:
         raise InvalidArgument(
@@ -73,14 +73,14 @@ def check_summaries(document: PreparedDocument, collection: CollectionHandle) ->
 
 
 def no_collection(tenant_id: str, name: str) -> CollectionNotFound:
-    """Returns the error for a collection name that the tenant does not have."""
+    """Returns the error for the name of a collection that does not exist in the tenant."""
     return CollectionNotFound(
         f"tenant {tenant_id!r} has no collection {name!r}", field="collection"
     )
 
 
 def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
-    """Returns the error for a document id that the collection does not have."""
+    """Returns the error for the id of a document that does not exist in the collection."""
     return DocumentNotFound(
         f"collection {handle.name!r} of tenant {handle.tenant_id!r} "
         f"has no document {document_id!r}",
@@ -89,7 +89,7 @@ def no_document(handle: CollectionHandle, document_id: str) -> DocumentNotFound:
 
 
 def no_summaries(name: str) -> NoSummaries:
-    """Returns the error for a search by summaries in a collection that has none."""
+    """Returns the error for a search that needs summaries, in a collection without summaries."""
     return NoSummaries(
         f"collection {name!r} has no summaries; they are requested when a collection is "
         "created, by `summaries` in its settings or by HRAG_SUMMARIES",
@@ -108,9 +108,9 @@ def name_taken_error(tenant_id: str, name: str, field: str, *, is_alias: bool) -
 
 
 def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
-    """Raises CollectionHasAliases if `collection`, which shall be deleted, has aliases.
+    """Raises CollectionHasAliases if `aliases` is not empty.
 
-    `aliases` are the aliases of the collection.
+    It is called before `collection` is deleted. `aliases` are the aliases of this collection.
     """
     if aliases:
         raise CollectionHasAliases(
@@ -121,12 +121,15 @@ def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) ->
 
 
 def no_alias(tenant_id: str, alias: str) -> AliasNotFound:
-    """Returns the error for an alias that the tenant does not have."""
+    """Returns the error for an alias that does not exist in the tenant."""
     return AliasNotFound(f"tenant {tenant_id!r} has no alias {alias!r}", field="alias")
 
 
 def check_alias_count(tenant_id: str, count: int) -> None:
-    """Raises StorageQuotaExceeded if a tenant with `count` aliases may not have another one."""
+    """Raises StorageQuotaExceeded if a tenant that has `count` aliases may not create another one.
+
+    The limit is MAX_ALIASES.
+    """
     if count >= MAX_ALIASES:
         raise StorageQuotaExceeded(
             f"tenant {tenant_id!r} has {count} of the {MAX_ALIASES} aliases it may have; "
@@ -149,10 +152,11 @@ def document_changed(document_id: str, expected: int, actual: int) -> DocumentCh
 
 
 def check_quota(tenant_id: str, used: TenantUsage, more: TenantUsage) -> None:
-    """Raises StorageQuotaExceeded if the tenant may not use `more` than it uses already.
+    """Raises StorageQuotaExceeded if a change would let the tenant's usage exceed its quota.
 
-    `used` is the usage so far, with the quota. Fields of `more` may be negative. A field that does
-    not grow is never refused, even if the usage already exceeds the quota.
+    `used` is the usage before the change, with the quota. `more` is what the change adds to each
+    field; it may be negative. Fields that the change does not increase are not checked, even if
+    they already exceed the quota.
     """
     quota = used.quota
     for name, limit, current, added in (

@@ -1,1 +1,1 @@
-"""How does one machine store documents in LMDB, and derive segments and tails from them?"""
+"""How does one machine store documents in LMDB, and how does it build segments from them?"""

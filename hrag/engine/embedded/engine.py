@@ -33,7 +33,7 @@ class EmbeddedEngine:
 
     @property
     def store(self) -> Store | None:
-        """The open store; None before the first writer or reader, and after `close`."""
+        """The open store. None before the first writer or reader is opened, and after `close`."""
         return self._store
 
     @property
@@ -47,14 +47,16 @@ class EmbeddedEngine:
         Raises RuntimeError if this engine already has a writer or a reader.
         """
         if self._store is not None:
-            raise RuntimeError("an engine opens its writer only once, and before its reader")
+            raise RuntimeError(
+                "this engine has opened its store already; open the writer once, before any reader"
+            )
         settings = self._settings
         self._store = open_for_writing(settings.data_dir, settings.disk_reserve_bytes)
         self._worker = MaintenanceWorker(self._store, settings.segment_min_leaves)
         return EmbeddedWriter(self._store, self._worker, quota_of=quota_of)
 
     def maintenance(self) -> MaintenanceWorker:
-        """Returns the maintenance worker to which the writer reports its changes.
+        """Returns the worker that builds and merges segments of the store in the background.
 
         Raises RuntimeError if the engine has no writer.
         """
@@ -71,7 +73,10 @@ class EmbeddedEngine:
         return reader
 
     def administration(self) -> EmbeddedAdministration:
-        """Returns the administration, which uses this engine's store if it is open."""
+        """Returns the commands of operators, such as check and backup, on the engine's store.
+
+        If this engine has the store open, the commands use the open store.
+        """
         return EmbeddedAdministration(self._settings, self._store)
 
     def require_store(self) -> None:

@@ -38,7 +38,7 @@ class PostgresEngine:
         )
 
     def writer(self, quota_of: QuotaOf = unlimited) -> PostgresWriter:
-        """Returns the writer; connects to the primary, and creates the store if there is none.
+        """Returns the writer; connects to the primary, and creates the store if it does not exist.
 
         Raises RuntimeError if the method is called twice.
         """

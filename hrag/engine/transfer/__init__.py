@@ -1,1 +1,1 @@
-"""How does a whole store move to another engine?"""
+"""How is a whole store copied into a store of another engine?"""

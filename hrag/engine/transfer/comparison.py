@@ -17,7 +17,10 @@ LOWEST_COSINE = 0.9999
 
 
 def problem_of(pair: Pair) -> str:
-    """Returns how a document differs between source and target; "" if it is equal in both."""
+    """Returns a text that says how a document differs between source and target.
+
+    Returns "" if the document is equal in both.
+    """
     source, target = pair.source, pair.target
     if source is None:
         return "exists only in the target"
@@ -37,7 +40,7 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
     for field in ("document_id", "title", "source", "mime_type", "content_hash"):
         if getattr(ours, field) != getattr(theirs, field):
             yield field
-    # The metadata are compared as canonical JSON, because 1, 1.0 and True are equal in Python.
+    # The metadata are compared as canonical JSON. As Python values, 1, 1.0 and True would be equal.
     if ours.metadata_json != theirs.metadata_json:
         yield "metadata"
     for field in ("text", "sections", "pages"):
@@ -52,12 +55,12 @@ def differing_fields(source: StoredDocument, target: StoredDocument) -> Iterator
 
 
 def _have_same_summaries(source: StoredDocument, target: StoredDocument) -> bool:
-    """Returns True if both documents have the same summaries, or both have none."""
+    """Returns True if both documents have the same summaries, or if neither has summaries."""
     ours, theirs = source.summaries, target.summaries
     if ours is None or theirs is None:
         return ours is theirs
-    # Texts are compared without white space at their beginning and end, because an engine may
-    # remove this white space.
+    # The texts of summaries are compared without white space at their beginning and end, because an
+    # engine may remove this white space.
     texts = [
         [(summary.text.strip(), summary.leaves) for summary in stored.summaries]
         for stored in (ours, theirs)
@@ -66,9 +69,10 @@ def _have_same_summaries(source: StoredDocument, target: StoredDocument) -> bool
 
 
 def are_alike(ours: Vectors, theirs: Vectors) -> bool:
-    """Returns True if two arrays contain the same vectors in the same order, up to rounding.
+    """Returns True if two arrays contain the same vectors in the same order, apart from rounding.
 
-    The arrays are `float32[n, dimension]`.
+    The arrays are `float32[n, dimension]`. Two vectors are regarded as the same if their cosine is
+    at least LOWEST_COSINE.
     """
     if ours.shape != theirs.shape:
         return False

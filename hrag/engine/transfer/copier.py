@@ -1,10 +1,10 @@
 """Copies the documents of one collection into another store.
 
 Documents that the target already has, with the same content, are not written. Documents without
-summaries are written in groups, each in one commit. A document with summaries has a separate
-commit. A commit contains only whole documents, so a copy that was interrupted at any point is
-continued by running it again. The copy does not wait until indexes are built, because an engine
-builds indexes faster once all documents are stored.
+summaries are written in groups, and each group in one commit. Each document with summaries is
+written in a separate commit. A commit contains only whole documents, so a copy that was interrupted
+at any point is continued by running it again. The copy does not wait until indexes are built,
+because an engine builds indexes faster once all documents are stored.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from hrag.engine.transfer.transfer_report import TransferProgress
 from hrag.values.documents import IngestOutcome
 from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
-# The highest count of documents in one commit, and the highest size of their texts, trees and
-# vectors. The limits are the same as in the indexer's bulk load. In a commit of this size, the sync
-# to disk takes only a small part of the time.
+# One commit contains at most this many documents, and at most this many bytes of texts, trees and
+# vectors of all its documents together. The limits are the same as in the indexer's bulk load. In a
+# commit of this size, the sync to disk takes only a small part of the time.
 GROUP_DOCUMENTS = 64
 GROUP_BYTES = 16 << 20
 # After one of these errors, other documents can still be stored. Any other error, for example
@@ -44,8 +44,8 @@ class CollectionCopier:
     ) -> None:
         """Creates a copier that copies into `collection`.
 
-        If `replace` is True, it replaces documents of the target that differ from the source.
-        Otherwise it does not change these documents.
+        If `replace` is True, the copier replaces documents of the target that differ from those of
+        the source. Otherwise it does not change these documents.
         """
         self.refused: dict[str, str] = {}
         self._writer = writer
@@ -58,11 +58,12 @@ class CollectionCopier:
     def copy(self, documents: Iterator[Pair]) -> None:
         """Copies the documents of the source that the target does not have.
 
-        Stops early if `documents` raises DataLoss. Raises the errors of `Writer.put` after which no
-        document can be stored, for example StorageFull.
+        Also copies documents that differ, if the copier was created with `replace`. Stops early if
+        `documents` raises DataLoss. If `Writer.put` raises an error after which no document can be
+        stored, for example StorageFull, raises this error.
         """
-        # DataLoss means that the whole collection is damaged. The comparison after the copy finds
-        # and reports this damage.
+        # `documents` raises DataLoss if the whole collection is damaged. The comparison after the
+        # copy finds and reports this damage.
         with suppress(DataLoss):
             for pair in documents:
                 self._progress.done += pair.source is not None
@@ -71,7 +72,10 @@ class CollectionCopier:
         self._flush()
 
     def _copy(self, stored: StoredDocument, pair: Pair) -> None:
-        """Copies the document `stored` of the source, if the target needs it."""
+        """Copies a document of the source, if the target does not have it or has to replace it.
+
+        `stored` is the document of the source in `pair`.
+        """
         if pair.target is None and stored.summaries is None:
             self._add(stored.document)
         elif pair.target is None:
@@ -82,7 +86,7 @@ class CollectionCopier:
             self._progress.replaced += self._put(stored)
 
     def _put(self, stored: StoredDocument) -> bool:
-        """Stores a document in the target, in place of a version that the target may have.
+        """Stores a document in the target. If the target has the document already, replaces it.
 
         Returns False if the target refused the document.
         """
@@ -90,9 +94,10 @@ class CollectionCopier:
         try:
             result = writer.put_stored(self._collection, stored)
             if result.outcome is IngestOutcome.UNCHANGED:
-                # The target has a version with the same content hash that differs in something
-                # else, for example in its summaries. `put_metadata` clears the content hash of this
-                # version, so the second `put_stored` replaces the version.
+                # The target did not store the document, because it has a version with the same
+                # content hash. This version differs in something else, for example in its
+                # summaries. `put_metadata` clears the content hash of the version, so the second
+                # `put_stored` replaces the version.
                 stored_info = writer.document(self._collection, document_id)
                 unchanged_fields = (stored_info.sequence, stored_info.metadata, stored_info.source)
                 writer.put_metadata(self._collection, document_id, *unchanged_fields)
@@ -103,7 +108,7 @@ class CollectionCopier:
         return True
 
     def _add(self, document: PreparedDocument) -> None:
-        """Adds a document without summaries to the current group.
+        """Adds a document without summaries to the group of documents for the next commit.
 
         Commits the group if it is full.
         """
@@ -116,7 +121,7 @@ class CollectionCopier:
             self._flush()
 
     def _flush(self) -> None:
-        """Commits the documents of the current group, and begins a new group."""
+        """Stores the documents that `_add` has collected in one commit, and begins a new group."""
         group, self._group, self._group_bytes = self._group, [], 0
         if not group:
             return

@@ -1,8 +1,8 @@
 """Pairs of documents with the same id in two stores.
 
 The exports of both stores are ordered by document id. So a merge join of the two exports finds the
-pairs in one pass, with only one document of each store in memory at a time. A document that is
-written during the pass is not yielded if the pass has already reached a greater id.
+pairs in one pass, with only one document of each store in memory at a time. If a document is
+written during the pass, and the pass has already reached a greater id, the document is not yielded.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,10 @@ from hrag.engine.engine_documents import ExportedDocument
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A document in the source and in the target. At least one of the two stores has it.
+    """The documents with one id in the source and in the target.
 
-    `source` or `target` is None if this store does not have the document.
+    `source` is None if only the target has the document. `target` is None if only the source has
+    the document.
     """
 
     document_id: str
@@ -24,7 +25,7 @@ class Pair:
 
 
 def pairs(source: Iterator[ExportedDocument], target: Iterator[ExportedDocument]) -> Iterator[Pair]:
-    """Yields a pair for each document id that occurs in at least one export, in order of ids."""
+    """Yields a pair for each document id in the exports of two stores, in order of ids."""
     next_source, next_target = next(source, None), next(target, None)
     while next_source is not None or next_target is not None:
         document_id = min(

@@ -9,7 +9,7 @@ A transfer does not copy three things:
 
 * Sequence numbers. The target numbers the changes of each tenant itself, from 1.
 * The count of tokens that summaries have cost.
-* Indexes. The target builds them.
+* Indexes. The target builds its own indexes.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,8 @@ from hrag.engine.transfer.transfer_report import MAX_DIFFERENCES, TransferProgre
 from hrag.values.collections import Collection
 from hrag.values.errors import CollectionExists, DataLoss
 
-# The error message names at most this many conflicts.
+# The message of CollectionExists lists at most this many collections and aliases that cannot be
+# copied.
 _SHOWN_CONFLICTS = 5
 
 Refused = dict[tuple[str, str, str], str]
@@ -53,10 +54,10 @@ def transfer(
     quotas. If `replace` is True, documents of the target that differ are replaced by the source's
     documents.
 
-    Raises CollectionExists before anything is written if the target uses a name of the source in
-    another way: for a collection with other settings, for an alias in place of a collection, or for
-    an alias of another collection. Raises the errors of `Writer.put` after which no document can be
-    stored, for example StorageFull.
+    Raises CollectionExists if the target uses a name of the source in another way: for a collection
+    with other settings, for an alias in place of a collection, or for an alias of another
+    collection. Then nothing has been written. If `Writer.put` raises an error after which no
+    document can be stored, for example StorageFull, raises this error.
     """
     before = _sequences(source)
     catalog = TransferCatalog.of(source)
@@ -66,12 +67,16 @@ def transfer(
 
 
 def verify(source: Reader, target: Reader, progress: TransferProgress) -> TransferReport:
-    """Compares two stores completely, without writing to either of them."""
+    """Compares two stores completely and returns a report. Writes to neither of them."""
     return _compare(source, target, progress, _sequences(source), {})
 
 
 def _check_conflicts(source: TransferCatalog, target: TransferCatalog) -> None:
-    """Raises CollectionExists if the target uses names of the source in another way."""
+    """Raises CollectionExists if a name means one thing in the source and another in the target.
+
+    A name may be a collection in one store and an alias in the other. Or it is a collection with
+    different settings, or an alias of different collections.
+    """
     differences = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
     if differences:
         problems = "; ".join(
@@ -93,7 +98,7 @@ def _copy(
     *,
     replace: bool,
 ) -> Refused:
-    """Copies collections, documents and aliases.
+    """Copies collections, documents and aliases from the source into the target.
 
     Returns the documents that the target refused, with the reasons.
     """
@@ -122,7 +127,7 @@ def _compare(
     """Compares two stores completely and returns the report.
 
     `before` has the sequence number of each tenant in the source at the beginning of the transfer.
-    `refused` has the documents that the target refused; the report states their reasons.
+    `refused` has the documents that the target refused, with the reasons, which the report states.
     """
     ours, theirs = TransferCatalog.of(source), TransferCatalog.of(target)
     progress.begin("comparing", ours.documents)
@@ -186,7 +191,8 @@ def _sequences(reader: Reader) -> dict[str, int]:
 def _changes(source: Reader, before: dict[str, int]) -> Iterator[Difference]:
     """Yields a difference for each tenant whose data in the source has changed.
 
-    The data of a tenant has changed if its sequence number is different from the one in `before`.
+    `before` has the sequence number of each tenant at the beginning of the transfer. The data of a
+    tenant has changed if the tenant's sequence number is different now.
     """
     for tenant_id in sorted(before | _sequences(source)):
         if before.get(tenant_id) != source.sequence(tenant_id):

@@ -18,9 +18,9 @@ Place = tuple[str, str]
 class Difference:
     """A difference between source and target, which `problem` describes.
 
-    A difference is about a document, about a collection or an alias, or about a whole tenant. If it
-    is about a collection or an alias, `document_id` is empty, and `collection` is the name. If it
-    is about a tenant, both are empty.
+    The difference is about a document, about a collection or an alias, or about a whole tenant. If
+    it is about a collection or an alias, `document_id` is empty, and `collection` is the name of
+    the collection or alias. If it is about a tenant, `collection` and `document_id` are empty.
     """
 
     tenant_id: str
@@ -33,8 +33,8 @@ class Difference:
 class TransferCatalog:
     """The collections and aliases of a store.
 
-    `collections` has each collection by its tenant and name. `aliases` maps the tenant and name of
-    each alias to the name of its collection.
+    `collections` maps tenant id and name to the collection. `aliases` maps tenant id and alias to
+    the name of the alias's collection.
     """
 
     collections: Mapping[Place, Collection]
@@ -44,7 +44,7 @@ class TransferCatalog:
     def of(cls, reader: Reader) -> "TransferCatalog":
         """Reads the collections and aliases of every tenant that has a collection.
 
-        They are in order of tenants and names.
+        Collections and aliases are in order of tenant and name.
         """
         collections = {
             (collection.tenant_id, collection.name): collection
@@ -64,16 +64,19 @@ class TransferCatalog:
 
 
 def tenants_of(places: Mapping[Place, object]) -> list[str]:
-    """Returns the ids of the tenants that occur in `places`, ascending and without duplicates."""
+    """Returns the tenant ids in the keys of `places`, ascending and without duplicates.
+
+    A key is a pair of a tenant id and the name of a collection or alias.
+    """
     return sorted({tenant_id for tenant_id, _ in places})
 
 
 def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
-    """Yields the collections and aliases of the source that cannot be copied.
+    """Yields a difference for each collection and alias of the source that cannot be copied.
 
-    They cannot be copied because the target uses their names in another way: for a collection with
-    other settings, for an alias in place of a collection or a collection in place of an alias, or
-    for an alias of another collection.
+    It cannot be copied if the target uses its name in another way: for a collection with other
+    settings, for an alias in place of a collection or a collection in place of an alias, or for an
+    alias of another collection.
     """
     for place, collection in source.collections.items():
         if place in target.aliases:
@@ -92,10 +95,11 @@ def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Diff
 
 
 def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
-    """Yields the collections and aliases that only one of the two stores has.
+    """Yields a difference for collections and aliases that only one of the two stores has.
 
-    Yields all that only the source has. If only the target has a collection, it is left out. If
-    only the target has an alias, it is yielded if its collection also exists in the source.
+    Includes all collections and aliases that only the source has. A collection that only the target
+    has is left out. An alias that only the target has is included if the source has a collection
+    with the name of the alias's collection.
     """
     ours = source.collections.keys() | source.aliases.keys()
     theirs = target.collections.keys() | target.aliases.keys()
@@ -111,7 +115,7 @@ def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Differ
 
 
 def _setting_differences(source: CollectionSettings, target: CollectionSettings) -> str:
-    """Returns the names of the settings that differ, with both values; "" if none differs."""
+    """Returns a text with the settings that differ, with both values; "" if no setting differs."""
     values = ((field.name, getattr(source, field.name), getattr(target, field.name))
               for field in fields(CollectionSettings))  # fmt: skip
     parts = [f"{name} is {ours!s} in the source, but {theirs!s} in the target"
@@ -120,5 +124,8 @@ def _setting_differences(source: CollectionSettings, target: CollectionSettings)
 
 
 def _moved_alias(source: str, target: str) -> str:
-    """Returns the description of an alias that names different collections in the two stores."""
+    """Returns a text that says that an alias names different collections in the two stores.
+
+    `source` and `target` are the names of these collections.
+    """
     return f"is an alias of {source!r} in the source, but of {target!r} in the target"

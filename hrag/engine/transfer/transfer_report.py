@@ -9,11 +9,11 @@ MAX_DIFFERENCES = 1000
 
 
 class TransferProgress:
-    """The progress of a transfer. The transfer's thread writes it; any thread may read it.
+    """The progress of a transfer, which the transfer's thread writes and any thread may read.
 
     `step` is `copying` or `comparing`. `collection` is the current collection as `tenant/name`. In
-    this step, `done` of `total` documents have been read. Three fields count documents of the
-    source:
+    the current step, `done` of `total` documents have been read. Three fields count documents of
+    the source:
 
     * `copied`: documents that the target did not have before.
     * `replaced`: documents that have replaced another version in the target.
@@ -30,7 +30,7 @@ class TransferProgress:
         self.present = 0
 
     def begin(self, step: str, total: int) -> None:
-        """Notes that a step with `total` documents begins."""
+        """Notes that a step begins, in which `total` documents will be read."""
         self.step, self.total, self.done = step, total, 0
 
 
@@ -40,8 +40,10 @@ class TransferReport:
 
     `differences` are the first MAX_DIFFERENCES differences, and `difference_count` is the count of
     all differences. Source and target are equal if `difference_count` is 0. `collections` and
-    `documents` are the counts of collections and documents of the source that were compared.
-    `copied`, `replaced` and `present` are explained in TransferProgress.
+    `documents` are the counts of collections and documents of the source that were compared. Three
+    fields count documents of the source: `copied` those that the target did not have before,
+    `replaced` those that have replaced another version, and `present` those that the target
+    already had with the same content.
     """
 
     collections: int

@@ -40,8 +40,8 @@ class Exchange:
     def share(self, request: Request) -> AbstractContextManager[Share]:
         """Returns a context manager that yields the request's share of the byte budget.
 
-        The byte budget limits the bytes of all buffered requests and replies. The bytes of the
-        share no longer count when the context ends.
+        The byte budget limits the bytes of all requests and replies that are in memory. The bytes
+        of the share no longer count after the `with` block.
         """
         return self.budget.share(call_headers.caller(request))
 
@@ -54,9 +54,10 @@ class Exchange:
     ) -> CountedReply:
         """Starts a call with `start`, waits for its response, and returns the response as a reply.
 
-        `start` returns the running call. `convert` makes the reply's body from the response. If
-        `convert` is None, the response is the body. Request and reply count in the byte budget
-        until the client has read the reply. Raises the errors of `start` and of the call.
+        `start` gets the request's share of the byte budget, and returns the running call. `convert`
+        makes the reply's body from the response. If `convert` is None, the response is the body.
+        The bytes of the request and of the reply count in the gateway's byte budget until the
+        client has read the reply. Raises the errors of `start` and of the call.
         """
         with ExitStack() as shares:
             share = shares.enter_context(self.share(request))

@@ -33,8 +33,9 @@ from hrag.wire.stream_admission import is_admitted
 JSON_LINES = "application/x-ndjson"
 # grpc.aio raises an error with this message if it has lost the status of a call.
 _LOST_STATUS = "Internal error from Core"
-# The maximum number of lines that are sent but have no outcome yet. The indexer reads 260 documents
-# ahead, so it never waits because of this limit.
+# The maximum number of lines that were sent to the indexer but have no outcome yet. The indexer
+# reads at most about 260 documents in advance of their outcomes, so it never waits for lines
+# because of this limit.
 _MAX_AHEAD = 512
 
 
@@ -84,7 +85,8 @@ class _Stream:
         self._exchange = exchange
         self._method = method
         self._call = call
-        # The lines without an outcome. None follows the last line; a HragError ends the stream.
+        # The queue contains the lines whose outcome has not been yielded yet. After the last line
+        # it contains None, or the error that ends the stream.
         self._sent: asyncio.Queue[_SentLine | HragError | None] = asyncio.Queue(_MAX_AHEAD)
         # The outcomes that have arrived from the indexer but were not yielded yet.
         self._received: deque[dict[str, Any]] = deque()
@@ -95,7 +97,8 @@ class _Stream:
         """Yields one line of JSON for each line of the request that is not blank.
 
         An error that ends the stream is yielded as the last line. If the error occurs before the
-        first outcome, it is raised instead. Buffered bytes count in `budget_share`.
+        first outcome, it is raised instead. `parts` are the parts of the request's body. Bytes that
+        are in memory count in `budget_share`, the request's share of the byte budget.
         """
         sending = asyncio.ensure_future(self._send(parts, budget_share))
         is_first = True
@@ -103,7 +106,9 @@ class _Stream:
             while (sent := await self._sent.get()) is not None:
                 yield _line(await self._outcome(sent))
                 is_first = False
-            await self._call.read()  # This raises if the indexer ended the stream with an error.
+            # All outcomes are yielded. If the indexer ended the stream with an error, this `read`
+            # raises the error.
+            await self._call.read()
         except (HragError, grpc.aio.AioRpcError) as error:
             stream_error = _restore_status(error)
             if is_first:
@@ -118,10 +123,10 @@ class _Stream:
     async def _send(
         self, parts: AsyncIterator[bytes], budget_share: AbstractContextManager[Share]
     ) -> None:
-        """Sends the lines to the indexer.
+        """Sends the lines to the indexer, and adds each sent line to the queue `_sent`.
 
-        At the end, adds None to the queue, or the error because of which the rest of the lines
-        cannot be read.
+        After the last line, adds None to the queue. If the lines cannot be read to the end, adds
+        the error instead.
         """
         end = None
         try:
@@ -130,7 +135,9 @@ class _Stream:
         except HragError as error:
             end = error
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # The call has ended. `outcomes` reads its next response, which raises the reason.
+            # The call has ended. `outcomes` will read the next response of the call, and this read
+            # raises the error that ended the call.
+            pass
         await self._sent.put(end)
 
     async def _send_lines(

@@ -35,12 +35,12 @@ class RequestLine:
 async def lines_of(
     parts: AsyncIterator[bytes], max_bytes: int, idle_s: float, share: Share
 ) -> AsyncIterator[RequestLine]:
-    """Yields the lines that are not blank.
+    """Yields the lines of a request's body, except blank lines; `parts` are the parts of the body.
 
-    Bytes that have arrived but were not yielded yet count in `share`. A line of more than
-    `max_bytes` is dropped while it arrives, and yielded without its bytes. Raises
-    DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if `share` is used
-    up, and the errors of `parts`.
+    Bytes that have arrived but were not yielded yet count in `share`, the request's share of the
+    byte budget. A line of more than `max_bytes` is dropped while it arrives, and yielded without
+    its bytes. Raises DeadlineExceeded if no line is complete within `idle_s` seconds, TooBusy if
+    `share` is used up, and the errors of `parts`.
     """
     # `line_start` contains the bytes of the current line that arrived in earlier parts.
     number, line_start, is_long = 1, bytearray(), False
@@ -73,10 +73,11 @@ async def lines_of(
 async def _next_part(
     parts: AsyncIterator[bytes], left_s: float, idle_s: float
 ) -> tuple[bytes, float]:
-    """Returns the next part that is not empty, and the seconds until it arrived.
+    """Returns the next part of the body that is not empty, and the seconds until it arrived.
 
-    Returns an empty part if the stream has ended. `left_s` is the time that is left for the current
-    line, `idle_s` the whole time for a line. Raises DeadlineExceeded if no time is left.
+    Returns an empty part if the body has ended. `left_s` is the time that is left for the current
+    line, in seconds. Raises DeadlineExceeded if the part does not arrive in this time. `idle_s`,
+    the whole time for a line, is named in the error.
     """
     loop = asyncio.get_running_loop()
     started_s = loop.time()

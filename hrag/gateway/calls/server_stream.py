@@ -1,10 +1,10 @@
 """Serves methods with a stream of responses, as a Connect stream or as server-sent events.
 
 A request in plain JSON is answered by events. The name of an event is the name of the field that
-the response sets, and the event's data is the value of the field. An error before the first
-response has the HTTP status that a unary call would have; a later error is the event `error`. In a
-Connect stream every error is in the last frame. In both forms, the call is cancelled if the client
-disconnects.
+the response sets, and the event's data is the value of the field. If the call fails before the
+first response, the reply has the HTTP status of the error; a later error is the event `error`. In a
+Connect stream every error is in the last frame. In both kinds of streams, the call is cancelled if
+the client disconnects.
 """
 
 import asyncio
@@ -87,8 +87,8 @@ async def _frames(
 ) -> Parts:
     """Yields the frames of a stream.
 
-    Calls `accept` after each response has arrived, because a response means that the service has
-    accepted the caller.
+    Calls `accept`, which marks the caller as accepted, after each response has arrived: a response
+    means that the service has accepted the caller's credential.
     """
     try:
         while (response := await call.read()) is not grpc.aio.EOF:

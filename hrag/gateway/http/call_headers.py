@@ -44,8 +44,8 @@ def metadata(request: Request) -> Metadata:
 def caller(request: Request) -> str:
     """Returns the text that identifies the caller: its credential, or an empty text.
 
-    If the services treat two spellings as the same credential, this function returns the same text
-    for both spellings.
+    If the services treat two spellings of the header `authorization` as the same credential, for
+    example `Bearer x` and `bearer x`, this function returns the same text for both spellings.
     """
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     return f"{scheme.lower()} {credential.strip()}".strip()
@@ -74,7 +74,7 @@ def time_left_s(request: Request) -> Callable[[], float | None]:
     """Returns a function that returns the seconds until the caller's deadline.
 
     The function returns None if the request has no deadline. It raises DeadlineExceeded if the
-    deadline has passed, for example because the body needed all the time.
+    deadline has passed, for example while the body of the request was arriving.
 
     `time_left_s` itself raises InvalidArgument if the header connect-timeout-ms is malformed, and
     DeadlineExceeded if the header is 0.

@@ -65,7 +65,7 @@ class HttpConnection(H11Protocol):
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Marks the connection as waiting for the body of a request while the context is active."""
+        """Marks the connection as waiting for the body of a request while the `with` block runs."""
         self._is_receiving = True
         self._update_replaceable()
         try:
@@ -125,14 +125,21 @@ class HttpConnection(H11Protocol):
         self._read_until_s = self.loop.time() + self._arrival_s
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancels the request that runs; called by the event loop."""
+        """Cancels the running request, if any.
+
+        The event loop calls this method when the connection is closed.
+        """
         super().connection_lost(exc)
         self._replaceable.pop(self, None)
         if self._task is not None:
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Starts or stops the time limit for headers; called by the event loop."""
+        """Reads bytes from the client, and updates the time limit for the headers of a request.
+
+        The limit starts with the first bytes of a request, and stops when the headers are complete.
+        The event loop calls this method.
+        """
         super().data_received(data)
         if self._is_answering:
             self._read_until_s = math.inf
@@ -149,7 +156,8 @@ class HttpConnection(H11Protocol):
         time limit for headers applies to this rest. It also applies to the next request if a part
         of that request has arrived.
         """
-        super().on_response_complete()  # This answers the next request if it has arrived.
+        # If the client's next request has already arrived, uvicorn's method begins to answer it.
+        super().on_response_complete()
         has_begun = self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]
         is_awaited = has_begun and not self._is_answering
         self._read_until_s = self.loop.time() + self._arrival_s if is_awaited else math.inf

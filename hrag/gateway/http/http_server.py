@@ -26,7 +26,8 @@ from hrag.gateway.http.http_connection import HttpConnection
 
 _SWEEP_S = 0.5  # At this interval the server looks for connections that exceed a time limit.
 _KEEP_ALIVE_S = 30  # The maximum pause between two requests of a client.
-# The limit of the request line and the headers together. A credential has up to 8 KiB.
+# The maximum size in bytes of the request line and the headers together. A credential in a header
+# may have up to 8 KiB.
 _MAX_HEADER_BYTES = 16 * 1024
 # If no connection can be accepted, for example because the process cannot open more files, the
 # server pauses this long before its next attempt.
@@ -46,7 +47,7 @@ class HttpServer:
     ) -> None:
         """Creates a server for the current event loop.
 
-        `tls` returns the TLS context for the next connection.
+        `tls` returns the TLS context for the next connection; None means that TLS is not used.
         """
         # Less severe messages of uvicorn are not logged, because any client can cause them with
         # malformed requests.
@@ -99,7 +100,8 @@ class HttpServer:
         while self._state.connections and self._loop.time() < until_s:
             await asyncio.sleep(_DRAIN_POLL_S)
         for task in self._state.tasks:
-            task.cancel()  # Each request is answered with the error that the gateway stops.
+            # A cancelled request is answered with the error "the gateway is stopping".
+            task.cancel()
         if self._state.tasks:
             await asyncio.wait(self._state.tasks)
         for connection in self._protocols():
@@ -155,7 +157,9 @@ class HttpServer:
                 ssl_handshake_timeout=arrival_s if self._tls else None,
             )
         except (OSError, asyncio.CancelledError):
-            accepted.close()  # The client disconnected, does not use TLS, or was too slow.
+            # The TLS handshake failed: the client disconnected, does not use TLS, or was too slow.
+            # Or the server closed the connection to accept a new one.
+            accepted.close()
 
     def _connection(self) -> HttpConnection:
         settings = self._settings

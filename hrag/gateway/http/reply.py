@@ -47,9 +47,9 @@ class CountedReply(Response):
     """
 
     def __init__(self, body: bytes, media_type: str, shares: ExitStack) -> None:
-        """Creates a reply.
+        """Creates a reply whose bytes already count in `shares`, shares of the byte budget.
 
-        After the reply was sent, it closes `shares`, so that its bytes no longer count.
+        The reply closes `shares` after it was sent. Then its bytes no longer count.
         """
         super().__init__(body, media_type=media_type, headers=_HEADERS)
         self._shares = shares
@@ -72,13 +72,16 @@ class StreamReply(Response):
     """A reply whose parts are sent as soon as they exist, but not faster than the client reads."""
 
     def __init__(self, parts: Parts, media_type: str) -> None:
-        """Creates a reply that closes `parts` when the client disconnects."""
+        """Creates a reply whose body is what the iterator `parts` yields.
+
+        The reply closes the iterator after the last part, or when the client disconnects.
+        """
         super().__init__(media_type=media_type, headers=_STREAM_HEADERS)
         del self.headers["content-length"]
         self._parts = parts
 
     async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
-        """Sends the reply in the ASGI protocol."""
+        """Sends the headers, then each part of the body, as messages of the ASGI protocol."""
         start = {"type": "http.response.start", "status": self.status_code}
         async with aclosing(self._parts) as parts:
             await send({**start, "headers": self.raw_headers})

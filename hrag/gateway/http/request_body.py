@@ -1,4 +1,8 @@
-"""Reads the body of a request; limits its size, its time and the total bytes of all bodies."""
+"""Reads the body of a request, with limits.
+
+The limits are for the size of the body, for the time in which it must arrive, and for the bytes of
+all bodies that are in memory at the same time.
+"""
 
 import asyncio
 import zlib
@@ -31,10 +35,11 @@ async def read_body(
 ) -> bytes:
     """Returns the whole body, decompressed.
 
-    Calls `authorize` before it reads more than `LARGE_BYTES`. Raises TooLarge for more than
-    `max_bytes`, TooBusy if `share` is used up, DeadlineExceeded if the body has not arrived
-    within `timeout_s` seconds, NotSupported for encodings other than gzip, InvalidArgument for
-    invalid gzip, and the errors of `authorize`.
+    Calls `authorize` before it reads more than `LARGE_BYTES`. The bytes of the body count in
+    `share`, the request's share of the byte budget. Raises TooLarge for more than `max_bytes`,
+    TooBusy if `share` is used up, DeadlineExceeded if the body has not arrived within `timeout_s`
+    seconds, NotSupported for encodings other than gzip, InvalidArgument for invalid gzip, and the
+    errors of `authorize`.
     """
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise _too_large(max_bytes)
@@ -93,15 +98,18 @@ async def _unzip(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             while packed or len(unpacked) == _PART_BYTES:
                 unpacked = unzip.decompress(packed, _PART_BYTES)
                 packed = unzip.unconsumed_tail
-                # Bytes after the end of the gzip are refused, because the decompressor would keep
-                # all of them in memory, in `unused_data`.
+                # Bytes after the end of the gzip stream are refused, because the decompressor would
+                # store all of them in memory, in `unused_data`.
                 if unzip.unused_data:
-                    raise InvalidArgument("the body has data after the end of its gzip", field=BODY)
+                    problem = "the body has data after the end of its gzip stream"
+                    raise InvalidArgument(problem, field=BODY)
                 yield unpacked
-                await asyncio.sleep(0)  # Other requests run between the parts.
+                # Without this pause, other requests would wait until the whole body is
+                # decompressed.
+                await asyncio.sleep(0)
     except zlib.error:
         raise InvalidArgument(
             "the body is not gzip, although the header content-encoding says so", field=BODY
         ) from None
     if not unzip.eof:
-        raise InvalidArgument("the body's gzip is incomplete", field=BODY)
+        raise InvalidArgument("the body's gzip stream is incomplete", field=BODY)

@@ -49,7 +49,7 @@ class Route:
 class Application:
     """The ASGI application of the gateway.
 
-    It refuses requests whose `host` header is not one of its hosts.
+    It refuses a request whose header `host` names none of the hosts that the gateway serves.
     """
 
     def __init__(self, routes: Mapping[str, Route], hosts: frozenset[str]) -> None:
@@ -64,7 +64,7 @@ class Application:
         try:
             await self._answer(request, send)
         except asyncio.CancelledError:
-            pass  # The client disconnected during the reply, or the gateway stops.
+            pass  # The client disconnected while the reply was being sent, or the gateway stops.
         finally:
             connection.end()
 
@@ -84,13 +84,15 @@ class Application:
         except (HragError, grpc.aio.AioRpcError) as error:
             return error_reply(error_of(error))
         except (asyncio.CancelledError, ClientDisconnect):
-            # If the client has disconnected, nobody reads this reply.
+            # The request was cancelled, because the gateway stops or the client has disconnected.
+            # If the client has disconnected, nobody reads this reply, so its message may be wrong.
             return error_reply(error_of(ServiceUnavailable("the gateway is stopping")))
         except Exception as error:
             return error_reply(error_of(to_hrag_error(request.url.path, error)))
 
     async def _serve_route(self, request: Request) -> Response:
-        # The path is not decoded, so that a proxy that allows only some paths sees the same path.
+        # Escapes such as %2F in the path are not decoded. A proxy in front of the gateway may allow
+        # only some paths, and must compare the same path as the gateway.
         path = request.scope["raw_path"].decode("latin-1")
         route = self._routes.get(path)
         if route is None:

@@ -30,10 +30,11 @@ _HEADERS = {
 
 
 def static_routes(folder: Traversable, index: str) -> Mapping[str, Route]:
-    """Returns the routes of a folder's files.
+    """Returns the routes of a folder's files, by their paths in URLs.
 
-    The file `index.html` has the path `index`; the other files have paths below `index`.
-    Returns no routes if the folder does not exist.
+    The parameter `index` is the path of the file `index.html`. The other files have paths below
+    it. Files without a known media type have no route. Returns no routes if the folder does not
+    exist.
     """
     if not folder.is_dir():
         return {}

@@ -24,17 +24,20 @@ Converted = TypeVar("Converted")
 
 
 class Conversion:
-    """Converts messages for all requests of a gateway."""
+    """Converts the messages of all requests of a gateway; has threads for large messages."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "conversion")
 
     async def of_request(self, convert: Callable[[bytes], Converted], raw: bytes) -> Converted:
-        """Returns `convert(raw)` for the body of a request; raises the errors of `convert`."""
+        """Converts the body of a request with `convert`; a large body in a thread.
+
+        Raises the errors of `convert`.
+        """
         return await self._run(len(raw) <= _SMALL_REQUEST_BYTES, convert, raw)
 
     async def of_response(self, convert: Callable[[bytes], Converted], encoded: bytes) -> Converted:
-        """Returns `convert(encoded)` for the response of a service."""
+        """Converts the encoded response of a service with `convert`; a large one in a thread."""
         return await self._run(len(encoded) <= _SMALL_RESPONSE_BYTES, convert, encoded)
 
     async def encoded(self, message_class: type[Message], raw: bytes) -> bytes:

@@ -24,7 +24,7 @@ from hrag.values.ids import quoted
 from hrag.wire.common import struct_message
 
 BODY = "request"
-"""The name that stands for the field in errors about the whole document."""
+"""In an error about the whole document, this name stands in place of a field's name."""
 # The maximum depth of messages inside messages. A filter may be nested 16 deep, and each level of
 # the filter needs two messages, so every valid request is less deep.
 MAX_DEPTH = 64
@@ -79,7 +79,8 @@ def load(raw: bytes) -> Any:
             "the body nests objects and arrays too deeply; a message may contain messages only "
             f"{MAX_DEPTH} deep"
         )
-    except ValueError:  # Python limits the digits of a whole number.
+    # Python raises ValueError for a whole number with more than 4,300 digits.
+    except ValueError:
         _refuse("the body has a number with more than 4,300 digits")
 
 
@@ -89,9 +90,9 @@ def fill(message: Message, value: Any) -> None:
 
 
 def shown(name: str) -> str:
-    """Returns a field name that a client sent, as valid text, cut to 64 characters.
+    """Returns a field name that a client sent in a form that an error may contain.
 
-    The result is safe as the field of an error.
+    The name is cut to 64 characters, and lone surrogates, which UTF-8 cannot encode, are replaced.
     """
     return name[:64].encode("utf-8", "replace").decode()
 

@@ -149,7 +149,8 @@ class _Schemas:
         """Returns the reference to the schema of a type; adds the schema if it is new."""
         name = descriptor.name
         if name not in self.by_name:
-            # A message may contain itself; this entry ends the recursion.
+            # A message type may have a field of the same type. Because of this entry, the
+            # call of `reference` for this field finds the name, and the recursion ends.
             self.by_name[name] = {}
             is_enum = isinstance(descriptor, EnumDescriptor)
             self.by_name[name] = self._enum(descriptor) if is_enum else self._message(descriptor)

@@ -60,7 +60,11 @@ def _comments_of(file: Any) -> Iterator[tuple[str, str]]:
 
 
 def _name_at(file: Any, path: list[int]) -> str:
-    """Returns the full name of the element at a path; empty if the element has no name."""
+    """Returns the full name of the element at `path`; an empty text if the element has no name.
+
+    `path` leads from the file to a message, field or other element. It consists of pairs of
+    numbers, as in a descriptor's SourceCodeInfo: the kind of a child, and its index.
+    """
     node, names = file, [file.package]
     for kind, index in zip(path[::2], path[1::2], strict=False):
         children = _CHILDREN.get(type(node), {}).get(kind)

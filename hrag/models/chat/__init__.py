@@ -1,4 +1,4 @@
-"""How does a prompt become text? By chat models, which return a text complete or piece by piece.
+"""How does a prompt become text? By chat models, which return a text as a whole or in pieces.
 
 A chat model raises ChatUnavailable for a retryable failure (the endpoint is down, slow or
 rate-limiting, or its reply is truncated) and ChatRejected for a permanent failure. It raises
@@ -15,7 +15,7 @@ from hrag.values.deadline import Deadline
 
 @dataclass(frozen=True, slots=True)
 class ChatEnd:
-    """The finish reason of a text, with the token counts of the prompt and of the text.
+    """Why a text has ended (the finish reason), and the token counts of the prompt and the text.
 
     A token count is 0 if the endpoint does not report it.
     """
@@ -38,7 +38,7 @@ Pieces = Generator[str | ChatEnd, None, None]
 
 
 class ChatModel(Protocol):
-    """Answers prompts. Thread-safe."""
+    """Writes a text for a prompt. Thread-safe."""
 
     @property
     def name(self) -> str:
@@ -52,4 +52,4 @@ class ChatModel(Protocol):
         """
 
     def complete(self, prompt: str, max_tokens: int, deadline: Deadline) -> Completion:
-        """Returns the complete text; raises an error if a part of the text is missing."""
+        """Returns the complete text; raises an error if a part of the text did not arrive."""

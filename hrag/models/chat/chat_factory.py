@@ -29,7 +29,8 @@ def open_chat(settings: CommonSettings) -> ChatModel | None:
 def _access(settings: CommonSettings) -> EndpointAccess:
     """Returns the URL and the key of the chat endpoint.
 
-    OPENAI_API_KEY is never used for an endpoint other than the one at OPENAI_BASE_URL.
+    OPENAI_API_KEY is used only for the endpoint at OPENAI_BASE_URL. It is never sent to another
+    endpoint.
     """
     url = Variable("HRAG_CHAT_BASE_URL", settings.chat_base_url)
     key = Variable("HRAG_CHAT_API_KEY", settings.chat_api_key)

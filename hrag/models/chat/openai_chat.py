@@ -22,21 +22,21 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
-# A text may have at most this many characters for each token of `max_tokens`. Few tokens are
-# longer, so only a model that ignores `max_tokens` exceeds this limit.
+# A text may have at most `max_tokens` times this many characters. Few tokens have more characters,
+# so only a model that ignores `max_tokens` exceeds this limit.
 MAX_TOKEN_CHARS = 32
-# A longer line of a reply is refused. A line contains one piece of the text, so valid lines are
-# much shorter.
+# The maximum length of a line of a reply, in bytes. A line contains one piece of the text, so valid
+# lines are much shorter.
 MAX_LINE_BYTES = 1 << 20
-# The limit for a whole reply. Without this limit, a caller without a deadline could occupy its
+# The time limit for a whole reply. Without this limit, a caller without a deadline could occupy its
 # thread for ever.
 MAX_REPLY_S = 600.0
-# After the text is complete, the token counts must arrive within this time. The end of the stream
-# is not awaited any longer, because some endpoints do not close the stream.
+# After the text is complete, the token counts must arrive within this time. Then reading stops even
+# if the stream has not ended, because some endpoints do not close the stream.
 MAX_END_S = 2.0
 
-# If the endpoint sends a longer `Retry-After`, the request fails at once, so that the caller need
-# not wait.
+# If the endpoint asks for a longer delay in `Retry-After`, the request is not retried and fails at
+# once, so that the caller need not wait.
 _MAX_RETRY_DELAY_S = 10.0
 _FINISH = {
     "stop": FinishReason.STOP,
@@ -73,7 +73,7 @@ class _Usage(BaseModel):
 
 
 class _Event(BaseModel):
-    """The fields of `chat.completion.chunk` that are used here."""
+    """The used fields of `chat.completion.chunk`, OpenAI's event with a piece of the text."""
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
@@ -94,7 +94,7 @@ class OpenAIChat:
         """Creates the client; sends no request.
 
         `timeout_s` limits the wait for each piece of a reply, not the whole reply. A request has at
-        most `1 + max_retries` attempts, and never more than five.
+        most `1 + max_retries` attempts, but never more than five attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -108,7 +108,7 @@ class OpenAIChat:
         return Completion("".join(map(str, pieces)), end)
 
     def stream(self, prompt: str, max_tokens: int, deadline: Deadline) -> Pieces:
-        """Yields the pieces of the text, then its ChatEnd. Implements `ChatModel.stream`.
+        """Yields the pieces of the text, then a ChatEnd. Implements `ChatModel.stream`.
 
         A text with more than `max_tokens * MAX_TOKEN_CHARS` characters is cut at this length, and
         its finish reason is LENGTH.
@@ -121,7 +121,8 @@ class OpenAIChat:
                 yield from self._pieces(response, reply, deadline)
         except (ChatUnavailable, DeadlineExceeded):
             if not reply.is_finished:
-                # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+                # If the caller's deadline has passed, DeadlineExceeded is raised instead of the
+                # endpoint's error.
                 deadline.check("waiting for the chat model")
                 raise
         yield reply.end()
@@ -129,8 +130,8 @@ class OpenAIChat:
     def _pieces(self, response: Response, reply: "_Reply", deadline: Deadline) -> Iterator[str]:
         """Yields the pieces of the text.
 
-        After the text is complete, continues to read for at most MAX_END_S, because the token
-        counts may follow.
+        After the text is complete, continues to read for at most MAX_END_S seconds, because the
+        token counts may arrive after the text.
         """
         is_ending = False
         for data in self._data(response, deadline):
@@ -145,7 +146,8 @@ class OpenAIChat:
                 read_until(response, deadline.within(MAX_END_S))
 
     def _request(self, prompt: str, max_tokens: int, timeout: Timeout) -> Response:
-        # The raw response is used, because the parser of the SDK has no limits and checks no types.
+        # The raw response is used, because the SDK's parser neither limits the size of a reply nor
+        # checks the types of its fields.
         raw = self._endpoint.client.chat.completions.with_raw_response.create(
             model=self._model,
             messages=[{"role": "user", "content": prompt}],
@@ -173,7 +175,7 @@ class OpenAIChat:
 
 
 class _Reply:
-    """The state of one streamed reply."""
+    """The state of reading one streamed reply: its finish reason, token counts and length."""
 
     def __init__(self, endpoint: Endpoint, max_chars: int) -> None:
         self._endpoint = endpoint
@@ -207,7 +209,7 @@ class _Reply:
         return text
 
     def end(self) -> ChatEnd:
-        """Returns how the text ended. Must be called after the last event was read.
+        """Returns the finish reason and the token counts. Must be called after the last event.
 
         Raises ChatUnavailable if the reply is incomplete, and ChatRejected if it has no events.
         """

@@ -5,8 +5,8 @@ names of their embedders are equal. Every embedder is thread-safe and returns fi
 as `float32[n, dimension]`, C-contiguous, one row for each text, in the order of the texts.
 
 An embedder raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent
-failure. It raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels the
-call. In these two cases it stops soon, without embedding the remaining texts.
+failure. If the deadline passes, it raises DeadlineExceeded, and if the caller cancels the call, it
+raises Cancelled. After a deadline or a cancellation, it does not embed the remaining texts.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ class Embedder(Protocol):
     def lowest_cosine(self) -> float:
         """The cosine that means no similarity: about the cosine of two unrelated texts.
 
-        Fusion maps the cosines from this value to 1 onto the range from 0 to 1.
+        Before a search combines cosines with BM25 scores, it rescales the cosines so that this
+        value becomes 0 and the cosine 1 stays 1.
         """
 
     @property
@@ -45,5 +46,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable, EmbedderRejected, DeadlineExceeded or Cancelled.
+        Raises EmbedderUnavailable for a retryable failure and EmbedderRejected for a permanent
+        failure. Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels
+        the call.
         """

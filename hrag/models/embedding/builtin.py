@@ -1,4 +1,4 @@
-"""The built-in embedder: the multilingual Universal Sentence Encoder, in compiled kernels.
+"""The built-in embedder: the multilingual Universal Sentence Encoder, in compiled code.
 
 Its weights are part of an installed package, so it needs no key, network or GPU. A text of any
 length becomes one vector. The model is described in Yang et al., Multilingual Universal Sentence
@@ -16,8 +16,9 @@ from hrag.models.embedding.builtin_weights import load
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# The number of texts that a thread embeds in one call of the kernels. A batch is large enough that
-# a thread spends its time in the kernels, and small enough that all threads have work.
+# The count of texts that a thread embeds in one call of the compiled encoder. With so many texts, a
+# thread spends most of its time in compiled code. With more texts in a call, some threads might
+# have no work.
 _BATCH_TEXTS = 8
 
 
@@ -31,19 +32,20 @@ class BuiltinEmbedder:
 
     name = "builtin/use-multilingual-v3"
     dimension = 512
-    # The model itself has no limit, because it sums over tokens. So this is the limit of chunks.
+    # The model itself has no limit, because it sums over tokens. So the limit is the maximum size
+    # of a chunk.
     max_tokens = MAX_CHUNK_TOKENS
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
-        """Loads the model; raises SettingsError if the package has weights of another version."""
+        """Loads the model; raises SettingsError if the installed weights are of another version."""
         self._tokenizer, self._encoder = load()
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), 512]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         if len(texts) <= _BATCH_TEXTS:
@@ -53,7 +55,7 @@ class BuiltinEmbedder:
         ]
         encoded = []
         for rows in self._pool.map(self._encode, parts):
-            # If this check raises, the batches that have not started are cancelled.
+            # If this check raises an error, the pool cancels the batches that have not started.
             deadline.check("embedding")
             encoded.append(rows)
         return np.concatenate(encoded)

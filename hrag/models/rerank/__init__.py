@@ -1,11 +1,12 @@
-"""Which passages of a search answer the query best? Rerankers decide it.
+"""Which passages of a search answer the query best? A reranker scores the passages.
 
 A reranker, for example a cross-encoder, reads the query and a text together. So its scores are
-better than the similarity of two vectors, but it is too slow for more than a few dozen texts. It
-raises
-RerankerUnavailable for a retryable failure (the endpoint is down, slow or rate-limiting) and
-RerankerRejected for a permanent failure. It raises DeadlineExceeded if the deadline passes, and
-Cancelled if the caller cancels the call.
+better than the similarity of two vectors. But a reranker is too slow for more than a few dozen
+texts.
+
+A reranker raises RerankerUnavailable for a retryable failure (the endpoint is down, slow or
+rate-limiting) and RerankerRejected for a permanent failure. It raises DeadlineExceeded if the
+deadline passes, and Cancelled if the caller cancels the call.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """The form of the endpoint and the model, for example `cohere/rerank-v3.5`."""
+        """The request format of the endpoint, and the model, for example `cohere/rerank-v3.5`."""
 
     def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """Returns one finite score for each text, in the order of the texts; higher is better.

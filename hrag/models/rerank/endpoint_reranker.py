@@ -1,8 +1,8 @@
-"""Reranks texts with any endpoint that has `POST /rerank`, in one of two forms.
+"""Reranks texts with any endpoint that has `POST /rerank`, in Cohere's or Hugging Face's format.
 
-A search waits for the reranker, so a failed request is retried only once, and only if the
-connection was lost or the endpoint refused temporarily, never after a timeout. The whole reply
-must arrive within the timeout, and its size is limited.
+A search waits for the reranker, so a failed request is retried only once. It is retried if the
+connection was lost or the endpoint refused the request with a retryable status, but not after a
+timeout. The whole reply must arrive within the timeout, and the size of the reply is limited.
 """
 
 from collections.abc import Sequence
@@ -61,14 +61,15 @@ class EndpointReranker:
         try:
             content = self._endpoint.send(request, deadline.within(self._timeout_s))
         except DeadlineExceeded:
-            # If the caller's deadline has passed too, DeadlineExceeded is raised instead.
+            # If the caller's deadline has passed, this raises DeadlineExceeded. Otherwise only the
+            # reranker's time limit has passed.
             deadline.check("reranking")
             self._endpoint.raise_unavailable(f"did not answer within {self._timeout_s:g} s")
         return self._form.scores(content, len(texts), self._endpoint.name)
 
     def _send(self, request: Request, timeout: Timeout) -> bytes:
         # The SDK has no method for reranking, so `post` is called. The reply is requested as a
-        # stream only so that its bytes can be read as they arrive.
+        # stream, so that its bytes can be read and counted as they arrive.
         reply = self._endpoint.client.post(
             "/rerank",
             cast_to=object,

@@ -25,9 +25,9 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """The format of the requests and replies of endpoints that share one form.
+    """One of the two formats of requests and replies of `POST /rerank`.
 
-    - `request` returns the request for a model, a query and texts. The model may be empty.
+    - `request` returns the request for a model name, a query and texts. The name may be empty.
     - `results` is the name of the reply's field that contains the list of entries. If it is empty,
       the reply itself is the list.
     - `score` is the name of the field that contains the score of an entry.
@@ -49,8 +49,8 @@ class RerankForm:
         by_index = {_index(entry): entry for entry in entries}
         if by_index.keys() != set(range(count)):
             raise RerankerRejected(
-                f"{source} returned {count} scores whose indexes are not 0 to {count - 1}, "
-                "each once"
+                f"{source} returned {count} scores; each index from 0 to {count - 1} must occur "
+                "exactly once, but some are missing or wrong"
             )
         return [self._score(by_index[index], source) for index in range(count)]
 
@@ -74,7 +74,7 @@ class RerankForm:
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             expected = f"JSON with a list `{self.results}`" if self.results else "a JSON list"
             raise RerankerRejected(
-                f"{source} returned no {expected} of objects; check HRAG_RERANK_FORM"
+                f"{source} did not return {expected} of objects; check HRAG_RERANK_FORM"
             )
         metrics.reranker_tokens(_tokens(usage))
         return entries
@@ -114,6 +114,9 @@ def _finite(value: object) -> float | None:
 
 
 def _tokens(usage: object) -> int:
-    """Returns the count of tokens that the endpoint reports; 0 if missing or invalid."""
+    """Returns the count of tokens that the endpoint reports; 0 if it reports no valid count.
+
+    `usage` is the field `usage` of the reply.
+    """
     count = usage.get("total_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) and 0 <= count < 1 << 32 else 0

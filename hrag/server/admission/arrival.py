@@ -1,15 +1,15 @@
 """Receives the messages of calls without a thread for each call.
 
-grpcio reads the message of a unary request in the thread that will handle the request, so a
-caller that sends headers and no message occupies that thread. Here the read starts in gRPC's
-event thread, and the call gets a thread when its message has arrived. If the message does not
-arrive within a time limit, the call ends. A handler may also leave its call open and be run again
-later, so that a call that waits for something occupies no thread either.
+grpcio reads the message of a unary request in the thread that will handle the request. So a caller
+that sends headers and no message would occupy this thread. In this module, gRPC's event thread
+starts to read the message, and the call gets a thread when its message has arrived. If the message
+does not arrive within a time limit, the call ends. A handler may also leave its call open and be
+run again later, so that a call that waits for something occupies no thread either.
 
-grpcio has no public interface for this. This module is the only one that uses its internals:
-the arguments with which `grpc._server` submits a call to its thread pool, `_receive_message`,
-`rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and `_RequestIterator`.
-If a version of grpcio changes these internals, the tests of this module fail.
+grpcio has no public interface for this. So this module uses internals of grpcio, and it is the only
+module that does: the arguments with which `grpc._server` submits a call to its thread pool,
+`_receive_message`, `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and
+`_RequestIterator`. If a version of grpcio changes these internals, the tests of this module fail.
 """
 
 import time
@@ -39,25 +39,27 @@ Such a function receives the request and grpcio's context of a call, and returns
 
 
 class PendingCall(Call, ABC):
-    """A call whose message has not arrived, or whose handler has to run (again).
+    """A call whose message has not arrived, or whose handler has not run or has to run again.
 
-    The interceptor creates it when the headers of the call have arrived, as the current call of
-    the context in which all code of the call runs. Its attributes:
+    The interceptor creates this object when the headers of the call have arrived. All code of the
+    call runs in a context (`contextvars`) in which this object is the current call. The attributes
+    are:
 
     - `lane`: the kind of thread in which the call runs.
     - `account`: the id of the tenant against whose limits the call counts. Before the tenant is
-      known, it is the account of the caller's credential, or empty without a credential. For a
-      health check, which needs no credential, it is the peer's address.
-    - `message`: the unary request as grpcio returns it, mostly as encoded bytes; None before the
-      request has arrived, and for streams.
+      known, it is a tenant id or credential id from the caller's credential (`CallGuard.account`),
+      or empty without a credential. For a health check, which needs no credential, it is the
+      caller's address.
+    - `message`: the unary request as grpcio returns it, mostly as encoded bytes. It is None before
+      the request has arrived, and for streams.
     - `arrived_s`: the time at which the message arrived, by `time.monotonic`.
-    - `counted_bytes`: the size of the message in bytes while the message counts as unanswered
-      (HRAG_MAX_UNANSWERED_BYTES); 0 if it does not count.
+    - `counted_bytes`: how many bytes of the message count against the limit of requests without a
+      reply (HRAG_MAX_UNANSWERED_BYTES).
     - `has_begun`: True once the handler has been started.
-    - `running`: the `RunningCall` of the current run if the handler runs in a thread of the pool;
-      None if it runs in another thread.
+    - `running`: the `RunningCall` that counts the processor time of the handler. It is None if the
+      handler does not run in a thread of the pool.
 
-    One thread at a time may use a call.
+    Only one thread at a time may use a PendingCall.
     """
 
     account = ""
@@ -73,23 +75,29 @@ class PendingCall(Call, ABC):
 
     @abstractmethod
     def account_of(self, message: bytes) -> str:
-        """Returns the account against whose limits an encoded request counts.
+        """Returns the tenant id or credential id against whose limits an encoded request counts.
 
         Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
 
     @abstractmethod
     def rejection(self, error: HragError) -> Behavior:
-        """Returns a behavior that ends the call with `error` before its handler runs."""
+        """Returns a function that gRPC calls instead of the handler; it ends the call with `error`.
+
+        gRPC passes the request and its context of the call to this function.
+        """
 
     def yield_to_others(self) -> None:
-        """Sleeps if the call is long and a short call of another tenant runs."""
+        """Sleeps briefly if this call is long and a short call of another tenant runs.
+
+        A call is short until it has used 10 ms of processor time, and long afterwards.
+        """
         if self.running is not None:
             self.running.yield_to_others()
 
     @property
     def is_left_open(self) -> bool:
-        """True if the handler ended in this run without ending the call (see `leave_open`)."""
+        """True if the handler has called `leave_open`, so that it ends without ending the call."""
         return self._then is not None
 
     def attach(
@@ -102,7 +110,7 @@ class PendingCall(Call, ABC):
         argument: Callable[[], Any],
         *formats: Any,
     ) -> None:
-        """Stores the arguments that grpcio submits to its thread pool.
+        """Stores the arguments with which grpcio submits this call to its thread pool.
 
         `argument` is a function: for a unary request it waits for the request and returns it, for
         a stream it returns the iterator of requests. `formats` are the deserializer of the request
@@ -121,10 +129,10 @@ class PendingCall(Call, ABC):
         return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
-        """Starts to read the message. gRPC's event thread calls `arrived` when the read is over.
+        """Starts to read the message. gRPC's event thread calls `arrived` once it has been read.
 
-        The read is also over if the call ends before its message arrives. Then `take_message`
-        returns False.
+        `arrived` is also called if the call ends before its message arrives. In this case,
+        `take_message` returns False.
         """
         read = _server._receive_message(self._state, self._rpc.call, self._formats[0])
 
@@ -132,7 +140,7 @@ class PendingCall(Call, ABC):
             ending = read(event)
             try:
                 arrived(self)
-            except Exception:  # An exception would end gRPC's event thread.
+            except Exception:  # An exception that leaves `completed` would end gRPC's event thread.
                 _log.exception("arrival_failed")
             return ending
 
@@ -143,7 +151,7 @@ class PendingCall(Call, ABC):
             self._state.due.add(_server._RECEIVE_MESSAGE_TOKEN)
 
     def take_message(self) -> bool:
-        """Stores the message that has arrived, so that `run` passes it to the handler.
+        """Stores the message that has arrived, so that `run` passes the message to the handler.
 
         Returns False if the call ended before its message arrived.
         """
@@ -154,7 +162,7 @@ class PendingCall(Call, ABC):
         return self.message is not None
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once, when the call has ended or its caller has left.
+        """Calls `callback` once, when the call has ended or the client has cancelled the call.
 
         If the call has ended already, calls `callback` immediately in this thread. Otherwise
         gRPC's event thread calls `callback` later.
@@ -173,8 +181,8 @@ class PendingCall(Call, ABC):
     def run(self, running: RunningCall | None = None) -> bool:
         """Runs the handler in this thread and responds.
 
-        `running` is the `RunningCall` of this run if this is a thread of the pool. Returns False if
-        the handler left the call open, so that the handler has to be run again.
+        In a thread of the pool, `running` counts the processor time of the handler. Returns False
+        if the handler left the call open, so that the handler has to be run again.
         """
         self.has_begun = True
         self.running = running
@@ -185,22 +193,26 @@ class PendingCall(Call, ABC):
         if then is None:
             self._forget()
             return True
-        # The traceback of each of these errors refers to this call, which is a reference cycle.
+        # The tracebacks of these errors refer to this call. The errors are removed, because they
+        # would form reference cycles with the call.
         self._state.rpc_errors.clear()
         then(self)
         return False
 
     def refuse(self, behavior: Behavior) -> None:
-        """Ends a call whose handler has not begun. `behavior` aborts the call with an error."""
+        """Ends a call whose handler has not begun.
+
+        `behavior` is called instead of the handler and aborts the call with an error.
+        """
         self._run(self._respond, self._rpc, self._state, behavior, lambda: b"", None, None)
         self._forget()
 
     def _forget(self) -> None:
         """Breaks the reference cycles of a call that has ended.
 
-        The call refers to its context, and the context to the call. In such a cycle, the message
-        would stay in memory until the next garbage collection. The garbage collector counts
-        objects and not their bytes, so its next run may be late.
+        The call refers to its context, and the context to the call. In this cycle, the message
+        would stay in memory until the next garbage collection. Python's garbage collector counts
+        objects, not bytes, so it may run late even if the message is large.
         """
         self._run = self._argument = self._behavior = self._rpc = self._state = None
         self.message = None
@@ -211,10 +223,11 @@ class PendingCall(Call, ABC):
     def leave_open(
         self, context: grpc.ServicerContext, then: Callable[["PendingCall"], None]
     ) -> NoReturn:
-        """Ends the handler but not its call. The handler calls this in its thread.
+        """Ends the handler but leaves its call open, so that the call waits without a thread.
 
-        After the handler has ended, `run` calls `then`, which must ensure that `run` is called
-        again.
+        The handler must call this method in its thread. The method raises an exception that ends
+        the handler. After that, `run` calls `then` with this call; `then` must arrange that `run`
+        is called again later, which starts the handler again.
         """
         self._then = then
         # If a handler raises an error that is in `rpc_errors`, grpcio does not end the call.
@@ -223,15 +236,15 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Otherwise the frame and the error would refer to each other.
+            del error  # Without this, the frame and the error would form a reference cycle.
 
 
 def submitted_call(
     run: Callable[..., Any], respond: Callable[..., None], rpc: Any, state: Any, *arguments: Any
 ) -> PendingCall:
-    """Returns the call that grpcio submits to its thread pool.
+    """Returns the PendingCall of a call that grpcio submits to its thread pool.
 
-    The parameters mean the same as in `PendingCall.attach`.
+    The parameters are those of `PendingCall.attach`, which stores them in the PendingCall.
     """
     call: PendingCall = state.context[CURRENT]
     call.attach(run, respond, rpc, state, *arguments)

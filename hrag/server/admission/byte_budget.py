@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from hrag.values.errors import TooBusy
 
-_CALLER_SHARE = 2  # A caller may use one half of all bytes.
+_CALLER_SHARE = 2  # One caller may use at most half of `max_bytes`, the limit for all callers.
 
 
 class ByteBudget:
-    """Counts the bytes in memory for each caller, up to a limit. Thread-safe.
+    """Counts the bytes that each caller has in memory; refuses bytes beyond a limit. Thread-safe.
 
     The callers of a service are tenants. The callers of the gateway are credentials.
     """
@@ -19,11 +19,12 @@ class ByteBudget:
     def __init__(
         self, max_bytes: int, name: str, setting: str, *, by_credential: bool = False
     ) -> None:
-        """`max_bytes` is the limit for all callers together.
+        """Creates a budget of `max_bytes` for all callers together, half of it for one caller.
 
-        Error messages mention `name`, the name of the bytes (for example "unread replies"), and
-        `setting`, the setting that limits them. They mention a tenant, but no credential, because
-        a credential is a secret. With `by_credential`, the caller "" means everybody without a
+        Error messages contain `name`, which says what the bytes are (for example "unread replies"),
+        and `setting`, the name of the setting that limits the bytes. If callers are tenants, a
+        message names the tenant. With `by_credential`, callers are credentials. A message does not
+        name a credential, because it is a secret. The caller "" stands for everybody without a
         credential, so only the limit for all callers applies to "".
         """
         self._max_bytes = max_bytes
@@ -37,14 +38,14 @@ class ByteBudget:
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the bytes that count at present for all callers."""
+        """The count of bytes that all callers together have in memory now."""
         return self._total
 
     @contextmanager
     def share(self, caller: str) -> Iterator["Share"]:
-        """Yields a `Share` that counts the bytes of one request.
+        """Yields a `Share` that counts the bytes of one request of the caller.
 
-        When the context ends, these bytes no longer count.
+        At the end of the `with` block, the bytes of the `Share` do not count any more.
         """
         share = Share(self, caller)
         try:
@@ -53,7 +54,11 @@ class ByteBudget:
             share.give(share.size_bytes)
 
     def take(self, caller: str, size_bytes: int) -> None:
-        """Counts `size_bytes` until `give` is called; raises TooBusy beyond a limit."""
+        """Counts `size_bytes` more bytes of the caller, until `give` is called.
+
+        Raises TooBusy if the caller would exceed half of `max_bytes`, or if all callers together
+        would exceed `max_bytes`.
+        """
         has_share = bool(caller) or not self._by_credential
         with self._lock:
             used, total = self._bytes[caller], self._total
@@ -66,13 +71,14 @@ class ByteBudget:
         if self._by_credential:
             kind, owner = "caller", "this caller" if caller else "callers without a credential"
         raise TooBusy(
-            f"{self._name} of {owner} have {used} bytes, and those of all {kind}s {total} bytes; "
-            f"another {size_bytes} bytes would exceed the limit of {self._caller_max_bytes} bytes "
-            f"for a {kind} or of {self._max_bytes} bytes for all ({self._setting})"
+            f"{self._name} of {owner} have {used} bytes, and {self._name} of all {kind}s have "
+            f"{total} bytes; another {size_bytes} bytes would exceed the limit of "
+            f"{self._caller_max_bytes} bytes for a {kind} or of {self._max_bytes} bytes for all "
+            f"{kind}s ({self._setting})"
         )
 
     def give(self, caller: str, size_bytes: int) -> None:
-        """Stops counting `size_bytes` that `take` has counted for the caller."""
+        """Subtracts `size_bytes` from the bytes that `take` has counted for the caller."""
         with self._lock:
             self._total -= size_bytes
             remaining = self._bytes[caller] - size_bytes
@@ -91,18 +97,18 @@ class Share:
         self.size_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Adds bytes; raises TooBusy if the limit of the caller or of all would be exceeded."""
+        """Adds `size_bytes` to the counted bytes. Raises what `ByteBudget.take` raises."""
         self._budget.take(self._caller, size_bytes)
         self.size_bytes += size_bytes
 
     def hold(self, size_bytes: int) -> None:
-        """Sets the size of this share; raises TooBusy if a limit would be exceeded."""
+        """Sets the count of bytes to `size_bytes`; raises TooBusy if a limit would be exceeded."""
         if size_bytes > self.size_bytes:
             self.take(size_bytes - self.size_bytes)
         else:
             self.give(self.size_bytes - size_bytes)
 
     def give(self, size_bytes: int) -> None:
-        """Removes bytes that are not in memory any more."""
+        """Stops counting `size_bytes` bytes, because they are not in memory any more."""
         self._budget.give(self._caller, size_bytes)
         self.size_bytes -= size_bytes

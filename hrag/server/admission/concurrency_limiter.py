@@ -1,12 +1,12 @@
 """Limits the running calls and the waiting calls of each tenant.
 
-The pool of the executor has one thread more than HRAG_THREADS. A tenant that calls alone may use
-HRAG_THREADS threads, so that one thread stays free for the next tenant. While other tenants call
-too, the calls of a tenant may use at most a quarter of HRAG_THREADS, because Python runs one thread
-at a time, and each further thread of a greedy tenant makes the other tenants wait longer. Calls
-beyond this limit wait without a thread, in the order of their arrival. Calls beyond the limit of
-waiting calls are refused. So a tenant cannot occupy the threads that other tenants need, however
-many calls it makes and however long they run.
+The pool of the executor has HRAG_THREADS threads and one more. While only one tenant calls, its
+calls may use HRAG_THREADS threads, so that one thread stays free for the next tenant. While several
+tenants call, the calls of each tenant may use at most a quarter of HRAG_THREADS. The reason is that
+Python runs one thread at a time: each further thread of a greedy tenant makes the other tenants
+wait longer. Calls beyond this limit wait without a thread, in the order of their arrival. Calls
+beyond the limit of waiting calls are refused. So a tenant cannot occupy the threads that other
+tenants need, however many calls it makes and however long its calls run.
 """
 
 import threading
@@ -19,7 +19,8 @@ from hrag.server.admission.arrival import PendingCall
 from hrag.server.admission.recent_tenants import RecentTenants
 from hrag.values.errors import TooBusy
 
-# For this time after a call of another tenant, a tenant may use only its share of the threads.
+# If two successive calls come from different tenants, each tenant may use at most a quarter of the
+# threads for this time.
 _SHARING_S = 1.0
 
 
@@ -37,7 +38,10 @@ class _Tenant:
 
 
 class ConcurrencyLimiter:
-    """Runs the calls of each tenant in the order of arrival, several at once. Thread-safe."""
+    """Starts the calls of each tenant in the order of their arrival, within the tenant's limit.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -46,10 +50,11 @@ class ConcurrencyLimiter:
         run: Callable[[PendingCall], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """At most `threads` calls of a tenant run at the same time, if no other tenant calls.
+        """Creates the limiter of a pool that has `threads` threads and one more.
 
-        At most `max_waiting` calls of a tenant may wait. `run` is called with each call that may
-        run now.
+        At most `threads` calls of a tenant run at the same time while no other tenant calls. At
+        most `max_waiting` calls of a tenant may wait. `run` is called with each call that may run
+        now.
         """
         self._limit_alone = threads
         self._limit_beside_others = max(1, threads // 4)
@@ -72,9 +77,9 @@ class ConcurrencyLimiter:
             return 0 if state is None else len(state.waiting)
 
     def enter(self, tenant: str, call: PendingCall) -> bool:
-        """Runs a call immediately, or later if the tenant has no free thread.
+        """Runs a call of the tenant now, or later if too many calls of the tenant are running.
 
-        Returns False if the call has to wait. Raises TooBusy if too many calls wait.
+        Returns False if the call has to wait. Raises TooBusy if too many calls of the tenant wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -87,7 +92,10 @@ class ConcurrencyLimiter:
         return True
 
     def withdraw(self, tenant: str, call: PendingCall) -> bool:
-        """Removes a waiting call from the queue; returns False if the call is not in it."""
+        """Removes a call from the tenant's waiting calls.
+
+        Returns False if the call is not one of the waiting calls.
+        """
         with self._lock:
             state = self._tenants.get(tenant)
             if state is None or call not in state.waiting:
@@ -97,7 +105,10 @@ class ConcurrencyLimiter:
             return True
 
     def leave(self, tenant: str) -> None:
-        """Counts one running call less, and runs the next waiting calls."""
+        """Subtracts an ended call from the tenant's running calls, and runs its waiting calls.
+
+        Only as many waiting calls are run as the tenant's limit allows.
+        """
         with self._lock:
             state = self._tenants[tenant]
             state.running -= 1
@@ -107,9 +118,10 @@ class ConcurrencyLimiter:
             self._run(call)
 
     def suspend(self, tenant: str) -> None:
-        """Counts a call as suspended: it waits for something other than a thread.
+        """Counts a call as suspended: the call waits for something other than a thread.
 
-        For a running call, `leave` must be called too. Raises TooBusy if too many calls wait.
+        If the call is running, `leave` must be called too. Raises TooBusy if too many calls of the
+        tenant wait.
         """
         with self._lock:
             state = self._state(tenant)
@@ -117,7 +129,7 @@ class ConcurrencyLimiter:
             state.suspended += 1
 
     def resume(self, tenant: str, call: PendingCall) -> None:
-        """Runs a suspended call again, immediately or when the tenant has a free thread."""
+        """Runs a suspended call again, now or later if too many calls of the tenant are running."""
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -127,7 +139,10 @@ class ConcurrencyLimiter:
             self._run(ready_call)
 
     def release(self, tenant: str) -> None:
-        """Counts one suspended call less, because it runs in a thread outside this limit."""
+        """Subtracts a call from the tenant's suspended calls.
+
+        The call now runs in a dedicated thread, which this class does not limit.
+        """
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -157,7 +172,7 @@ class ConcurrencyLimiter:
             )
 
     def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
-        """Removes from the queue the calls that may run now, and counts them as running."""
+        """Removes the calls that may run now from the tenant's queue; counts them as running."""
         ready = []
         while state.waiting and state.running < self._limit(tenant):
             state.running += 1

@@ -2,8 +2,8 @@
 
 Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
 another call computes for seconds. While a short call of another tenant runs, a long call sleeps
-between its steps for as long as it has computed. Operating systems favour short tasks in the same
-way (multilevel feedback queue), but Python's interpreter lock has no priorities.
+between two steps for as long as the last step took. Operating systems favour short tasks in the
+same way (multilevel feedback queue), but Python's interpreter lock has no priorities.
 """
 
 import threading
@@ -12,15 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A call counts as short until its thread has used this processor time. A plain search needs only a
-# few milliseconds, so it stays short.
+# A call is short until its thread has used this processor time for the call. A plain search needs
+# only a few milliseconds, so it stays short.
 _SHORT_S = 0.01
-# A long call sleeps at most this long before it checks again whether short calls run.
+# The longest sleep of a long call. After its sleep, the call runs its next step and then checks
+# again whether short calls of other tenants run.
 _LONGEST_SLEEP_S = 0.005
 
 
 class RunningCalls:
-    """Counts, for each tenant, the running calls that are short so far. Thread-safe."""
+    """Counts, for each tenant, its running calls that are short. Thread-safe.
+
+    A call is short until it has used 10 ms of processor time.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class RunningCalls:
 
     @contextmanager
     def call(self, tenant: str) -> Iterator["RunningCall"]:
-        """Counts the work of this thread inside the block as a call of `tenant`."""
+        """Yields a RunningCall for a call of `tenant` that this thread runs in the `with` block."""
         call = RunningCall(self, tenant)
         try:
             yield call
@@ -48,19 +52,28 @@ class RunningCalls:
             call.become_long()
 
     def count_short(self, tenant: str, change: int) -> None:
-        """Adds `change` to the count of the tenant's short calls."""
+        """Adds `change` to the count of the tenant's running calls that are short.
+
+        A call is short until it has used 10 ms of processor time.
+        """
         with self._lock:
             self._short[tenant] += change
             if not self._short[tenant]:
                 del self._short[tenant]
 
     def has_short_of_others(self, tenant: str) -> bool:
-        """Returns True if a short call of another tenant runs."""
+        """Returns True if another tenant has a running call that is short.
+
+        A call is short until it has used 10 ms of processor time.
+        """
         return len(self._short) > (tenant in self._short)
 
 
 class RunningCall:
-    """A call in its thread. It is short until it has used 10 ms of processor time or has ended."""
+    """A call that a thread runs, and the processor time that the call has used.
+
+    A call is short until it has used 10 ms of processor time or has ended, and long afterwards.
+    """
 
     __slots__ = ("_began_s", "_calls", "_is_short", "_short_until_s", "_slept_s", "_tenant")
 
@@ -68,16 +81,17 @@ class RunningCall:
         self._calls = calls
         self._tenant = tenant
         self._began_s = self._slept_s = calls.clock()
-        # Before this time the call cannot have used `_SHORT_S` of processor time. So the processor
-        # time is not read, because reading it needs a system call.
+        # The call cannot have used `_SHORT_S` of processor time before this time of the wall clock.
+        # So the processor time, which needs a system call, is not read before this time.
         self._short_until_s = calls.wall_clock() + _SHORT_S
         self._is_short = True
         calls.count_short(tenant, 1)
 
     def yield_to_others(self) -> None:
-        """Sleeps if the call is long and a short call of another tenant runs.
+        """Sleeps briefly if this call is long and a short call of another tenant runs.
 
-        Must be called in the thread of the call. A call should call this between its steps.
+        A call is short until it has used 10 ms of processor time, and long afterwards. Must be
+        called in the thread of the call, between the steps of its work.
         """
         if self._calls.wall_clock() < self._short_until_s:
             return
@@ -90,7 +104,7 @@ class RunningCall:
         self._slept_s = now_s
 
     def become_long(self) -> None:
-        """Stops counting the call as short."""
+        """Stops counting the call as short, because it has used 10 ms or has ended."""
         if self._is_short:
             self._is_short = False
             self._calls.count_short(self._tenant, -1)

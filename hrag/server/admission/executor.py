@@ -1,10 +1,10 @@
 """Admission control: decides in which thread a call runs, and when a call is refused.
 
-gRPC itself has a limit (`maximum_concurrent_rpcs`), but its rejection contains neither the name
-of the service nor a retry delay, it also rejects health checks, and it counts calls whose message
-has not arrived. Here a call counts from the arrival of its message to its end. Calls beyond the
-limit are rejected in gRPC's event thread, so that a rejection never waits in a queue behind
-other calls.
+gRPC itself has a limit of calls (`maximum_concurrent_rpcs`). But its rejection contains neither the
+name of the service nor a retry delay, it also rejects health checks, and it counts calls whose
+message has not arrived. In this module, a call counts from the arrival of its message to its end.
+Calls beyond the limit are rejected in gRPC's event thread, so that a rejection never waits in a
+queue behind other calls.
 """
 
 import threading
@@ -37,27 +37,28 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# The limit of calls whose message has not arrived. If the limit is exceeded, one of these calls is
-# ended.
+# At most this many calls may wait for their request message to arrive. If a new call would be one
+# too many, the oldest waiting call of the caller with the most waiting calls is ended.
 MAX_ARRIVING = 1024
-# The same limit for calls that need no credential, for example health checks. A low limit is
-# enough, because their messages usually arrive together with the headers. The limit must be low,
-# because gRPC reads a request of the largest allowed size even from a caller without credential.
+# The limit of calls that need no credential, for example health checks, and whose message has not
+# arrived. A low limit is enough, because these messages usually arrive together with the headers.
+# A low limit is also necessary: gRPC reads large requests even from callers without a credential,
+# so each of these calls may need as much memory as the largest allowed request.
 MAX_ARRIVING_INLINE = 8
 # The time in which the message of a call that needs no credential must arrive, in seconds.
 _INLINE_TIMEOUT_S = 2.0
 
-# gRPC expects a future for each call and counts calls with it. Nothing here needs that count, so
-# all calls share this future.
+# gRPC expects a future for each call, and uses the futures to count calls. This server does not
+# need gRPC's count, so all calls share this future.
 _SUBMITTED: Future[None] = Future()
 _SUBMITTED.set_result(None)
 
 
 class AdmissionExecutor:
-    """Runs the calls of a server and counts them. Thread-safe.
+    """Runs the calls of a server and counts the calls. Thread-safe.
 
-    gRPC uses it as its thread pool. A ThreadPoolExecutor would create a future and acquire four
-    locks for each call.
+    gRPC uses this executor as its thread pool. A ThreadPoolExecutor would be slower, because it
+    creates a future and acquires four locks for each call.
     """
 
     def __init__(
@@ -69,13 +70,13 @@ class AdmissionExecutor:
         max_streams: int,
         max_unanswered_bytes: int,
     ) -> None:
-        """Starts the threads of the pool: `threads` and one more.
+        """Starts the threads of the pool: `threads` threads and one more.
 
-        At most `threads` of these threads run calls of the same tenant. `max_calls` is the limit of
-        all calls, running and waiting, and `max_waiting` the limit of the waiting calls of one
-        tenant. `arrival_timeout_s` is the time in which the message of a call must arrive.
-        `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is the
-        limit of the bytes of all requests that have no reply yet.
+        At most `threads` threads of the pool run calls of the same tenant. `max_calls` is the limit
+        of running and waiting calls of all tenants together. `max_waiting` is the limit of waiting
+        calls of one tenant. `arrival_timeout_s` is the time in which the message of a call must
+        arrive. `max_streams` is the limit of calls in dedicated threads. `max_unanswered_bytes` is
+        the limit of the total size of the requests that have no reply yet.
         """
         self.streams = DedicatedThreads(max_streams, self._run)
         # The calls that a thread of the pool may run now. None ends a thread.
@@ -88,7 +89,8 @@ class AdmissionExecutor:
         self._unanswered = ByteBudget(
             max_unanswered_bytes, "unanswered requests", "HRAG_MAX_UNANSWERED_BYTES"
         )
-        # Code that changes `_calls` holds this condition. It is notified when `_calls` becomes 0.
+        # The lock of this condition protects `_calls`. Waiting threads are notified when `_calls`
+        # becomes 0.
         self._counting = threading.Condition()
         inline_timeout_s = min(arrival_timeout_s, _INLINE_TIMEOUT_S)
         self._arriving = Timeouts(
@@ -111,24 +113,27 @@ class AdmissionExecutor:
 
     @property
     def calls(self) -> int:
-        """The number of running and waiting calls, including streams and suspended calls."""
+        """The count of running and waiting calls, including streams and suspended calls."""
         return self._calls
 
     @property
     def unanswered_bytes(self) -> int:
-        """The bytes of all requests that have no reply yet."""
+        """The total size, in bytes, of the requests that have no reply yet."""
         return self._unanswered.total_bytes
 
     @property
     def too_busy(self) -> TooBusy:
-        """The error for a call beyond the limit of running and waiting calls."""
+        """A new error for a call that exceeds the limit of running and waiting calls."""
         return TooBusy(
             f"the limit of {self._max_calls} running and waiting calls is reached "
             "(HRAG_MAX_CONCURRENT_CALLS)"
         )
 
     def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
-        """Starts a call. gRPC calls this in its event thread; see `PendingCall.attach`."""
+        """Accepts a call and decides where it runs. gRPC calls this method in its event thread.
+
+        The parameters are those of `PendingCall.attach`.
+        """
         call = submitted_call(run, *arguments)
         lane = call.lane
         if lane is Lane.REJECTED:
@@ -157,18 +162,18 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def suspend(self, call: PendingCall, reason: Suspended) -> Callable[[PendingCall], None]:
-        """Lets a running call wait without its thread.
+        """Suspends a running call: the call waits for the condition of `reason`, without a thread.
 
-        Returns the function to pass to `PendingCall.leave_open` as `then`. While the call
-        waits, it still counts as one of the server's calls. Raises TooBusy if too many calls of
-        its tenant wait.
+        Returns the function to pass to `PendingCall.leave_open` as `then`. A suspended call still
+        counts against the server's limit of calls. Raises TooBusy if too many calls of the tenant
+        wait.
         """
         self.limiter.suspend(call.account)
         return partial(self._suspended.add, reason.with_traceback(None))
 
     def _resume(self, call: PendingCall) -> None:
         if call.lane is Lane.DEDICATED:
-            # If there is no dedicated thread, the call runs in a thread of the pool.
+            # If the operating system refuses a new thread, the call runs in a thread of the pool.
             with suppress(TooBusy):
                 self.streams.start(call)
                 self.limiter.release(call.account)
@@ -203,9 +208,9 @@ class AdmissionExecutor:
             _refuse(call, error)
 
     def _admit(self, call: PendingCall) -> None:
-        """Counts a call from now until `_end`, and starts the call.
+        """Starts a call. The call counts against the server's limits until `_end` is called.
 
-        Raises the HragError with which the call is refused if it exceeds a limit.
+        If the call exceeds a limit, raises the HragError with which the call must be refused.
         """
         if self.is_full:
             raise self.too_busy
@@ -220,9 +225,10 @@ class AdmissionExecutor:
             raise
 
     def _begin(self, call: PendingCall) -> None:
-        """Runs a call immediately, or puts it into the queue of its tenant.
+        """Runs a call now, or adds it to the waiting calls of its tenant.
 
-        Raises TooBusy if no dedicated thread is free, or if too many calls wait.
+        Raises TooBusy if the call needs a dedicated thread and none is free, or if too many calls
+        of the tenant wait.
         """
         if call.lane is Lane.DEDICATED:
             self.streams.check(call.account)
@@ -231,7 +237,10 @@ class AdmissionExecutor:
             call.when_ended(partial(self._withdraw, call))
 
     def _withdraw(self, call: PendingCall) -> None:
-        """Ends a call whose caller has left, if it still waits to run for the first time."""
+        """Ends a call that the client has cancelled, or whose deadline has passed.
+
+        Does nothing if the handler has run already.
+        """
         if not call.has_begun and self.limiter.withdraw(call.account, call):
             self._end(call)
             _refuse(
@@ -243,9 +252,11 @@ class AdmissionExecutor:
             call.run()
 
     def _end_oldest(self, arriving: Timeouts[PendingCall], limit: int) -> None:
-        """Ends the oldest call of the account that has the most calls in `arriving`.
+        """Ends one of the calls in `arriving`, whose messages have not arrived.
 
-        So a caller that starts many calls ends only its own calls.
+        The call is chosen from the account (tenant id, credential id or address) that has the most
+        calls in `arriving`. The oldest call of this account is ended. So a caller that starts many
+        calls ends only its own calls.
         """
         callers = Counter(call.account for call in arriving.entries())
         greediest = max(callers, key=callers.__getitem__, default="")
@@ -263,7 +274,8 @@ class AdmissionExecutor:
             with busy, self._running.call(call.account) as running:
                 self._run(call, running)
             self.limiter.leave(call.account)
-            del call  # Otherwise an idle thread would keep its last call in memory.
+            # Without `del`, a thread that waits for a call would keep the last call in memory.
+            del call
 
     def _run(self, call: PendingCall, running: RunningCall | None = None) -> None:
         has_ended = True
@@ -277,7 +289,8 @@ class AdmissionExecutor:
     def _end(self, call: PendingCall) -> None:
         """Stops counting a call and its bytes.
 
-        It is called exactly once for each counted call, also if the call was refused or failed.
+        This method must be called exactly once for each counted call, also if the call was refused
+        or failed.
         """
         self._unanswered.give(call.account, call.counted_bytes)
         self._count(-1)
@@ -290,9 +303,11 @@ class AdmissionExecutor:
 
 
 class DedicatedThreads:
-    """Runs each stream and each answer in a dedicated thread, because they may last for long.
+    """Runs calls that may last for long, each in a new thread. Thread-safe.
 
-    One account may use at most half of these threads. Thread-safe.
+    These calls are streams of documents, and answers that a chat model writes. `check` allows at
+    most `max_streams` of these threads at the same time, and for one account (a tenant id or a
+    credential id) at most half of `max_streams`.
     """
 
     def __init__(self, max_streams: int, run: Callable[[PendingCall], None]) -> None:
@@ -303,13 +318,14 @@ class DedicatedThreads:
         self._threads: dict[threading.Thread, str] = {}
 
     def __len__(self) -> int:
-        """Returns the count of open streams and running answers."""
+        """Returns the count of dedicated threads, each of which runs one call."""
         return len(self._threads)
 
     def check(self, account: str) -> None:
-        """Raises TooBusy if `account` may not start another stream or answer.
+        """Raises TooBusy if `account` may not start another call in a dedicated thread.
 
-        `account` is empty if the caller is unknown.
+        `account` is a tenant id or a credential id. It is empty if neither of them is known; then
+        only the limit for all accounts together applies.
         """
         with self._lock:
             if len(self._threads) >= self._max_streams:
@@ -319,12 +335,15 @@ class DedicatedThreads:
             count = sum(user == account for user in self._threads.values()) if account else 0
         if count >= self._max_of_account:
             raise TooBusy(
-                f"{account} has {count} open streams, half of the {self._max_streams} that "
-                "HRAG_MAX_STREAMS allows"
+                f"{account} has {count} open streams; one tenant or credential may have at most "
+                f"half of the {self._max_streams} streams that HRAG_MAX_STREAMS allows"
             )
 
     def start(self, call: PendingCall) -> None:
-        """Runs the call in a new thread; raises TooBusy if the system refuses a thread."""
+        """Runs the call in a new thread.
+
+        Raises TooBusy if the operating system refuses the thread.
+        """
         thread = threading.Thread(target=self._run, args=(call,), name="stream", daemon=True)
         with self._lock:
             self._threads[thread] = call.account
@@ -336,7 +355,7 @@ class DedicatedThreads:
             raise TooBusy("the service can start no further thread") from error
 
     def join(self) -> None:
-        """Waits for all streams to end."""
+        """Waits until all dedicated threads have ended."""
         for thread in list(self._threads):
             thread.join()
 
@@ -357,7 +376,10 @@ def _end_overdue(limit_s: float, call: PendingCall) -> None:
 
 
 def _accept_arrival(call: PendingCall, arriving: Timeouts[PendingCall]) -> bool:
-    """Returns True if the call may begin: its message has arrived, and it was not ended before."""
+    """Returns True if the message of the call has arrived and the call was not ended before.
+
+    Removes the call from `arriving`. If the call has no message, ends it with InvalidArgument.
+    """
     if not arriving.remove(call):
         return False
     if call.take_message():

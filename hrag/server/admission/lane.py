@@ -1,4 +1,4 @@
-"""The lanes of calls: in which kind of thread a call runs, and when it starts to run."""
+"""The lanes of calls. A lane says in which kind of thread a call runs, and when it starts."""
 
 from enum import Enum, auto
 
@@ -7,12 +7,14 @@ class Lane(Enum):
     """The kind of thread in which a call runs, and when it starts to run.
 
     - POOL: in a thread of the pool, when its message has arrived.
-    - DEDICATED: in a dedicated thread, when its message has arrived. It is for calls that mostly
-      wait, for example for an answer that a model writes.
-    - INLINE: in gRPC's event thread, when its message has arrived. It is for calls that take
+    - DEDICATED: in a dedicated thread, when its message has arrived. This lane is for calls that
+      mostly wait, for example for an answer that a model writes.
+    - INLINE: in gRPC's event thread, when its message has arrived. This lane is for calls that take
       almost no time, for example health checks.
-    - STREAM: in a dedicated thread, from the start of the call.
-    - REJECTED: in gRPC's event thread, from the start of the call.
+    - STREAM: in a dedicated thread, when its headers have arrived. This lane is for streams of
+      requests.
+    - REJECTED: in gRPC's event thread, when its headers have arrived. This lane is for calls that
+      are refused.
     """
 
     POOL = auto()

@@ -1,27 +1,27 @@
-"""Detects whether one tenant alone has called the service recently."""
+"""Detects whether all recent calls of the service came from the same tenant."""
 
 import time
 from collections.abc import Callable
 
 
 class RecentTenants:
-    """Detects that calls of different tenants alternate. Not thread-safe."""
+    """Detects whether all recent calls came from the same tenant. Not thread-safe."""
 
     def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """A tenant is not alone for `within_s` seconds after a call of another tenant."""
+        """A call counts as recent for `within_s` seconds; `clock` returns monotonic seconds."""
         self._within_s = within_s
         self._clock = clock
         self._last = ""
-        # The time of the last call that was not of the same tenant as the call before it.
+        # The time of the last call that came from a different tenant than the previous call.
         self._changed_s = -within_s
 
     def note(self, tenant_id: str) -> None:
-        """Records a call of the tenant."""
+        """Records that the tenant calls now."""
         if self._last and tenant_id != self._last:
             self._changed_s = self._clock()
         self._last = tenant_id
 
     @property
     def is_alone(self) -> bool:
-        """True if within the last `within_s` seconds only one tenant has called."""
+        """True if all calls of the last `within_s` seconds came from the same tenant."""
         return self._clock() - self._changed_s >= self._within_s

@@ -1,7 +1,8 @@
 """Suspended calls: they wait for a condition without a thread.
 
-A handler that cannot continue yet raises `Suspended`. Its thread becomes free. The handler is
-called again, from its beginning, when the condition is true or its deadline has passed.
+A handler that cannot continue yet raises `Suspended`, which ends the handler, so its thread becomes
+free. The handler is called again, from its beginning, when the condition is true or the deadline of
+the call is about to pass.
 """
 
 import threading
@@ -17,9 +18,10 @@ from hrag.values.deadline import Deadline
 _log = structlog.get_logger()
 
 _POLL_S = 0.005  # The conditions of the suspended calls are checked at this interval.
-# A handler is resumed this long before its deadline, so that it can still report the timeout.
+# A handler runs again this long before the deadline, so that it can still report the timeout.
 _MARGIN_S = 2 * _POLL_S
-# A store that does not answer delays the checks of other calls at most this long.
+# A check of the conditions of all suspended calls stops after this time. So if the store does not
+# answer, calls whose deadline is about to pass wait only for this time until they are resumed.
 _CHECKING_S = 0.5
 
 
@@ -37,41 +39,49 @@ class Suspended(Exception):
 
     @property
     def is_past(self) -> bool:
-        """True if the deadline is about to pass, or nobody waits for the call any more."""
+        """True if the call's deadline is about to pass, or the client has cancelled the call."""
         return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
 
     def is_ready(self) -> bool:
         """Returns True if the handler should run again."""
         try:
             return self._is_ready()
-        except Exception:  # The handler will get the same error and report it.
+        except Exception:  # The handler runs again, meets the same error and reports it.
             return True
 
 
 def has_time_to_wait(deadline: Deadline) -> bool:
-    """Returns False if a handler must end its call now instead of raising `Suspended`."""
+    """Returns True if a handler may raise `Suspended`, because `deadline` is not about to pass."""
     return deadline.remaining_s > _MARGIN_S
 
 
 class SuspendedCalls:
-    """Resumes calls when they do not have to wait any longer. Thread-safe."""
+    """Resumes each suspended call when its condition is true or its deadline is about to pass.
+
+    Thread-safe.
+    """
 
     def __init__(self, resume: Callable[[PendingCall], None]) -> None:
         self._resume = resume
         self._calls: deque[tuple[Suspended, PendingCall]] = deque()
-        self._waking = threading.Event()  # It is set if there are calls, or to end the thread.
+        # The event is set while calls are suspended, so that the thread checks them. It is also set
+        # to end the thread.
+        self._waking = threading.Event()
         self._closing = threading.Event()
-        # The thread starts now, because later, when calls wait, the system may refuse a thread.
+        # The thread starts now. Later, when calls wait, the operating system may refuse a thread.
         self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
         self._thread.start()
 
     def add(self, reason: Suspended, call: PendingCall) -> None:
-        """Resumes `call` once it does not have to wait for `reason` any longer."""
+        """Resumes `call` once the condition of `reason` is true or its deadline is about to pass.
+
+        This method returns immediately. A thread checks the condition.
+        """
         self._calls.append((reason, call))
         self._waking.set()
 
     def close(self) -> None:
-        """Stops the thread. Must be called only when no suspended call is left."""
+        """Stops the thread that checks the conditions. No suspended call may be left."""
         self._closing.set()
         self._waking.set()
         self._thread.join()
@@ -85,9 +95,10 @@ class SuspendedCalls:
             self._closing.wait(_POLL_S)
 
     def _check_calls(self) -> None:
-        """Resumes the calls whose deadline has passed, then the calls that are ready.
+        """Resumes the calls whose deadline is about to pass, then those whose condition is true.
 
-        If the checks take too long, the next check begins with the calls that were not checked.
+        Stops after `_CHECKING_S` seconds. Then the next call of this method begins with the calls
+        whose conditions were not checked.
         """
         waiting: deque[tuple[Suspended, PendingCall]] = deque()
         for _ in range(len(self._calls)):

@@ -1,7 +1,8 @@
-"""Time limits for many entries at the same time, watched by one thread.
+"""Time limits for many entries, for example calls, which one thread checks.
 
-All entries of one `Timeouts` have the same limit, so the oldest entry expires first and nothing
-has to be sorted. The limit is approximate: an entry may expire late by about a tenth of the limit.
+All entries of one `Timeouts` have the same time limit, so the oldest entry expires first and
+nothing has to be sorted. The limit is approximate: an entry may expire late by about a tenth of the
+limit.
 """
 
 import threading
@@ -22,8 +23,9 @@ Entry = TypeVar("Entry", bound=Hashable)
 class Timeouts(Generic[Entry]):
     """Calls `expire` once for each entry that is not removed within `limit_s` seconds.
 
-    Thread-safe. Every call of a server adds and removes entries, so a lock would be too slow: only
-    atomic operations of a dictionary are used. Each entry is either removed or expired, never both.
+    Thread-safe. Every call of a server adds and removes entries, so a lock would be too slow, and
+    only atomic operations of a dictionary are used. An entry that was removed does not expire, and
+    an entry that has expired cannot be removed.
     """
 
     def __init__(self, limit_s: float, expire: Callable[[Entry], None], name: str) -> None:
@@ -36,15 +38,15 @@ class Timeouts(Generic[Entry]):
         self._thread.start()
 
     def __len__(self) -> int:
-        """Returns the number of entries that have neither expired nor been removed."""
+        """Returns the count of entries that have neither expired nor been removed."""
         return len(self._since_s)
 
     def add(self, entry: Entry) -> None:
-        """Adds an entry, whose time starts now."""
+        """Adds an entry, whose time limit starts now."""
         self._since_s[entry] = time.monotonic()
 
     def remove(self, entry: Entry) -> bool:
-        """Removes an entry; returns False if it has expired or was removed before."""
+        """Removes an entry; returns False if the entry has expired or was removed before."""
         return self._since_s.pop(entry, None) is not None
 
     def entries(self) -> list[Entry]:
@@ -61,7 +63,7 @@ class Timeouts(Generic[Entry]):
         )
 
     def close(self) -> list[Entry]:
-        """Stops the thread; returns the remaining entries, which will not expire any more."""
+        """Stops the thread that checks the limits; removes and returns the remaining entries."""
         self._closing.set()
         self._thread.join()
         return [entry for entry in self.entries() if self.remove(entry)]

@@ -1,9 +1,9 @@
 """Limits the memory of replies that clients do not read.
 
-gRPC keeps a reply in memory until the client's flow control permits sending it. A client that
-never reads could therefore fill the memory, one call after another. This module counts the bytes
-of replies that have not been sent, for each tenant and for all tenants together. It refuses a
-reply that would exceed a limit, and cancels a call whose reply is not read in time.
+gRPC keeps a reply in memory until the client's flow control permits sending the reply. So a client
+that makes many calls and never reads a reply could fill the memory. This module counts the bytes of
+replies that have not been sent, for each tenant and for all tenants together. It refuses a reply
+that would exceed a limit, and cancels a call whose reply is not read in time.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from hrag.server.admission.timeouts import Timeouts
 class _Sending:
     """A message that was passed to gRPC and that the client may not have read yet.
 
-    Two messages are equal only if they are the same object.
+    Two objects of this class are equal only if they are the same object.
     """
 
     __slots__ = ("context", "size_bytes", "tenant")
@@ -29,36 +29,36 @@ class _Sending:
 
 
 class UnreadReplies:
-    """Counts replies until their clients have read them. Thread-safe."""
+    """Counts the bytes of replies until the clients have read the replies. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
-        """`max_bytes` limits the unread bytes of all tenants together.
+        """Sets the limits. `max_bytes` limits the unread bytes of all tenants together.
 
-        `timeout_s` is the time in which a client must read one message.
+        One tenant may have at most half of `max_bytes`. `timeout_s` is the time in which a client
+        must read one message.
         """
         self._budget = ByteBudget(max_bytes, "unread replies", "HRAG_MAX_UNREAD_BYTES")
         self._unread = Timeouts[_Sending](timeout_s, _cancel, "unread-replies")
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes of all messages that count as unread."""
+        """The total size, in bytes, of the messages that clients have not read yet."""
         return self._budget.total_bytes
 
     def send(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> None:
-        """Counts the only reply of a call until the call ends.
+        """Counts the `size_bytes` bytes of a unary call's reply as unread until the call ends.
 
         Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
         """
         sending = self.start(context, tenant, size_bytes)
         if not context.add_callback(partial(self.finish, sending)):
-            self.finish(sending)  # The client has left.
+            self.finish(sending)  # The call has ended, so gRPC will not call the callback.
 
     def start(self, context: grpc.ServicerContext, tenant: str, size_bytes: int) -> _Sending:
-        """Counts a message until `finish` is called.
+        """Counts a message of `size_bytes` as unread until `finish` is called.
 
-        Cancels the call if `finish` is not called within the time limit.
-
-        Raises TooBusy if the unread bytes of the tenant or of all tenants would exceed a limit.
+        If `finish` is not called within the time limit, the call is cancelled. Raises TooBusy if
+        the unread bytes of the tenant or of all tenants would exceed a limit.
         """
         self._budget.take(tenant, size_bytes)
         sending = _Sending(context, tenant, size_bytes)
@@ -66,12 +66,12 @@ class UnreadReplies:
         return sending
 
     def finish(self, sending: _Sending) -> None:
-        """Stops counting a message, because it was sent or its call has ended."""
+        """Stops counting a message as unread, because it was sent or its call has ended."""
         self._unread.remove(sending)
         self._budget.give(sending.tenant, sending.size_bytes)
 
     def close(self) -> None:
-        """Stops the thread that cancels calls."""
+        """Stops the thread that cancels calls whose replies are not read in time."""
         self._unread.close()
 
 

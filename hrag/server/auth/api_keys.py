@@ -1,9 +1,9 @@
 """API keys, and the key file that lists them.
 
-A key is `hrag_<id>_<secret>`. The id identifies the entry in the file and is not secret. The
-secret has 256 random bits, so a dictionary attack is impossible. Therefore the file stores the
-plain SHA-256 of the secret; a slow hash would only slow down every call. The file never contains
-a key itself.
+A key is `hrag_<id>_<secret>`. The id identifies the key's entry in the file and is not secret. The
+secret has 256 random bits, so nobody can guess it from its hash. Therefore the file stores the
+plain SHA-256 of the secret; a slow hash would only slow down every call. The file never contains a
+key itself.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ def _check_tenant_pattern(value: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """An entry of the key file."""
+    """An entry of the key file: the hash of a key's secret, and what the key permits."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -75,10 +75,10 @@ _KEY_ENTRY = TypeAdapter(Key)
 
 
 def read(path: Path) -> tuple[Key, ...]:
-    """Returns all keys of a file, revoked and expired keys included.
+    """Returns all entries of a key file, including those of revoked and expired keys.
 
     Raises OSError if the file cannot be read. Raises ValueError, which describes the problem, if
-    its content is invalid.
+    the content of the file is invalid.
     """
     try:
         keys = _FILE.validate_json(path.read_bytes()).keys
@@ -90,10 +90,10 @@ def read(path: Path) -> tuple[Key, ...]:
 
 
 def _invalid(error: ValidationError) -> ValueError:
-    """Returns an error that names each invalid field, without its value.
+    """Returns an error that names each invalid field, without the value of the field.
 
-    If all items of a list are invalid, the validator also reports that the list is too short. That
-    report is left out, because the reports on the items say what is wrong.
+    If all items of a list are invalid, the validator also reports that the list is too short. This
+    problem is left out, because the problems of the items say what is wrong.
     """
     problems = error.errors(include_input=False)
     parents = {problem["loc"][:end] for problem in problems for end in range(len(problem["loc"]))}
@@ -111,10 +111,11 @@ def _explain(error: ErrorDetails) -> str:
 def create(
     path: Path, tenants: tuple[str, ...], role: Role, note: str, lifetime: timedelta | None
 ) -> str:
-    """Adds a key to the file and returns the key; creates the file if it is missing.
+    """Adds a key to the key file and returns the key; creates the file if it is missing.
 
-    `lifetime` is None for a key that does not expire. Raises ValueError if a value is invalid, and
-    OSError if the file cannot be read or written. Several processes may call it at the same time.
+    `lifetime` is None for a key that does not expire. Raises ValueError if an argument is invalid,
+    and OSError if the file cannot be read or written. Several processes may call this function at
+    the same time.
     """
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -131,7 +132,7 @@ def create(
         key = _KEY_ENTRY.validate_python(entry)
     except ValidationError as error:
         raise _invalid(error) from None
-    path = path.resolve()  # If it is a symbolic link, its target is replaced.
+    path = path.resolve()  # If the path is a symbolic link, the link's target is replaced.
     with _exclusive_lock(path):
         keys = read(path) if path.exists() else ()
         _write(path, (*keys, key))
@@ -139,15 +140,15 @@ def create(
 
 
 def id_of(key: str) -> str:
-    """Returns the id of a key that `create` returned; the id is not secret."""
+    """Returns the id, which is not secret, of a key that `create` has returned."""
     return key.split("_")[1]
 
 
 def revoke(path: Path, key_id: str) -> Key:
-    """Revokes a key permanently and returns it; its entry stays in the file.
+    """Revokes a key permanently and returns its entry, which stays in the file.
 
     Raises ValueError if no key has this id, and OSError if the file cannot be read or written.
-    Several processes may call it at the same time.
+    Several processes may call this function at the same time.
     """
     path = path.resolve()
     with _exclusive_lock(path):
@@ -163,7 +164,10 @@ def revoke(path: Path, key_id: str) -> Key:
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Locks the folder of the file; the file itself cannot be locked, because it is replaced."""
+    """Locks the folder of the key file in the `with` block.
+
+    The file itself cannot be locked, because a change replaces it with another file.
+    """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -174,9 +178,13 @@ def _exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replaces the file atomically; a new file has mode 0600."""
+    """Writes the key file atomically: replaces the old file with a new file.
+
+    The new file gets the owner and the mode of the old file. If there was no file, the mode is
+    0600.
+    """
     text = _FILE.dump_json(_File(keys), indent=2, exclude_none=True)
-    # The temporary file has mode 0600, with which mkstemp creates it.
+    # mkstemp creates the temporary file with mode 0600.
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -191,10 +199,10 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
 
 
 def _copy_access(handle: int, path: Path) -> None:
-    """Copies owner and mode of the file that is replaced to the new file.
+    """Copies the owner and the mode of the key file at `path` to the file that will replace it.
 
     Otherwise a service that runs as another user could not read the new file, and a revocation
-    would have no effect.
+    would have no effect. `handle` is the file descriptor of the new file.
     """
     if not path.exists():
         return
@@ -212,19 +220,22 @@ def _digest(secret: str) -> str:
 class _KeyEntry:
     digest: str
     identity: Identity
-    expires_s: float  # This is Unix time in seconds.
+    expires_s: float  # The time of expiry, as Unix time in seconds.
 
 
-# The secret of an unknown id is compared with this entry, so that the refusal of an unknown id
-# takes as long as the refusal of a known one.
+# If no key has the id, the secret is compared with the digest of this entry. So the refusal takes
+# as long as if a key had the id.
 _DUMMY = _KeyEntry("0" * 64, Identity("", frozenset(), Role.READ), 0.0)
 
 
 class ApiKeys:
-    """Verifies API keys with the key file, which is reloaded when it changes. Thread-safe."""
+    """Verifies API keys with the key file. The file is reloaded when it changes. Thread-safe."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Reads the file; raises OSError or ValueError if it is missing or invalid."""
+        """Reads the key file.
+
+        Raises OSError if the file cannot be read, and ValueError if it is invalid.
+        """
         self._path = path
         self._clock = clock
         self._entries = WatchedFile((path,), self._read)
@@ -243,7 +254,7 @@ class ApiKeys:
     def __call__(self, credential: str) -> Identity:
         """Returns the identity of a valid key, else raises Unauthenticated.
 
-        Neither the message nor the time that the refusal takes depends on the reason.
+        The message and the duration of a refusal are the same for every reason.
         """
         match = _KEY.fullmatch(credential)
         if match is None:

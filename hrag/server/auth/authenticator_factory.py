@@ -1,4 +1,4 @@
-"""Creates the authenticator that the settings name."""
+"""Creates the function that verifies the credentials of callers, from the settings."""
 
 from typing import TypeVar
 
@@ -10,9 +10,10 @@ Value = TypeVar("Value")
 
 
 def open_auth(settings: CommonSettings) -> Authenticate | None:
-    """Returns the authenticator that HRAG_AUTH names, after reading its files; None for `none`.
+    """Returns the function that verifies credentials; None if HRAG_AUTH is `none`.
 
-    Raises SettingsError if a setting is missing or a file is invalid.
+    Reads the file of API keys or of signing keys that the settings name. Raises SettingsError if a
+    setting is missing, or if the file is missing or invalid.
     """
     if settings.auth == "none":
         return None

@@ -1,12 +1,11 @@
 """Verifies JSON Web Tokens (RFC 7519) with the public keys of their issuer.
 
 The public keys are in a JWKS file (RFC 7517). Only asymmetric signatures are accepted, so a party
-that can verify a token cannot issue one. A token must have an expiry (`exp`) and a subject
+that can verify tokens cannot issue tokens. A token must have an expiry (`exp`) and a subject
 (`sub`), and it must come from the configured issuer for the configured audience. Verified tokens
 are cached by their digest until they expire, because verifying a signature takes longer than
-starting a search. A change of the key file empties the cache, so revoking a signing key takes
-effect immediately. A single token cannot be revoked; instead, issuers should give tokens short
-lifetimes.
+starting a search. A change of the JWKS file empties the cache, so revoking a signing key takes
+effect immediately. A single token cannot be revoked, so issuers should give tokens short lifetimes.
 """
 
 import json
@@ -30,13 +29,14 @@ from hrag.text.plain_text import printable
 from hrag.values.errors import Unauthenticated
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-MAX_CACHED_TOKENS = 10_000  # So many cached tokens need about 5 MB.
+MAX_CACHED_TOKENS = 10_000  # A cache with so many verified tokens needs about 5 MB.
 
 _REQUIRED = ("exp", "iss", "aud", "sub")
-_MAX_SUBJECT_CHARS = 255  # OpenID Connect Core 1.0 allows no longer subjects.
+_MAX_SUBJECT_CHARS = 255  # The maximum length of a subject in OpenID Connect Core 1.0.
 
-# A token is untrusted. Python raises OverflowError if a number in it is too large to convert, and
-# RecursionError if its JSON is nested too deep.
+# Each of these errors means that a token is invalid. Anybody may send a token, so a number in the
+# token may be too large to convert (OverflowError), and the token's JSON may be nested too deep
+# (RecursionError).
 _VERIFICATION_ERRORS = (PyJWTError, ValueError, OverflowError, RecursionError)
 
 _log = structlog.get_logger()
@@ -52,7 +52,11 @@ _LIMITER = RefusalLimiter(_log_counts)
 
 @dataclass(frozen=True, slots=True)
 class TokenPolicy:
-    """The required claims, and the names of the claims for tenants and role."""
+    """The requirements for tokens.
+
+    `issuer` and `audience` are the values that a token must have in its claims `iss` and `aud`.
+    `tenants_claim` and `role_claim` are the names of the claims with the tenants and the role.
+    """
 
     issuer: str
     audience: str
@@ -62,7 +66,7 @@ class TokenPolicy:
 
 
 class WebTokens:
-    """Verifies tokens with the keys of a JWKS file, which is reloaded when it changes.
+    """Verifies tokens with the keys of a JWKS file. The file is reloaded when it changes.
 
     Thread-safe.
     """
@@ -70,7 +74,10 @@ class WebTokens:
     def __init__(
         self, path: Path, policy: TokenPolicy, clock: Callable[[], float] = time.time
     ) -> None:
-        """Reads the file; raises OSError or ValueError if it is missing or invalid."""
+        """Reads the JWKS file.
+
+        Raises OSError if the file cannot be read, and ValueError if it is invalid.
+        """
         self._verifier = WatchedFile((path,), lambda: _Verifier(read_jwks(path), policy, clock))
 
     def __call__(self, credential: str) -> Identity:
@@ -79,21 +86,21 @@ class WebTokens:
 
 
 def read_jwks(path: Path) -> dict[str | None, PyJWK]:
-    """Returns the signing keys of a JWKS file by `kid`; skips other kinds of keys.
+    """Returns the signing keys of a JWKS file by `kid` (key id); skips other kinds of keys.
 
-    Raises OSError if the file cannot be read, and ValueError if it is invalid or has no usable
-    key.
+    Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
+    usable key.
     """
     try:
         document = json.loads(path.read_bytes())
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("the file is nested too deep") from None
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise ValueError('it must be a JWKS: {"keys": [...]}')
+        raise ValueError('the file must be a JWKS: {"keys": [...]}')
     keys = [key for entry in listed if (key := _signing_key(entry)) is not None]
     if not keys:
-        raise ValueError(f"it has no public key for {', '.join(ALGORITHMS)}")
+        raise ValueError(f"the file has no public key for {', '.join(ALGORITHMS)}")
     by_id = {key.key_id: key for key in keys}
     if len(by_id) < len(keys):
         raise ValueError("two keys have the same kid, or no kid")
@@ -108,13 +115,14 @@ def _signing_key(entry: Any) -> PyJWK | None:
     try:
         key = PyJWK(entry)
     except (PyJWTError, TypeError):
-        # TypeError means that the algorithm or the key type is not a string.
+        # A TypeError means that the algorithm or the key type is not a string. Keys that cannot be
+        # used are skipped.
         return None
     return key if key.algorithm_name in ALGORITHMS else None
 
 
 class _Verifier:
-    """The keys of one version of the file, with a cache of the tokens that they verified."""
+    """Verifies tokens with the keys of one version of the JWKS file, and caches verified tokens."""
 
     def __init__(
         self, keys: Mapping[str | None, PyJWK], policy: TokenPolicy, clock: Callable[[], float]
@@ -178,10 +186,10 @@ class _Verifier:
 
 
 def _subject(claim: str) -> str:
-    """Returns the subject in a form for logs.
+    """Returns the subject of a token as printable text, which identifies the caller in logs.
 
-    A subject that is too long is cut; a digest of the whole subject is appended, so that two long
-    subjects remain different.
+    A subject that is too long is cut, and a digest of the whole subject is appended. So different
+    long subjects remain different.
     """
     if len(claim) > _MAX_SUBJECT_CHARS:
         digest = sha256(claim.encode()).hexdigest()
@@ -190,13 +198,13 @@ def _subject(claim: str) -> str:
 
 
 def _tenants(claim: Any) -> frozenset[str]:
-    """Returns the tenants in a claim, which is a tenant id or a list of them.
+    """Returns the tenants in a token's claim, which must be a tenant id or a list of tenant ids.
 
-    `*` means all tenants. Raises ValueError for any other claim.
+    The id `*` means all tenants. Raises ValueError if the claim has any other value.
     """
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):
-        raise ValueError("the claim for tenants is not a tenant id or a list of them")
+        raise ValueError("the claim for tenants is neither a tenant id nor a list of tenant ids")
     return frozenset(names)
 
 

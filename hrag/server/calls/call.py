@@ -48,13 +48,13 @@ _STREAM_POLL_S = 1.0  # The credential of an idle stream is checked at this inte
 
 @dataclass(frozen=True, slots=True)
 class MalformedRequest:
-    """Replaces a request that cannot be parsed; `problem` is the parser's message."""
+    """Takes the place of a request that cannot be parsed. `problem` is the parser's message."""
 
     problem: str
 
     @property
     def error(self) -> InvalidArgument:
-        """The InvalidArgument that ends the call."""
+        """The error with which the call ends if its request cannot be parsed."""
         return InvalidArgument(
             f"the request cannot be parsed: {self.problem}; it must be a message of the "
             "method's type, its strings in UTF-8, nested less than 100 deep",
@@ -66,8 +66,8 @@ class MalformedRequest:
 class CallLimits:
     """The limits of the calls of a server.
 
-    `executor` limits the calls at the same time, `rates` the calls per second of each tenant, and
-    `replies` the bytes of replies that clients have not read. `deadline_s` is the deadline, in
+    `executor` limits the count of concurrent calls, `rates` the calls per second of each tenant,
+    and `replies` the bytes of replies that clients have not read. `deadline_s` is the deadline, in
     seconds, of a unary call whose client sets none. `idle_s` is the time in seconds for which a
     stream may be idle.
     """
@@ -81,10 +81,11 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class ServedMethod:
-    """A method of a served service.
+    """A gRPC method that this server serves.
 
     `name` is its full name, for example `/hrag.v1.RetrieverService/Search`. `deserialize` parses a
-    request and `serialize` encodes a response. `lane` is the lane of the method's calls.
+    request and `serialize` encodes a response. `lane` says in which kind of thread the method's
+    calls run.
     """
 
     name: str
@@ -104,7 +105,7 @@ _LIMITER = RefusalLimiter(_log_counts)
 def _abort(context: grpc.ServicerContext, status: Any, call_id: str) -> NoReturn:
     trailers = (*status.trailing_metadata, (REQUEST_ID, call_id))
     context.abort_with_status(status._replace(trailing_metadata=trailers))
-    raise AssertionError("abort_with_status raises")
+    raise AssertionError("abort_with_status returned, although it must raise")
 
 
 def _short_name(method: str) -> str:
@@ -121,13 +122,14 @@ class ServerCall(PendingCall):
     """
 
     code = _CANCELLED
-    _context: Any = None  # It is set when the handler first starts.
+    _context: Any = None  # gRPC's context of the call; None until the handler first starts.
     _id = ""
     _reason = ""
     _request: Any = None  # The last request that was parsed.
     _is_admitted = False
-    # The counts of received and of answered messages of a stream. Two threads write them, so there
-    # are two counters and not one counter of the difference.
+    # The counts of received and of answered messages of a stream. One thread counts the received
+    # messages, and another thread the answered messages. A single counter of the messages without
+    # an answer would be changed by both threads.
     _received = 0
     _answered = 0
 
@@ -138,20 +140,22 @@ class ServerCall(PendingCall):
         self._limits = limits
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account against whose limits an encoded request counts.
+        """Returns the tenant id or credential id against whose limits an encoded request counts.
 
         Raises PermissionDenied if the caller may not act for the tenant of the request.
         """
         return self.guard.account_of(message)
 
     def rejection(self, error: HragError) -> Behavior:
-        """Returns a behavior that ends the call with `error` before its handler runs.
+        """Returns a function that gRPC calls instead of the handler; it ends the call with `error`.
 
         In each second, each of the first few rejections has a log line; the other rejections are
-        logged as counts. If the server has too many calls (TooBusy), a rejection does as little
-        work as possible: metrics and the audit log count it, and it has no log line.
+        only counted, and the counts are logged. If `error` is TooBusy, the server has too many
+        calls, so the function does as little work as possible: the rejection is counted in metrics
+        and in the audit log, and has no log line.
         """
-        # Without this, error, traceback, frame and behavior would form a reference cycle.
+        # The traceback is removed, because the error, its traceback, the frame and this call would
+        # form a reference cycle.
         _forget_frames(error)
         return partial(self._reject, error)
 
@@ -182,18 +186,22 @@ class ServerCall(PendingCall):
         metrics.call_started()
 
     def _default_s(self) -> float:
-        """Returns the seconds that remain if the client sets no deadline; infinity for a stream."""
+        """Returns the remaining seconds of a call whose client sets no deadline.
+
+        Returns infinity for a stream, because a stream without a deadline has no time limit.
+        """
         if self.lane is Lane.STREAM:
             return math.inf
         return self._limits.deadline_s - (time.monotonic() - self.arrived_s)
 
     def admit(self, raw: bytes) -> Any:
-        """Returns the parsed request if it is authorized and within the limits of its tenants.
+        """Returns the parsed request if the caller is authorized and its rate limits permit it.
 
         Otherwise raises the HragError that ends the call.
         """
         if self._is_admitted:
-            # The call was left open, and its credential may have expired or been revoked meanwhile.
+            # The handler left the call open in an earlier run. The credential may have expired or
+            # been revoked since, so the credential is verified again.
             self.guard.authorize()
             return self._request
         self._authorize_and_parse(raw)
@@ -206,9 +214,10 @@ class ServerCall(PendingCall):
     def admit_each(self, requests: Any) -> Iterator[Any]:
         """Returns an iterator over the parsed requests of a stream.
 
-        A stream that exceeds a rate limit is throttled, not refused.
+        A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # The request id informs the client, before it sends a message, that it is authorized.
+        # The request id is sent at once. So the client knows that it is authorized before it sends
+        # a message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -219,7 +228,7 @@ class ServerCall(PendingCall):
     def _check_stream(self) -> None:
         """Raises DeadlineExceeded if the stream is idle for too long.
 
-        Raises Unauthenticated or PermissionDenied if its credential is no longer valid.
+        Raises Unauthenticated or PermissionDenied if the caller's credential is no longer valid.
         """
         self.guard.authorize()
         idle_s = time.monotonic() - self._active_s
@@ -230,10 +239,10 @@ class ServerCall(PendingCall):
             )
 
     def _admit_throttled(self, ended: threading.Event, raw: bytes) -> Any:
-        """Returns the parsed request after the rate limit permits it.
+        """Waits until the rate limit permits the request, then returns the parsed request.
 
-        Raises RateQuotaExceeded if the deadline passes before that. No further message is read
-        meanwhile, so gRPC's flow control applies backpressure to the client.
+        Raises RateQuotaExceeded if the deadline would pass during the wait. During the wait, no
+        further message is read, so gRPC's flow control slows the client down.
         """
         self._received += 1
         self._active_s = time.monotonic()
@@ -244,15 +253,15 @@ class ServerCall(PendingCall):
                 _refuse(refusal)
             metrics.document_throttled()
             if ended.wait(wait_s):
-                # The call has ended, so nobody receives this error; it only ends the handler.
+                # The call has ended, so nobody receives this error. It only ends the handler.
                 raise refusal
         return request
 
     def _authorize_and_parse(self, raw: bytes) -> Any:
-        """Returns the parsed request of an authorized caller.
+        """Checks the caller's credential, then returns the parsed request.
 
-        The request is parsed only after authorization, because a parsed message may need seventy
-        times the memory of its encoded form.
+        The request is parsed only after this check, because a parsed message may need seventy times
+        the memory of its encoded form.
         """
         identity = self.guard.authorize()
         request = self._method.deserialize(raw)
@@ -267,7 +276,7 @@ class ServerCall(PendingCall):
         return response if isinstance(response, bytes) else self._method.serialize(response)
 
     def reply(self, message: bytes) -> None:
-        """Counts the only reply of the call as unread until the call ends.
+        """Counts `message`, the only reply of a unary call, as unread until the call ends.
 
         Raises TooBusy if there are too many bytes of unread replies.
         """
@@ -291,9 +300,10 @@ class ServerCall(PendingCall):
         self._active_s = time.monotonic()
 
     def fail(self, error: Exception) -> NoReturn:
-        """Ends the call with the status of `error`.
+        """Ends the call with the gRPC status that belongs to `error`.
 
-        If `error` is Suspended, leaves the call open instead, so that it can wait.
+        If `error` is Suspended, the handler has to wait. In this case, the call stays open, and the
+        handler runs again later.
         """
         if isinstance(error, Suspended):
             try:
@@ -310,14 +320,15 @@ class ServerCall(PendingCall):
     def _suspend(self, reason: Suspended) -> NoReturn:
         """Ends this run of the handler; the executor runs the handler again later.
 
-        Raises TooBusy if too many calls wait.
+        Raises TooBusy if too many calls of the tenant wait.
         """
         self.leave_open(self._context, self._limits.executor.suspend(self, reason))
 
     def finish(self) -> None:
-        """Records the call in metrics, log and audit log, unless it was left open.
+        """Records the end of the call in metrics, log and audit log.
 
-        A failed call is logged at `info`, a successful one at `debug`.
+        Does nothing if the handler left the call open, because then the handler runs again later.
+        A failed call is logged at the level `info`, a successful call at the level `debug`.
         """
         if self.is_left_open:
             return
@@ -329,14 +340,14 @@ class ServerCall(PendingCall):
         else:
             _log.debug("call", method=method, code=self.code, ms=ms)
         call_audit.record_end(method, self.code, self._reason, self._request, self._context)
-        # The reference from the call's context to the call forms a reference cycle, so it is
-        # dropped. The check is needed because the generator of a stream might be closed in the
-        # context of another call.
+        # The call and its context refer to each other. The reference from the context to the call
+        # is removed, so that no reference cycle remains. The condition is needed because Python may
+        # close the generator of a stream in the context of another call.
         if CURRENT.get() is self:
             CURRENT.set(NO_CALL)
 
     def log_fields(self) -> dict[str, str]:
-        """Returns the request id, the tenants and the id of the credential, for each log line.
+        """Returns the fields of each log line of the call: request id, tenants and credential id.
 
         Returns no fields before `start` is called.
         """
@@ -344,7 +355,7 @@ class ServerCall(PendingCall):
 
 
 def running_call(context: grpc.ServicerContext) -> ServerCall:
-    """Returns the current call, after starting it if this is its first run."""
+    """Returns the current call; starts it first if this is the first run of its handler."""
     call = cast("ServerCall", CURRENT.get())
     call.start(context)
     return call
@@ -353,7 +364,7 @@ def running_call(context: grpc.ServicerContext) -> ServerCall:
 def caller_is_admin() -> bool:
     """Returns True if the caller whose call this thread handles has the role admin.
 
-    Without authentication, every caller has this role.
+    Without authentication, every caller has the role admin.
     """
     call = CURRENT.get()
     return isinstance(call, ServerCall) and call.guard.role.includes(Role.ADMIN)
@@ -365,9 +376,9 @@ def _refuse(refusal: RateQuotaExceeded) -> NoReturn:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drops the tracebacks of an error and of its causes.
+    """Removes the tracebacks of an error and of its causes.
 
-    An error that is logged or sent later would otherwise be part of a reference cycle.
+    With its traceback, an error that is logged or sent later would be part of a reference cycle.
     """
     while error is not None:
         error.__traceback__ = None

@@ -23,8 +23,8 @@ from hrag.wire import status_codes
 
 _CODE = grpc.StatusCode
 _OK = _CODE.OK.name
-# The status codes of refusals. RESOURCE_EXHAUSTED ends a call that exceeds a limit of calls, rates,
-# storage or replies.
+# The status codes of refusals. A call ends with RESOURCE_EXHAUSTED if it exceeds a limit, for
+# example the limit of concurrent calls, of calls per second, of storage or of unread replies.
 _REFUSALS = frozenset(
     code.name for code in (_CODE.UNAUTHENTICATED, _CODE.PERMISSION_DENIED, _CODE.RESOURCE_EXHAUSTED)
 )
@@ -54,9 +54,10 @@ def record_change(
     sequence: int,
     **also: object,
 ) -> None:
-    """Records a stored change; `outcome` is `CREATED`, `UPDATED` or `DELETED`.
+    """Records a stored change in the audit log.
 
-    `also` contains further fields of the record, which only some methods have.
+    `outcome` is `CREATED`, `UPDATED` or `DELETED`. `also` contains further fields of the audit
+    record, which only some methods have.
     """
     audit.record(
         audit.Kind.CHANGE,
@@ -75,9 +76,9 @@ def record_change(
 def document_refused(
     context: grpc.ServicerContext, tenant_id: str, collection: str, document_id: str, error: Any
 ) -> None:
-    """Records the error of one document of a stream if the error is a refusal.
+    """Records in the audit log that one document of a stream was refused.
 
-    A refusal has one of the status codes in `_REFUSALS`.
+    Does nothing if `error` is not a refusal, which has one of the status codes in `_REFUSALS`.
     """
     if not isinstance(error, HragError):
         return
@@ -96,11 +97,14 @@ def document_refused(
 def record_end(
     method: str, code: str, reason: str, request: Any, context: grpc.ServicerContext
 ) -> None:
-    """Records the end of a call if the rules in the module's docstring require it.
+    """Records the end of a call in the audit log, if it is a kind of call that is recorded.
+
+    Refusals are recorded, and failed calls of methods that change data and need the role admin.
+    With HRAG_AUDIT_READS, calls of methods that change nothing are recorded too.
 
     Must be called in the thread of the call. `method` is the full name of the method, `code` the
     name of the status code, and `reason` the error's reason, empty without an error. `request` is
-    the parsed request. For a stream, it is the last request. It is None if no request was read.
+    the parsed request, or the last request of a stream. It is None if no request was read.
     """
     name = method.rpartition("/")[2]
     if code in _REFUSALS:
@@ -119,7 +123,10 @@ def record_end(
 
 
 def _resource(request: Any) -> dict[str, str]:
-    """Returns the audit fields of the collection or alias, and of the document, in a request."""
+    """Returns the audit fields `collection` and `document` of a request.
+
+    `collection` is the name of the collection or of the alias.
+    """
     request = getattr(request, "search", request)  # An AnswerRequest contains a SearchRequest.
     collection = getattr(request, "collection", None)
     if collection is None:
@@ -140,9 +147,9 @@ def _document_of(chunk_id: str) -> str:
 
 
 def _valid_names(collection: str, document_id: str) -> dict[str, str]:
-    """Returns the audit fields `collection` and `document`; an invalid name becomes empty.
+    """Returns the audit fields `collection` and `document`. An invalid name is replaced by "".
 
-    An invalid name may be as long as a request and may contain anything.
+    An invalid name is not recorded, because it may be as long as a request and contain anything.
     """
     return {
         "collection": collection if is_name(collection) else "",

@@ -7,8 +7,8 @@ import grpc
 from hrag.values.current_call import CURRENT
 from hrag.values.deadline import NEVER, Deadline
 
-# For a call without a deadline, gRPC reports that 9e18 seconds remain. A remaining time above this
-# limit therefore means that the client has set no deadline.
+# For a call without a deadline, gRPC reports that 9e18 seconds remain. So if the remaining time is
+# longer than this, the client has set no deadline.
 _NO_DEADLINE_S = 1e15
 
 
@@ -21,8 +21,8 @@ def deadline_of(context: grpc.ServicerContext) -> Deadline:
 def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
     """Returns the deadline of a call that starts now.
 
-    `Deadline.check` also fails once the client has cancelled the call or left. `default_s` is the
-    deadline if the client sets none, in seconds from now.
+    If the client sets no deadline, it is `default_s` seconds from now. `Deadline.check` of the
+    returned deadline also raises an error once the client has cancelled the call or disconnected.
     """
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:
@@ -31,6 +31,6 @@ def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
 
 
 def _yield_to_others() -> None:
-    # Other threads check this deadline too, and must not sleep. CURRENT of such a thread is not the
-    # call, so this function does nothing there.
+    # The threads that a call starts check the call's deadline too, but must not sleep. In these
+    # threads CURRENT is not the call, so this function does nothing.
     CURRENT.get().yield_to_others()

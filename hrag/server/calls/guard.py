@@ -1,10 +1,10 @@
 """Authentication, authorization and rate limits of every call.
 
 RULES lists every method once. A method that is not in RULES is denied to everybody. A call that
-names several tenants is allowed only if the caller may act for all of them. The credential is
-verified again for every message of a stream, so revoking a key also ends the streams that it
-opened. Calls count against the rate limits of their tenants only after these checks, so no
-caller can use up another tenant's limit. Each search of a batch and each document of a stream
+names several tenants is allowed only if the caller may act for all of these tenants. The credential
+is verified again for every message of a stream, so revoking a key also ends the streams that were
+opened with the key. Calls count against the rate limits of their tenants only after these checks,
+so no caller can use up another tenant's limit. Each search of a batch and each document of a stream
 counts as one call.
 """
 
@@ -24,7 +24,8 @@ Metadata = Iterable[tuple[str, str | bytes]]
 # The protobuf tag of field 1 consists of the field number 1 and the wire type 2 (a value with a
 # length).
 _FIELD_1 = 1 << 3 | 2
-# The length before a value has at most five bytes with 7 bits each, so the last shift is 28.
+# In protobuf, the length before a value has at most five bytes, each with 7 bits of the length. So
+# the bits of the fifth byte are shifted by 28.
 _MAX_VARINT_SHIFT = 28
 _HEADER = "authorization"
 _SCHEME = "bearer "
@@ -34,8 +35,9 @@ _SCHEME = "bearer "
 class Rule:
     """The role that a method needs, and the function that returns the tenants of a request.
 
-    `depth` says where an encoded request stores its first tenant: 1 for field 1 of the message,
-    2 for field 1 of the message in field 1, 0 if a request names no tenant.
+    `depth` says where an encoded request stores its first tenant. It is 1 for field 1 of the
+    request, and 2 if field 1 of the request is a message whose field 1 is the tenant. It is 0 if
+    requests name no tenant.
     """
 
     role: Role
@@ -52,7 +54,7 @@ def _search_tenant(request: Any) -> Sequence[str]:
 
 
 def _batch_tenants(request: Any) -> Sequence[str]:
-    if request.searches:  # A request may contain millions of searches.
+    if request.searches:  # The count of searches is checked first, because it may be millions.
         check_batch(len(request.searches))
     return [search.tenant_id for search in request.searches]
 
@@ -98,12 +100,11 @@ OPEN = frozenset(f"/grpc.health.v1.Health/{name}" for name in ("Check", "List", 
 
 
 class CallGuard:
-    """The checks of one call. One thread at a time may use it.
+    """The checks of one call. Only one thread at a time may use a CallGuard.
 
-    The methods are called in this order: `authorize` before a request is read, `account_of`
-    before the request is parsed, `check_tenants`, and last `try_acquire`. `role` is the role of
-    the caller once `authorize` has succeeded. Without authentication, every caller has the role
-    admin.
+    The methods are called in this order: `authorize` before a request is read, `account_of` before
+    the request is parsed, `check_tenants`, and last `try_acquire`. Once `authorize` has succeeded,
+    `role` is the role of the caller. Without authentication, every caller has the role admin.
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class CallGuard:
         rate_limiter: RateLimiter,
         metadata: Metadata,
     ) -> None:
-        """`authenticate` is None if no credential is needed; `metadata` comes from the caller."""
+        """`authenticate` is None if no credential is needed; `metadata` has the call's headers."""
         self.role = Role.READ
         self._method = method
         self._credential = ""
@@ -138,12 +139,12 @@ class CallGuard:
 
     @property
     def account(self) -> str:
-        """The account whose limits the call counts against.
+        """The account against whose limits the call counts: a tenant id or a credential id.
 
         It is the first tenant of the request. If no tenant is known yet, it is the first tenant,
-        in alphabetical order, for which the credential may act, so that several credentials of a
-        tenant share one account. For a credential that may act for all tenants, it is the
-        credential itself.
+        in alphabetical order, for which the credential may act. So several credentials of a tenant
+        share one account. For a credential that may act for all tenants, it is the id of the
+        credential.
         """
         if self._tenants:
             return self._tenants[0]
@@ -154,7 +155,7 @@ class CallGuard:
         """Returns the identity of the caller; None if no credential is needed.
 
         Reads only the metadata, no request. Raises Unauthenticated if the credential is missing or
-        invalid, and PermissionDenied if its role does not permit the method.
+        invalid, and PermissionDenied if the credential's role does not permit the method.
         """
         rule = self._required_rule()
         if self._authenticate is None:
@@ -176,12 +177,12 @@ class CallGuard:
             _check_tenant(identity, tenant_id)
 
     def account_of(self, message: bytes) -> str:
-        """Returns the account whose limits an encoded request counts against, without parsing it.
+        """Returns the account against whose limits a request counts, without parsing the request.
 
-        The account is the first tenant of the request. If the message does not begin with a
-        tenant, the tenant counts as unknown, and the property `account` decides. So nobody
-        gets a second account by changing the order of the fields. Raises PermissionDenied if the
-        identity may not act for the tenant.
+        `message` is the encoded request. The account is the first tenant of the request. If the
+        message does not begin with a tenant, the value of the property `account` is returned,
+        which depends on the credential. So a caller cannot choose another account by changing the
+        order of the fields. Raises PermissionDenied if the caller may not act for the tenant.
         """
         tenant_id = _first_text(message, self._required_rule().depth)
         if not is_name(tenant_id):
@@ -193,12 +194,16 @@ class CallGuard:
     def try_acquire(self) -> RateQuotaExceeded | None:
         """Counts the checked request against the rate limits of its tenants.
 
-        Returns None if the request is within the limits, else the error to raise.
+        Returns None if the request is within the rate limits, else the error to raise.
         """
         return self._rate_limiter.try_acquire(self._tenants)
 
     def log_fields(self) -> dict[str, str]:
-        """Returns the tenants with valid names, comma-separated, and the credential's id."""
+        """Returns the log fields `tenant` and `credential`.
+
+        `tenant` has the valid tenant ids of the request, comma-separated. `credential` is the id of
+        the credential; without a credential, the field is missing.
+        """
         fields = {"tenant": ",".join(sorted({name for name in self._tenants if is_name(name)}))}
         if self._credential:
             fields["credential"] = self._credential
@@ -206,7 +211,7 @@ class CallGuard:
 
     def _required_rule(self) -> Rule:
         if self._rule is None:
-            raise PermissionDenied(f"{self._method} is not a method that anybody may call")
+            raise PermissionDenied(f"no caller may call the method {self._method}")
         return self._rule
 
 
@@ -218,9 +223,9 @@ def _check_tenant(identity: Identity | None, tenant_id: str) -> None:
 def _first_text(message: bytes, depth: int) -> str:
     """Returns the text in field 1 of an encoded message, without parsing the whole message.
 
-    With a `depth` of 2, returns field 1 of the message that field 1 contains. Returns "" if field
-    1 is not the first field of the message (encoders normally write it first), or if the text is
-    longer than a name may be.
+    With a `depth` of 2, field 1 must be a message, and the text in field 1 of this inner message is
+    returned. Returns "" if field 1 is not the first field of the message (encoders normally write
+    field 1 first), or if the text has more than MAX_NAME_BYTES bytes.
     """
     start, end = 0, len(message)
     for _ in range(depth):
@@ -245,8 +250,8 @@ def _first_text(message: bytes, depth: int) -> str:
 def _bearer_credential(metadata: Metadata) -> str:
     """Returns the credential in the `authorization` header of a call.
 
-    Raises Unauthenticated if there is no such header, if there are several, or if the scheme is not
-    `Bearer`.
+    Raises Unauthenticated if there is no such header, if there are several such headers, or if the
+    header does not begin with `Bearer`.
     """
     values = [value for key, value in metadata if key == _HEADER]
     if len(values) != 1:

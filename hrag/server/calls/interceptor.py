@@ -1,8 +1,8 @@
 """The interceptor of every call: it checks the caller and wraps the handler.
 
-It decides in which lane (thread) a call runs, and whether the call is rejected. Handlers raise
-the errors of `hrag.errors`. Any other exception is a bug in hrag: the client receives only an
-id, and the log has the traceback with the same id.
+The interceptor decides in which lane (kind of thread) a call runs, and whether the call is
+rejected. Handlers raise the errors of `hrag.errors`. Any other exception is a bug in hrag: the
+client receives only an id of the error, and the log has the traceback with the same id.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,19 +27,20 @@ from hrag.values.current_call import CURRENT
 from hrag.values.errors import HragError
 
 _OK = grpc.StatusCode.OK.name
-# The size limit of a request that needs no credential. A health check only names a service.
+# The maximum size, in bytes, of a request that needs no credential. This is enough for a health
+# check, which only names a service.
 _MAX_OPEN_BYTES = 1024
 
 
 class _Wrapped(NamedTuple):
-    """A served method and its wrapped handler."""
+    """A served method, and its handler wrapped in the checks of every call."""
 
     handler: Any
     method: ServedMethod
 
 
 class CallInterceptor(grpc.ServerInterceptor):
-    """Wraps the handlers of all services, so that no call bypasses the guard.
+    """Wraps the handlers of all services, so that no call bypasses the checks of its CallGuard.
 
     A call without a valid credential is rejected before any of its messages is read. Health
     calls are open to everybody; the health servicer itself refuses malformed requests.
@@ -49,13 +50,17 @@ class CallInterceptor(grpc.ServerInterceptor):
         """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        # Only served methods are stored, so the dictionary stays small.
+        # The wrapped methods by full name. Only methods that the server has are stored, so the
+        # dictionary stays small whatever names callers send.
         self._methods: dict[str, _Wrapped] = {}
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], call: grpc.HandlerCallDetails
     ) -> Any:
-        """Returns the wrapped handler, or one that rejects the call."""
+        """Returns the wrapped handler of a call, or a handler that rejects the call.
+
+        Returns None if the server has no such method.
+        """
         wrapped = self._methods.get(call.method)
         if wrapped is None:
             handler = continuation(call)
@@ -72,12 +77,13 @@ class CallInterceptor(grpc.ServerInterceptor):
                 self._check(server_call)
         except HragError as error:
             server_call.lane = Lane.REJECTED
-            # gRPC reads no message before it runs a handler of streams, so none is read here.
+            # gRPC starts the handler of a stream before it reads a message. So the rejection is
+            # returned as a handler of a stream, and no message of the rejected call is read.
             return grpc.stream_stream_rpc_method_handler(server_call.rejection(error))
         return wrapped.handler
 
     def _check(self, call: ServerCall) -> None:
-        """Sets the account of the call.
+        """Sets the account of the call: the tenant id or credential against whose limits it counts.
 
         Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
         """
@@ -110,9 +116,9 @@ class CallInterceptor(grpc.ServerInterceptor):
 
 
 def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Returns a deserializer that returns a MalformedRequest if `deserialize` raises.
+    """Returns a deserializer that returns a MalformedRequest if `deserialize` raises an error.
 
-    Otherwise gRPC would end the call with INTERNAL, although the client made the mistake.
+    With the error, gRPC would end the call with INTERNAL, although the client made the mistake.
     """
 
     def read(message: bytes) -> Any:
@@ -125,10 +131,10 @@ def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], A
 
 
 def _parse_short_requests(handler: Any, deserialize: Callable[[bytes], Any]) -> Any:
-    """Returns the handler of an open method, which parses only requests of limited size.
+    """Returns the handler of a method that needs no credential; it parses only short requests.
 
-    A longer request becomes a MalformedRequest. The handler runs in gRPC's event thread, for
-    callers without a credential, so it must do little work.
+    A request of more than `_MAX_OPEN_BYTES` bytes becomes a MalformedRequest. The handler runs in
+    gRPC's event thread, so it must do little work.
     """
 
     def read(message: bytes) -> Any:
@@ -166,7 +172,7 @@ def _wrap_stream(
             call.code = _OK
         except Exception as error:
             if not context.is_active():
-                return  # The client has left, so nobody would receive the error.
+                return  # The call has ended already, so nobody would receive the error.
             call.fail(error)
         finally:
             call.finish()

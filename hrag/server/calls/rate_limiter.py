@@ -1,12 +1,12 @@
 """A rate limiter per tenant: the generic cell rate algorithm (GCRA, ITU-T I.371).
 
 GCRA is a token bucket whose state is one timestamp per tenant: the theoretical arrival time
-(TAT), the time at which the bucket is full again. A call advances the TAT by the interval
-between two calls at the tenant's rate. The call is refused if the TAT would then be further in
-the future than the time in which a full burst refills. Times are whole nanoseconds, so no
-rounding errors accumulate. A TAT in the past means the same as no TAT, so memory contains only
-tenants that called recently. If a tenant's rate has changed, the remaining time until its TAT is
-scaled, so that this time still represents as many calls as before. Each process counts separately.
+(TAT), which is the time at which the bucket is full again. A call advances the TAT by the interval
+between two calls at the tenant's rate. The call is refused if the advanced TAT would be further in
+the future than the time in which an empty bucket becomes full. Times are whole nanoseconds, so no
+rounding errors accumulate. A TAT in the past means the same as no TAT, so only tenants that called
+recently need memory. If the rate of a tenant has changed, the remaining time until the TAT is
+scaled, so that it represents as many calls as before. Each process counts separately.
 """
 
 import time
@@ -19,20 +19,21 @@ from hrag.values.errors import RateQuotaExceeded
 from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
-# The limit of tenants with a bucket; 100,000 buckets need about 30 MB. If more tenants call at the
-# same time, their names are invented, which is possible only without authentication or with a
-# credential for all tenants. Then the limiter removes the least recently examined buckets, and a
-# tenant without a bucket counts as one with a full bucket.
+# The limit of tenants with a bucket. 100,000 buckets need about 30 MB. More tenants call at the
+# same time only if a caller invents tenant ids, which is possible without authentication or with a
+# credential for all tenants. In this case, the limiter removes the least recently examined buckets.
+# A tenant whose bucket was removed is treated as if its bucket were full.
 MAX_TENANTS = 100_000
-# How many buckets are examined when one is added. With more than one, full buckets are removed at
-# least as fast as new ones are added.
+# How many old buckets are examined when a bucket is added. Full buckets are removed. With two, full
+# buckets are removed at least as fast as new buckets are added.
 _EXAMINED_PER_INSERT = 2
 
 
 class _Bucket(NamedTuple):
-    """The bucket of a tenant, which is full again at `full_ns`.
+    """The token bucket of a tenant.
 
-    The tenant's rate is one call every `interval_ns`.
+    The bucket is full again at `full_ns`, in monotonic nanoseconds. The tenant's rate is one call
+    every `interval_ns`.
     """
 
     full_ns: int
@@ -40,7 +41,7 @@ class _Bucket(NamedTuple):
 
 
 class RateLimiter:
-    """Counts the calls of tenants against their quotas, exactly. Thread-safe."""
+    """Limits the rate of each tenant's calls to the tenant's quota. Thread-safe."""
 
     def __init__(
         self,
@@ -48,7 +49,10 @@ class RateLimiter:
         clock: Callable[[], int] = time.monotonic_ns,
         max_tenants: int = MAX_TENANTS,
     ) -> None:
-        """`clock` returns monotonic nanoseconds."""
+        """Creates a limiter without buckets. `clock` returns monotonic nanoseconds.
+
+        `quota_of` returns the quota of a tenant. At most `max_tenants` tenants have a bucket.
+        """
         self._quota_of = quota_of
         self._clock = clock
         self._max_tenants = max_tenants
@@ -64,8 +68,9 @@ class RateLimiter:
         """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
         Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
-        in seconds after which a retry may succeed. A tenant that occurs more often than its burst
-        allows is accepted only with a full bucket; the excess calls delay its later calls.
+        in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often than
+        its burst allows, its calls are accepted only if its bucket is full. These calls then delay
+        the later calls of the tenant.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
         quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]
@@ -99,14 +104,14 @@ class RateLimiter:
     def _store(self, tenant_id: str, bucket: _Bucket, now: int) -> None:
         if tenant_id in self._buckets:
             self._buckets[tenant_id] = bucket
-        elif is_name(tenant_id):  # The handler refuses an invalid name, which may be long.
+        elif is_name(tenant_id):  # An invalid id may be long, so it is not stored.
             self._evict(now)
             self._buckets[tenant_id] = bucket
 
     def _evict(self, now: int) -> None:
-        """Examines the least recently examined tenants; removes each tenant with a full bucket.
+        """Examines the least recently examined buckets, and removes full buckets.
 
-        Also removes tenants without a full bucket if there are more than `max_tenants`.
+        If there are `max_tenants` buckets, also removes examined buckets that are not full.
         """
         for _ in range(min(_EXAMINED_PER_INSERT, len(self._buckets))):
             tenant_id, bucket = self._buckets.popitem(last=False)

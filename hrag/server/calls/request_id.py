@@ -1,7 +1,8 @@
 """Request ids: the id that identifies a call in logs and in its response.
 
-A caller may choose the id of a call with the metadata `x-request-id`, if it is short and
-printable. Otherwise the id is random. The response returns the id, so that callers can quote it.
+A caller may choose the id of a call in the metadata `x-request-id`. The chosen id must have 1 to 64
+printable ASCII characters without spaces. Otherwise the id is random. The response contains the id,
+so that a caller can name it when reporting a problem.
 """
 
 import re
@@ -23,7 +24,7 @@ def request_id(context: grpc.ServicerContext) -> str:
 
 
 def is_request_id(value: str) -> bool:
-    """Returns True if a caller may choose `value` as the id of a call."""
+    """Returns True if `value` has 1 to 64 printable ASCII characters and no spaces."""
     return _VALID.fullmatch(value) is not None
 
 

@@ -23,9 +23,9 @@ from hrag.values.errors import ServiceUnavailable
 _UNLIMITED = -1
 # A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
-# The limit of open calls on one connection. A client queues calls beyond it and reports no error.
-# So this limit is far above the count of calls that one client has open: a client reaches the
-# server's limits of calls first, whose errors say what to do.
+# The limit of open calls on one connection. A client queues calls beyond this limit and reports no
+# error. So this limit is so high that a client reaches other limits of the server first. The errors
+# of the other limits say what to do.
 _CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
@@ -39,8 +39,8 @@ class ConnectionPolicy:
 
     Clients send pings, also between calls, to keep a connection open through proxies and to detect
     a broken connection. grpc-go and grpc-java send at most one ping every 10 s. Pings arrive less
-    evenly than they are sent, and gRPC closes a connection at the third ping that is too early, so
-    half of that interval is allowed.
+    evenly than they are sent, and gRPC closes a connection at the third ping that is too early. So
+    a client may send a ping every 5 s, half of this interval.
     """
     ping_interval_ms: int = 60_000
     """The interval at which the server pings each client.
@@ -65,7 +65,10 @@ DEFAULT_CONNECTION_POLICY = ConnectionPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that is bound to a port. `port` is the real port, also if `address` has port 0."""
+    """A server that is bound to a port.
+
+    `port` is the port at which the server listens, also if `address` has the port 0.
+    """
 
     grpc_server: grpc.Server
     health: health_service.Health
@@ -75,15 +78,15 @@ class Server:
     port: int
 
     def start(self) -> None:
-        """Starts to answer calls and reports SERVING."""
+        """Starts to answer calls, and reports SERVING to health checks."""
         self.grpc_server.start()
         self.health.set(serving=True)
 
     def stop(self, drain_s: float) -> bool:
-        """Reports NOT_SERVING and drains: running calls may finish within `drain_s` seconds.
+        """Reports NOT_SERVING to health checks; running calls may finish within `drain_s` seconds.
 
-        Returns True if all handlers have ended. The remaining calls are cancelled, but gRPC
-        cannot stop their handlers, which continue in their threads.
+        Then the remaining calls are cancelled. gRPC cannot stop the handlers of cancelled calls,
+        so these handlers may continue in their threads. Returns True if all handlers have ended.
         """
         self.health.set(serving=False)
         executor = self.limits.executor
@@ -111,8 +114,8 @@ def build(
 
     `service` is the full name of the service in the proto file, and `register` adds its servicer.
     With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
-    the kernel distributes connections among them. `connections` limits pings and the age of
-    connections. Raises ServiceUnavailable if the address cannot be bound.
+    the kernel distributes connections among all these processes. `connections` limits pings and
+    the age of connections. Raises ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
@@ -126,7 +129,7 @@ def build(
             ("grpc.http2.min_ping_interval_without_data_ms", connections.min_ping_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", connections.ping_interval_ms),
-            # grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+            # This option is used because grpcio 1.8x ignores grpc.keepalive_timeout_ms.
             ("grpc.http2.ping_timeout_ms", connections.ping_timeout_ms),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),
@@ -163,9 +166,11 @@ def _limits(settings: CommonSettings, protection: Protection) -> CallLimits:
 
 def _bind(server: grpc.Server, address: str, protection: Protection) -> int:
     requested = address.rpartition(":")[2]
-    # gRPC would use a larger port modulo 65,536, so such a port is refused here.
+    # A port above MAX_PORT is refused here, because gRPC would silently use the port modulo 65,536.
     if requested.isdecimal() and int(requested) > MAX_PORT:
-        raise ServiceUnavailable(f"cannot listen on {address}: ports are 0 to {MAX_PORT}")
+        raise ServiceUnavailable(
+            f"cannot listen on {address}: the port must be from 0 to {MAX_PORT}"
+        )
     try:
         if protection.credentials is None:
             port: int = server.add_insecure_port(address)

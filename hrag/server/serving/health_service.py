@@ -1,11 +1,12 @@
 """Health checks and watches, `grpc.health.v1`. No call needs a credential.
 
-The servicer of the package grpcio-health-checking is not used. It sends to watchers while it holds
-its lock, and it acquires that lock in gRPC's only event thread when a watcher leaves. So a watcher
-that does not read can block the whole server, and anybody may watch. It also stores every service
-name that was ever watched. The servicer in this module never sends while it holds a lock that a
-leaving watcher needs, and it never sends in a thread that runs calls. Watchers may use only half of
-the calls that a server admits.
+A watcher is a client that calls Watch to receive every change of the state. The servicer of the
+package grpcio-health-checking is not used. It sends to watchers while it holds its lock, and it
+acquires the same lock in gRPC's only event thread when a watcher disconnects. So a watcher that
+does not read can block the whole server, and anybody may watch. It also stores every service name
+that was ever watched. The servicer in this module never sends while it holds a lock that is needed
+when a watcher disconnects, and it never sends in a thread that runs calls. At most half of the
+calls that a server admits may be watches.
 """
 
 import threading
@@ -23,17 +24,17 @@ from hrag.wire import status_codes
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Health"].full_name
 
-# A change of the state waits at most this long until the watchers have received it. Without this
+# `Health.set` waits at most this long until the watchers have received the new state. Without this
 # limit, a watcher that does not read would delay the stop of the server.
 _NOTIFY_TIMEOUT_S = 0.5
 _WATCHER_SHARE = 2  # One half of the calls that a server admits may be watches.
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Serves the state of one service and of the whole server (the empty name). Thread-safe."""
+    """Serves the state of one service and of the whole server, whose name is "". Thread-safe."""
 
     def __init__(self, service: str, max_calls: int) -> None:
-        """Starts as NOT_SERVING. `max_calls` is the limit of calls that the server admits."""
+        """Sets the state to NOT_SERVING. `max_calls` is the limit of calls of the whole server."""
         self._names = ("", service)
         self._max_watchers = max(1, max_calls // _WATCHER_SHARE)
         self._lock = threading.Lock()
@@ -41,7 +42,10 @@ class Health(health_pb2_grpc.HealthServicer):
         self._watchers: set[_Watcher] = set()
 
     def set(self, *, serving: bool) -> None:
-        """Changes the state and notifies all watchers; waits briefly until they receive it."""
+        """Changes the state and sends it to all watchers.
+
+        Waits at most `_NOTIFY_TIMEOUT_S` seconds until the watchers have received the state.
+        """
         with self._lock:
             self._serving = serving
             watchers = list(self._watchers)
@@ -50,7 +54,7 @@ class Health(health_pb2_grpc.HealthServicer):
             thread.join(max(0.0, until - time.monotonic()))
 
     def Check(self, request: Any, context: grpc.ServicerContext) -> pb.HealthCheckResponse:
-        """Returns the state of a service; ends the call with NOT_FOUND if it is unknown."""
+        """Returns the state of a service; ends the call with NOT_FOUND for an unknown service."""
         name = _require_well_formed(request, context).service
         if name not in self._names:
             context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service")
@@ -68,8 +72,9 @@ class Health(health_pb2_grpc.HealthServicer):
         """Streams the state until the caller or the server ends the call.
 
         The state of an unknown service is always SERVICE_UNKNOWN. The call ends with UNIMPLEMENTED
-        if there are too many watchers. gRPC clients that watch the health of a server then send
-        their calls without a health check; after any other status they would send no calls.
+        if there are too many watchers. After this status, gRPC clients that watch the health of a
+        server send their calls without a health check. After any other status, they would send no
+        calls.
         """
         name = _require_well_formed(request, context).service
         watcher = _Watcher(partial(self._watch_response, name), send)
@@ -106,9 +111,9 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class _Watcher:
-    """One call of Watch. It sends the current response if this differs from the last sent response.
+    """One call of Watch, which sends the state to its client whenever the state has changed.
 
-    A lock ensures that it sends one response at a time.
+    A lock ensures that only one response is sent to the client at a time.
     """
 
     def __init__(
@@ -120,9 +125,10 @@ class _Watcher:
         self._lock = threading.Lock()
 
     def start_notifying(self) -> threading.Thread:
-        """Starts a thread that sends the current response, and returns the thread.
+        """Starts a thread that sends the current state to the client, and returns the thread.
 
-        The thread blocks until the watcher reads or leaves.
+        If the client has received this state already, the thread sends nothing. The thread blocks
+        until the client reads the message or disconnects.
         """
         thread = threading.Thread(target=self._notify, daemon=True)
         thread.start()
@@ -137,7 +143,7 @@ class _Watcher:
 
 
 def _require_well_formed(request: Any, context: grpc.ServicerContext) -> Any:
-    """Returns the request; ends the call if it could not be parsed."""
+    """Returns the request; ends the call with an error if the request could not be parsed."""
     if isinstance(request, MalformedRequest):
         context.abort_with_status(status_codes.to_status(request.error))
     return request

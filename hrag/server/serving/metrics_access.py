@@ -1,7 +1,7 @@
 """Access control of the metrics port: a token, TLS, and rules for a port that others can reach.
 
-Metrics name no tenant, but they reveal how much a service does. Other machines can read them only
-with a token or a client certificate, unless the operator acknowledges the risk.
+Metrics name no tenant, but they reveal how much a service does. If other machines can reach the
+port, a token or a client certificate must be required, or the operator must acknowledge the risk.
 """
 
 import re
@@ -21,16 +21,17 @@ _TOKEN = re.compile(rb"[\x21-\x7e]{16,512}")
 
 @dataclass(frozen=True, slots=True)
 class MetricsAccess:
-    """Functions that return the current token and TLS context of a metrics port.
+    """The access control of a metrics port.
 
-    `token` is None if no token is needed, `tls` is None for plaintext.
+    `token` and `tls` are functions that return the current token and the current TLS context.
+    `token` is None if no token is needed, and `tls` is None for plaintext.
     """
 
     token: Callable[[], bytes] | None = None
     tls: Callable[[], ssl.SSLContext] | None = None
 
     def headers(self) -> Mapping[str, str]:
-        """Returns the headers of a request that the port accepts."""
+        """Returns the HTTP headers that a request to the metrics port needs."""
         if self.token is None:
             return {}
         return {"Authorization": f"Bearer {self.token().decode('ascii')}"}
@@ -40,7 +41,7 @@ UNRESTRICTED = MetricsAccess()
 
 
 def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:
-    """Returns the configured access to the metrics at `address`.
+    """Returns the configured access to the metrics that are served at `address`.
 
     `address` is empty if no metrics are served. Raises SettingsError if a file is missing or
     invalid, or if `address` requires more protection than the settings provide.

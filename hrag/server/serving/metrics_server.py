@@ -1,10 +1,11 @@
 """An HTTP server for metrics, in Prometheus' text format, on a separate port.
 
 Strangers may reach this port too, so a connection must not cost much. Each connection has a
-thread, the number of connections is limited, a request may have few bytes, and there is a time
-limit for sending the request and for reading the reply. A new connection replaces the oldest
-connection that has sent no request, so idle connections never lock Prometheus out. The TLS
-handshake happens in the thread of the connection, never in the thread that accepts connections.
+thread, the count of connections is limited, the size of a request is limited, and there is a time
+limit for sending the request and for reading the reply. If there are too many connections, a new
+connection replaces the oldest connection that has sent no request. So idle connections never lock
+Prometheus out. The TLS handshake happens in the thread of the connection, never in the thread that
+accepts connections.
 """
 
 import hmac
@@ -28,23 +29,25 @@ from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
 _log = structlog.get_logger()
 
-# Each connection has a thread. Prometheus needs one connection, or two if two instances of it run.
+# The limit of connections. Each connection has a thread. A Prometheus server needs one connection.
 MAX_CONNECTIONS = 32
-MAX_REQUEST_BYTES = 16 * 1024  # The request line and headers; no body is read.
-REQUEST_S = 3.0  # The time limit of handshake and request.
-# The time limit of a whole connection. By default Prometheus ends a scrape after ten seconds.
+# The maximum size of the request line and the headers together. A body is not read.
+MAX_REQUEST_BYTES = 16 * 1024
+REQUEST_S = 3.0  # The client must complete the TLS handshake and send its request in this time.
+# The time limit of a whole connection. It is longer than the ten seconds after which Prometheus
+# ends a scrape by default.
 CONNECTION_S = 15.0
-# The limit of scrapes at the same time. It is low because each scrape reads the counters of every
-# collection.
+# The limit of scrapes that run at the same time. The limit is low because each scrape reads the
+# counters of every collection.
 _MAX_SCRAPES = 2
-# The interval at which late connections are ended.
+# At this interval, connections that have exceeded their time limit are ended.
 _REAP_S = 0.5
 _SCHEME = "bearer "
 _END = b"\r\n\r\n"
 
 
 class Collector(Protocol):
-    """A source of metrics."""
+    """A source of metrics, for Prometheus' client library."""
 
     def collect(self) -> Iterable[Metric]:
         """Returns the current metrics; Prometheus calls this at each scrape."""
@@ -54,7 +57,7 @@ class Collector(Protocol):
 def serve_metrics(
     address: str, *collectors: Collector, access: MetricsAccess = UNRESTRICTED
 ) -> Iterator[int]:
-    """Serves the metrics of `collectors` inside the block; yields the bound port.
+    """Serves the metrics of `collectors` during the `with` block; yields the port.
 
     `address` is `host:port`. If it is empty, serves nothing and yields 0. Raises
     ServiceUnavailable if the address cannot be bound.
@@ -86,9 +89,9 @@ _Application = Callable[[dict[str, Any], Callable[..., Any]], Sequence[bytes]]
 
 
 def _guard(application: _Application, access: MetricsAccess) -> _Application:
-    """Returns an application that checks the token and then calls `application`.
+    """Returns a WSGI application that checks the token and then calls `application`.
 
-    It also limits the number of concurrent scrapes.
+    At most `_MAX_SCRAPES` calls of `application` run at the same time; further calls wait.
     """
     scraping = threading.BoundedSemaphore(_MAX_SCRAPES)
 
@@ -114,7 +117,7 @@ def _is_authorized(environ: dict[str, Any], access: MetricsAccess) -> bool:
     header = environ.get("HTTP_AUTHORIZATION", "")
     if header[: len(_SCHEME)].lower() != _SCHEME:
         return False
-    # WSGI decodes headers as Latin-1, so this restores their bytes.
+    # WSGI decodes headers as Latin-1. Encoding them as Latin-1 restores the bytes that were sent.
     return hmac.compare_digest(header[len(_SCHEME) :].strip().encode("latin-1"), access.token())
 
 
@@ -129,12 +132,15 @@ class _Connection:
 
     @property
     def is_idle(self) -> bool:
-        """True if the client has sent no request yet, and nobody has ended the connection."""
+        """True if the connection is open and the client has not sent its request yet."""
         return not self.has_request and not self._ended
 
     @property
     def is_late(self) -> bool:
-        """True if the connection has exceeded its time limit."""
+        """True if the connection is older than its time limit.
+
+        The limit is `REQUEST_S` before the request was received, and `CONNECTION_S` afterwards.
+        """
         limit_s = CONNECTION_S if self.has_request else REQUEST_S
         return time.monotonic() - self._started > limit_s
 
@@ -146,15 +152,16 @@ class _Connection:
         encrypted.do_handshake()
 
     def end(self) -> None:
-        """Shuts the socket down, so that a waiting thread of the connection wakes and ends."""
+        """Shuts the socket down, so that a thread that waits for the connection wakes and ends."""
         self._ended = True
         with suppress(OSError):
-            # SSLSocket.shutdown would end encryption first, so this calls socket.shutdown.
+            # SSLSocket.shutdown would also end the encryption, which another thread may be using.
+            # So socket.shutdown is called, which only shuts the connection down.
             socket.shutdown(self.socket, SHUT_RDWR)
 
 
 class _Server(WSGIServer):
-    """An HTTP server with a limited number of connections and one thread for each connection."""
+    """An HTTP server with a limited count of connections and one thread for each connection."""
 
     request_queue_size = 128
 
@@ -176,13 +183,13 @@ class _Server(WSGIServer):
         try:
             serving = (connection, client_address)
             threading.Thread(target=self._serve, args=serving, daemon=True).start()
-        except RuntimeError:  # The system has no more threads.
+        except RuntimeError:  # The operating system refuses a new thread.
             self._close(connection)
 
     def service_actions(self) -> None:
         """Ends the connections that have exceeded their time limit.
 
-        The server calls this twice a second.
+        The base class calls this method twice a second.
         """
         with self._lock:
             late = [connection for connection in self._connections if connection.is_late]
@@ -192,8 +199,9 @@ class _Server(WSGIServer):
     def _admit(self, connection: _Connection) -> bool:
         """Returns True if the connection may be served.
 
-        If there are too many connections, ends the oldest idle one. The thread of that connection
-        may need a moment to end. So for a short time there may be up to 2 * MAX_CONNECTIONS.
+        If there are MAX_CONNECTIONS connections already, ends the oldest connection that has sent
+        no request. The thread of the ended connection may need a moment to end. So for a short time
+        there may be up to 2 * MAX_CONNECTIONS connections.
         """
         with self._lock:
             count = len(self._connections)
@@ -212,7 +220,7 @@ class _Server(WSGIServer):
                 connection.encrypt(self._tls())
             _Handler(connection, client_address, self)
         except OSError:
-            pass  # The client has left, was too slow, or does not speak TLS.
+            pass  # The client has disconnected, was too slow, or does not speak TLS.
         finally:
             self._close(connection)
 
@@ -230,9 +238,9 @@ class _Handler(WSGIRequestHandler):
         super().__init__(connection.socket, client_address, server)
 
     def handle(self) -> None:
-        """Answers a request only after all its headers have arrived.
+        """Reads all headers of the request first, then answers the request.
 
-        An incomplete request is not parsed.
+        An incomplete request is neither parsed nor answered.
         """
         request = self._read_request()
         if request is not None:

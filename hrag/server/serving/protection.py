@@ -1,7 +1,8 @@
 """The access control of a service: authentication, TLS and quotas.
 
-A service without authentication or without TLS may listen on loopback only, unless the
-operator acknowledges the risk by setting a variable to the sentence that describes it.
+A service without authentication or without TLS may listen on loopback only. An operator who wants
+to listen on another address must acknowledge the risk, by setting an environment variable to the
+sentence that describes the risk.
 """
 
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The functions and credentials with which a service checks and limits its callers.
+    """How a service checks and limits its callers.
 
-    `authenticate` is None if no credential is needed. `credentials` is None for plaintext.
+    `authenticate` verifies the credential of a caller; it is None if no credential is needed.
+    `credentials` are the TLS credentials of the server; they are None for plaintext. `quota_of`
+    returns the quota of a tenant.
     """
 
     authenticate: Authenticate | None
@@ -33,7 +36,11 @@ class Protection:
 
 
 def open_protection(settings: CommonSettings, address: str) -> Protection:
-    """Returns the configured protection; raises SettingsError if `address` requires more."""
+    """Returns the configured protection of a service that listens at `address`.
+
+    Raises SettingsError if a setting or a file is invalid, or if `address` requires authentication
+    or TLS that is not configured.
+    """
     authenticate = open_auth(settings)
     credentials = server_credentials(settings)
     protection = Protection(authenticate, credentials, open_quotas(settings))
@@ -68,8 +75,8 @@ def require_acknowledgement(
 ) -> None:
     """Logs a warning if the operator acknowledged the risk, else raises SettingsError.
 
-    The operator acknowledges a risk by setting `variable` to `sentence`; `acknowledgement` is the
-    value of that variable. `remedy` says how to remove the risk instead.
+    The operator acknowledges a risk by setting the environment variable `variable` to `sentence`.
+    `acknowledgement` is the value of this variable. `remedy` says how to remove the risk instead.
     """
     if acknowledgement != sentence:
         raise SettingsError(

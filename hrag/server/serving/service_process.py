@@ -1,8 +1,9 @@
 """The process of a service: settings, logs, signals, exit codes.
 
-Exit codes: 0 after a stop, 1 if the service cannot run, 2 for an invalid setting. SIGTERM and
-SIGINT stop a service. With HRAG_STOP_ON_EOF the end of standard input stops it too: if standard
-input is a pipe from a parent process, the service stops when the parent ends, even if it is killed.
+The exit code is 0 after a stop, 1 if the service cannot run, and 2 for an invalid setting. SIGTERM
+and SIGINT stop a service. With HRAG_STOP_ON_EOF, the end of standard input stops a service too: if
+standard input is a pipe from a parent process, the service stops when the parent ends, even if the
+parent is killed.
 """
 
 import os
@@ -25,7 +26,7 @@ from hrag.values.errors import HragError, StoreMissing, outcome_of
 
 _log = structlog.get_logger()
 
-# While there is no store, opening it is tried at this interval.
+# While the store does not exist, the service tries to open it at this interval.
 _STORE_POLL_S = 0.1
 _OPEN_FILES = 65_536
 # The interval at which a running service checks that it can still use its store.
@@ -42,9 +43,10 @@ def run(
     settings_class: type[Settings],
     serve: Callable[[Settings, threading.Event], None],
 ) -> None:
-    """Runs `serve` until it returns. The event that it receives is set when it must stop.
+    """Runs a service: loads the settings, sets up logs and signals, and calls `serve`.
 
-    Exits the process with code 1 or 2 if the service cannot run.
+    `serve` must serve until its second argument, an event, is set. Exits the process with code 1 if
+    the service cannot run, and with code 2 if a setting is invalid.
     """
     private_files.set_umask()
     try:
@@ -54,8 +56,8 @@ def run(
         sys.exit(2)
     log.configure(name, settings.log_format, settings.log_level)
     # Calls run in parallel, and several BLAS threads for each call would compete for the cores.
-    # Eight threads that scan tails of 8,000 leaves made 470 scans a second with several BLAS
-    # threads each, and 7,300 with one BLAS thread each.
+    # When eight threads scanned tails of 8,000 leaves, they made 470 scans a second with several
+    # BLAS threads for each scan, and 7,300 scans a second with one BLAS thread for each scan.
     threadpool_limits(1, "blas")
     _raise_limit_of_open_files()
     stopping = threading.Event()
@@ -108,16 +110,16 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 
 
 def stop_on_eof(stopping: threading.Event) -> None:
-    """Sets `stopping` when standard input ends; its content is ignored.
+    """Sets `stopping` when standard input ends; the content of standard input is ignored.
 
-    This is for child processes: their standard input is a pipe, and the parent has the other end
-    of it. The pipe closes when the parent ends for any reason.
+    This is for child processes: their standard input is a pipe from the parent. The pipe closes
+    when the parent ends for any reason.
     """
 
     def wait() -> None:
-        # Python could not exit while a thread waits in the buffer of sys.stdin, so this reads the
-        # file descriptor.
-        with suppress(OSError):  # An unreadable standard input counts as ended.
+        # The file descriptor is read instead of sys.stdin, because Python could not exit while a
+        # thread reads sys.stdin.
+        with suppress(OSError):  # If standard input cannot be read, it is treated as ended.
             while os.read(_STDIN, _READ_BYTES):
                 pass
         _log.info("stdin_closed")
@@ -138,7 +140,7 @@ def report_serving(metrics_port: int = 0) -> None:
 def wait_for_store(open_store: Callable[[], Store], stopping: threading.Event) -> Store | None:
     """Calls `open_store` until it does not raise StoreMissing any more; returns the store.
 
-    Returns None if `stopping` is set before that.
+    Returns None if `stopping` is set before the store exists.
     """
     logged = False
     while True:
@@ -159,11 +161,12 @@ def serve_until_stopped(
     require_store: Callable[[], None],
     on_serving: Callable[[], None] | None,
 ) -> None:
-    """Serves until `stopping` is set, then drains for `drain_s` seconds.
+    """Serves until `stopping` is set, then lets running calls finish for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers. While `require_store` raises an HragError, the
-    health of the service is NOT_SERVING, but it still answers the calls that it can answer. Ends
-    the process immediately if a call is still running after the drain.
+    Calls `on_serving` once the server answers. `require_store` raises an HragError if the store
+    cannot be used; then health checks report NOT_SERVING, but the service still answers the calls
+    that do not need the store. Ends the process immediately if a call is still running after
+    `drain_s` seconds.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)
@@ -173,14 +176,18 @@ def serve_until_stopped(
     _log.info("stopping", drain_s=drain_s)
     if not server.stop(drain_s):
         # The remaining handlers may be reading the store, so the store must not be closed. A normal
-        # exit would wait for their threads. Committed data is safe although neither is done.
+        # exit would wait for the threads of these handlers. So the process ends without closing the
+        # store and without waiting. Committed data is not lost.
         abandon(f"some calls were still running after {drain_s} s")
 
 
 def _watch_store(
     server: Server, require_store: Callable[[], None], stopping: threading.Event
 ) -> None:
-    """Reports in health and log when the store is lost or found again, until `stopping` is set."""
+    """Reports to health checks and to the log when the store is lost, and when it is found again.
+
+    Returns when `stopping` is set. The store is lost while `require_store` raises an HragError.
+    """
     lost = False
     while not stopping.wait(_STORE_WATCH_S):
         problem = outcome_of(require_store)
@@ -197,8 +204,8 @@ def _watch_store(
 def abandon(reason: str) -> NoReturn:
     """Ends the process immediately, with exit code 0 and `reason` as a warning in the log.
 
-    A stop uses it if it would otherwise wait for a thread that may not end. Only the audit log is
-    closed, and no thread is joined. Committed data is safe nevertheless.
+    This is called when a service stops and would otherwise wait for a thread that may not end. Only
+    the audit log is closed, and no thread is joined. Committed data is not lost.
     """
     audit.close()
     _log.warning("stopped", problem=reason)

@@ -1,8 +1,8 @@
 """TLS for a server, with certificate files that may be replaced while the server runs.
 
-New connections use the current files; open connections keep the certificate that they started
-with. Certificate and key are replaced one after the other, so for a moment they may not match.
-A pair that does not match is ignored.
+New connections use the current files. Open connections keep the certificate with which they
+started. Certificate and key are replaced one after the other, so for a moment they may not match.
+Until they match, the previous certificate and the previous key stay in use.
 """
 
 import ssl
@@ -30,7 +30,7 @@ def server_credentials(settings: CommonSettings) -> grpc.ServerCredentials | Non
 
 
 def server_context(settings: CommonSettings) -> Callable[[], ssl.SSLContext] | None:
-    """Returns a function that returns the current TLS context, for a server without gRPC.
+    """Returns a function that returns the current TLS context, for a server other than gRPC's.
 
     Returns None for plaintext. Raises SettingsError if a file is missing or invalid.
     """
@@ -62,14 +62,14 @@ def _open_or_raise(open_files: Callable[[], Usable]) -> Usable:
 
 
 class _CertificateFiles(NamedTuple):
-    """The server's certificate and key, and the authority that signs client certificates."""
+    """The files with the server's certificate, its key, and the CA of client certificates."""
 
     cert: Path
     key: Path
     client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Returns credentials that reload changed files.
+        """Returns gRPC's TLS credentials, which read the files again when they change.
 
         With a `client_ca`, clients must present a certificate.
         """
@@ -77,9 +77,9 @@ class _CertificateFiles(NamedTuple):
         current = watched()
 
         def fetch() -> grpc.ServerCertificateConfiguration:
-            """Returns the new configuration, or None if nothing has changed.
+            """Returns the new certificates, or None if they have not changed since the last call.
 
-            gRPC calls this at each handshake.
+            gRPC calls this function at each handshake.
             """
             nonlocal current
             latest = watched()
@@ -93,7 +93,7 @@ class _CertificateFiles(NamedTuple):
         )
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
-        """Returns a function that returns the current context at each call."""
+        """Returns an object that returns the current TLS context when it is called."""
         return self._watched(partial(certificates.server_context, *self))
 
     def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:

@@ -1,10 +1,10 @@
 """The metrics of all worker processes, collected by their supervisor.
 
 Each worker serves its metrics on loopback. When the supervisor is scraped, it scrapes the workers
-and adds the label `worker`, the index of the worker's slot. A worker that replaces another worker
-gets its slot, and its counters start at 0, as after a restart. The supervisor aggregates nothing,
-because a sum is right for a count of calls but wrong for a lag. Each query in Prometheus decides
-how to aggregate.
+and adds the label `worker` with the index of the worker, from 0. A worker that replaces an exited
+worker gets its index, and the counters of the new worker start at 0, as after a restart. The
+supervisor does not aggregate the metrics of workers, because a sum is right for a count of calls
+but wrong for a lag. Queries in Prometheus can aggregate as needed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from hrag.observe.metrics import Reading, Readings
 from hrag.server.serving.metrics_access import UNRESTRICTED, MetricsAccess
 
-# The time limit for one worker. By default Prometheus ends a scrape after ten seconds.
+# The time limit for scraping one worker. It is shorter than the ten seconds after which Prometheus
+# ends a scrape by default.
 _TIMEOUT_S = 2.0
 
 _http = build_opener(ProxyHandler({}))
@@ -28,9 +29,10 @@ class WorkerMetrics:
     """A Prometheus collector of the workers' metrics."""
 
     def __init__(self, ports: Sequence[int], access: MetricsAccess = UNRESTRICTED) -> None:
-        """`ports` has the metrics port of each slot, 0 if no worker serves in the slot.
+        """Creates the collector for the workers at `ports`.
 
-        The supervisor updates `ports`. `access` is the access to the workers' ports.
+        `ports` has the metrics port of each worker, or 0 while the worker does not serve. The
+        supervisor updates `ports`. `access` has the token and the TLS context of these ports.
         """
         self._ports = ports
         self._access = access
@@ -64,7 +66,7 @@ def _scrape(port: int, access: MetricsAccess) -> list[Metric]:
     """
     if port:
         request = Request(f"http://127.0.0.1:{port}/", headers=access.headers())
-        # A page that ends too early raises HTTPException. An incomplete line raises ValueError.
+        # A reply that ends too early raises HTTPException. An incomplete line raises ValueError.
         failures = suppress(OSError, HTTPException, ValueError)
         with failures, _http.open(request, timeout=_TIMEOUT_S) as page:
             return list(text_string_to_metric_families(page.read().decode()))

@@ -33,7 +33,8 @@ ASCII_LANGUAGES = frozenset({"english"})
 
 
 _JOINERS = frozenset("._-/@+#")
-# A joined run has half the weight of a word, because the words in it are terms too.
+# A joined run, such as `well-known`, has half the weight of a word, because the words in it are
+# terms too.
 _JOINED_FACTOR = 0.5
 # A word of two CJK characters becomes three or four terms, so each of these terms has a quarter of
 # the weight of a word.
@@ -53,7 +54,7 @@ class QueryTerm(NamedTuple):
 
 
 class Analyzer:
-    """Turns text into terms. Use the function `analyzer` to create one. Thread-safe."""
+    """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe."""
 
     def __init__(
         self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()
@@ -70,16 +71,16 @@ class Analyzer:
         return self._extractor.terms(text)
 
     def word_ids(self, text: str) -> NDArray[np.uint64]:
-        """Returns the distinct ids of words and CJK terms, ascending: `uint64[n]`.
+        """Returns the distinct ids of the words and CJK terms in a text, ascending: `uint64[n]`.
 
         The ids serve to find texts that contain a phrase. Such a text contains all words of the
-        phrase. But it may not have the phrase's joined runs as terms, because each may be a part of
-        a longer joined run in the text. So joined runs are left out.
+        phrase. But it may not have the phrase's joined runs (such as `well-known`) as terms,
+        because each may be a part of a longer joined run in the text. So joined runs are left out.
         """
         return self._extractor.word_ids(text)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
-        """Returns the terms and the length of each text, in the order of `texts`."""
+        """Returns the terms of each text, and its length in terms, in the order of `texts`."""
         return self._extractor.leaf_terms(texts)
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:

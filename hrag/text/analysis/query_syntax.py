@@ -24,7 +24,8 @@ _REQUIRED = re.compile(
     r"|(?<!\S)\+(?P<must>\S+)"
 )
 _WORD = re.compile(r"[^\W_]")
-# Punctuation at the end of a required word is not part of it: `What does +E-4711 mean for +C++?`
+# Punctuation at the end of a required word is not part of the word: in
+# `What does +E-4711 mean for +C++?`, the required words are `E-4711` and `C++`.
 _PUNCTUATION = ".,;:!?。，、；：！？"
 
 
@@ -40,9 +41,9 @@ def parse(text: str) -> ParsedQuery:
 
     Required parts are phrases in straight double quotes and words after a plus sign. The plus sign
     must be at the start or after white space. The word ends at the next white space, and
-    punctuation at its end is not part of it. A quote without a closing quote is plain text, and so
-    are quotes and plus signs with nothing to require. If there are no required parts, `text` is
-    returned unchanged.
+    punctuation at its end is not part of it. A quote without a closing quote is plain text. Empty
+    quotes are plain text, too, and so is a plus sign without a letter or digit after it. If there
+    are no required parts, `text` is returned unchanged.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
@@ -67,11 +68,11 @@ def parse(text: str) -> ParsedQuery:
 
 
 class RequiredParts:
-    """The required parts of a query, which are compared with many texts.
+    """The required parts of a query (quoted phrases, words after `+`), for comparison with texts.
 
-    Parts and texts are folded before they are compared, and each run of white space counts as one
-    space. A part neither begins nor ends inside a word of the text: `cat` is not in `concatenate`,
-    but `数据` is in `大数据库`.
+    Parts and texts are folded before they are compared, so case does not matter, and each run of
+    white space counts as one space. A part neither begins nor ends inside a word of the text:
+    `cat` is not in `concatenate`, but `数据` is in `大数据库`.
     """
 
     def __init__(self, required: Sequence[str]) -> None:
@@ -97,9 +98,9 @@ def _occurrences(text: str, part: str) -> Iterator[int]:
     """Yields the positions where a text contains a part, ascending.
 
     Takes time linear in both lengths. Two occurrences are at least as far apart as the smallest
-    period of the part. If the next occurrence is exactly one period further, it overlaps the
-    current one, and only the characters that it adds are compared. In other cases, occurrences
-    overlap by less than half of the part.
+    period of the part (the smallest shift at which it matches itself). If the next occurrence is
+    exactly one period further, it overlaps the current one, and only the characters that it adds
+    are compared. In other cases, occurrences overlap by less than half of the part.
     """
     start = text.find(part)
     while start >= 0:
@@ -113,7 +114,10 @@ def _occurrences(text: str, part: str) -> Iterator[int]:
 
 @lru_cache(maxsize=MAX_REQUIRED)
 def _smallest_period(part: str) -> int:
-    """Returns the smallest shift at which a part matches itself (Knuth, Morris, Pratt, 1977)."""
+    """Returns the smallest shift at which a string matches itself; for example 2 for `ababa`.
+
+    The algorithm is the one of Knuth, Morris and Pratt (1977).
+    """
     borders = [0] * len(part)
     border = 0
     for end in range(1, len(part)):

@@ -72,8 +72,11 @@ class PlainSnapshot:
         return name
 
     def leaves(self, names: Sequence[str], chars: int) -> tuple[SurroundedLeaf, ...]:
-        """Returns the leaves with these names, each with `chars` characters before and after it."""
-        raise NotImplementedError
+        """Returns the leaves with these names, each with `chars` characters before and after it.
+
+        Tests of SENTENCE_WINDOW override it; the other modes do not read text around leaves.
+        """
+        raise AssertionError("only a search in SENTENCE_WINDOW reads leaves with text around them")
 
     def _read(self, names: Sequence[str], form: Any) -> tuple[Any, ...]:
         if isinstance(form, SurroundedLeaves):

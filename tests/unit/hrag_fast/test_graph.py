@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hrag_fast import Graph, supported_paths
 from tests import twins
 from tests.support.documents.fakes import unit_vectors
+from tests.support.parameters import slow
 from tests.twins.graph import HEADER
 
 HEADER_BYTES = HEADER.size
@@ -130,7 +131,7 @@ def test_a_graph_finds_what_hnswlib_finds(dimension, ef):
 
 @pytest.mark.parametrize(
     "dimension",
-    [64, 96, 384, *(pytest.param(each, marks=pytest.mark.slow) for each in (512, 1024))],
+    [64, *slow(96, 384, 512, 1024)],
 )
 @pytest.mark.parametrize("kind", ["random", "clustered", "alike"])
 def test_the_recall_of_a_search_by_codes_is_nearly_that_of_hnswlib(kind, dimension):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parameters import slow
+
 ROOT = Path(__file__).resolve().parents[3]
 POSTINGS = """
 from hrag_fast import Postings, forward_matches, postings_of, write_postings
@@ -159,7 +161,11 @@ def run_limited(prepare, script, path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", CALLS)
+_FIRST_CALL, *_OTHER_CALLS = CALLS
+_FIRST_GRAPH_CALL, *_OTHER_GRAPH_CALLS = GRAPH_CALLS
+
+
+@pytest.mark.parametrize("name", [_FIRST_CALL, *slow(*_OTHER_CALLS)])
 def test_kernels_without_memory_raise_memory_error_and_can_be_called_again(name, tmp_path):
     run(*CALLS[name], "call()", tmp_path / "unused")
 
@@ -175,7 +181,7 @@ def test_a_merge_that_got_no_memory_leaves_a_file_without_valid_postings(tmp_pat
     assert path.stat().st_size > 0
 
 
-@pytest.mark.parametrize("name", GRAPH_CALLS)
+@pytest.mark.parametrize("name", [_FIRST_GRAPH_CALL, *slow(*_OTHER_GRAPH_CALLS)])
 def test_a_graph_raises_memory_error_at_each_allocation_and_then_finds_the_same_items(
     name, tmp_path
 ):

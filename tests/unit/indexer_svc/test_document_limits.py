@@ -37,7 +37,7 @@ def pipeline(engine: Engine) -> Pipeline:
             document_limits,
             "MAX_VECTOR_BYTES",
             VECTOR_BYTES,
-            f"{VECTOR_BYTES:,} bytes; at most {VECTOR_BYTES - 1:,} are allowed, split it",
+            f"{VECTOR_BYTES:,} bytes in total; at most {VECTOR_BYTES - 1:,} are allowed, so split",
         ),
     ],
 )

@@ -198,7 +198,7 @@ def test_auto_merge_merges_up_to_the_return_level(options: dict[str, Any], ratio
 
 @pytest.mark.parametrize("ratio", [-0.5, 0.0, 1.01, math.nan, math.inf])
 def test_a_merge_ratio_outside_its_range_is_refused(ratio: float) -> None:
-    with pytest.raises(errors.InvalidArgument, match="over 0 and up to 1") as caught:
+    with pytest.raises(errors.InvalidArgument, match="greater than 0 and at most 1") as caught:
         _search(["a"], mode=SearchMode.AUTO_MERGE, merge_ratio=ratio)
     assert caught.value.field == "merge_ratio"
 

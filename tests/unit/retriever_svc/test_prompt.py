@@ -91,12 +91,12 @@ def test_a_template_in_a_file_replaces_the_built_in_template(tmp_path: Path) -> 
     ("content", "rule"),
     [
         (b"", r"\$passages, \$question"),
-        (b"$question", r"see \$passages"),
-        (b"$passages", r"see \$question"),
-        (b"$question $passages $extra", r"see \$extra"),
+        (b"$question", r"not allowed: \$passages"),
+        (b"$passages", r"not allowed: \$question"),
+        (b"$question $passages $extra", r"not allowed: \$extra"),
         (b"$question $passages costs 5 $", r"write \$\$"),
         (b"$question $passages \xff", "not UTF-8"),
-        (b"$question $passages" + b" " * MAX_TEMPLATE_BYTES, "over 65536 bytes"),
+        (b"$question $passages" + b" " * MAX_TEMPLATE_BYTES, "more than 65536 bytes"),
     ],
 )
 def test_the_error_for_an_invalid_template_names_the_setting_and_the_rule(

@@ -254,7 +254,7 @@ def test_a_search_may_switch_reranking_off() -> None:
     [
         ({"mode": SearchMode.SENTENCE_WINDOW}, "SENTENCE_WINDOW is not reranked"),
         ({"query": [1, 0, 0, 0]}, "needs a text"),
-        ({"merge_adjacent": True}, "merge_adjacent joins passages in the search's order"),
+        ({"merge_adjacent": True}, "joined passages cannot be reranked"),
     ],
 )
 def test_searches_that_cannot_be_reranked_are_refused_if_they_require_it(

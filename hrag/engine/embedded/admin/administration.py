@@ -1,4 +1,4 @@
-"""Implements the commands of operators on an embedded store."""
+"""Implements the commands of operators for an embedded store, such as backup and repair."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -71,17 +71,17 @@ class EmbeddedAdministration:
         return vacuum.vacuum(self._settings.data_dir)
 
     def migrate(self) -> MigrationReport:
-        """Raises NotSupported: an embedded store has one schema version and is not migrated."""
+        """Raises NotSupported, because an embedded store cannot change its schema version."""
         raise NotSupported(
-            "an embedded store needs no migration: a store of another schema version is refused"
+            "the embedded engine has no migrations: it opens only stores of its own schema version"
         )
 
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Builds the index of each collection again, and yields a report on each collection.
 
         Opens the store for writing. A retriever may be running; it loads the new segments. A
-        collection with a damaged document keeps its present segments. After all other collections
-        are reindexed, raises DataLoss with the errors of the collections that could not be.
+        collection with a damaged document is not reindexed and keeps its segments. After all other
+        collections are reindexed, raises DataLoss with the errors of the damaged collections.
         """
         directory = self._settings.data_dir
         location.require_data(directory)

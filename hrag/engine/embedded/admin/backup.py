@@ -3,9 +3,9 @@
 A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
 must contain every segment that this snapshot lists. If the snapshot lists a segment that is not
 copied yet, the segment is copied then. If its files were removed before that, because another
-segment has replaced it, the whole procedure begins again with the remaining segments. A few such
-rounds are enough, because segments never change, and their files stay on disk for a while after
-they are replaced.
+segment has replaced it, the whole procedure begins again, with the segments that are not copied
+yet. A few attempts are enough, because segments never change, and their files stay on disk for a
+while after they are replaced.
 
 The whole copy is checked before the folder gets its final name, so a backup with its final name is
 complete. The file `backup.json` next to the store's files is called the label. It describes the
@@ -45,13 +45,15 @@ from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
-# A backup fails if in each of this many rounds segments were replaced before they could be copied.
-_ROUNDS = 5
+# A backup copies LMDB's file at most this often. It copies the file again if a segment that the
+# copy lists was replaced before the segment could be copied. After the last attempt the backup
+# fails.
+_ATTEMPTS = 5
 _BLOCK_BYTES = 1 << 20
-# An error message about a damaged copy contains at most this many of the problems.
+# The error message about a copy with problems contains at most this many of the problems.
 _SHOWN_PROBLEMS = 10
-# The fields of a label that are texts, each with the pattern that it must match, and a description
-# of the pattern for error messages. All other fields are integers.
+# The text fields in the file `backup.json`. Each has a pattern that the text must match, and a
+# description of the pattern for error messages. All other fields are integers.
 _TEXTS = {
     "created": (
         re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII),
@@ -64,7 +66,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Label(BackupReport):
-    """The label of a backup: its report, and the size and the checksum of LMDB's file."""
+    """The contents of `backup.json`: the report on the backup, and LMDB's file size and SHA-256."""
 
     data_bytes: int
     data_sha256: str
@@ -113,15 +115,17 @@ def _refuse_target(directory: Path, target: Path, partial: Path) -> None:
             )
         for folder in (target, partial):
             if folder.resolve().is_relative_to(directory.resolve()):
-                raise StoreUnavailable(f"{folder} lies inside the store in {directory}")
+                raise StoreUnavailable(
+                    f"{folder} lies inside the store in {directory}; name a folder outside it"
+                )
 
 
 @contextmanager
 def _only_backup_of(store: Store) -> Iterator[None]:
-    """Ensures that no other backup of the store runs during the block.
+    """Holds a lock during the `with` block, so that no other backup of the store runs.
 
-    Raises StoreUnavailable if another backup runs. The lock is on a file in the store's folder,
-    because the file system of the target may not support locks.
+    Raises StoreUnavailable if another backup runs. The locked file is in the store's folder,
+    because the file system of the backup may not support locks.
     """
     path = store.directory / location.BACKUP_LOCK
     with location.explained_errors(store.directory), open(path, "ab", opener=opener) as lock:
@@ -136,10 +140,11 @@ def _only_backup_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """Creates a folder with the mark of an unfinished copy; removes it if the block raises.
+    """Creates a folder for a copy, which the `with` block then writes into the folder.
 
-    Replaces an existing folder if it is empty or has the mark. Raises StoreUnavailable if `folder`
-    is any other folder or file.
+    The folder contains a file that marks it as unfinished. If the block raises an exception, the
+    folder is removed. Replaces an existing folder if it is empty or has the mark. Raises
+    StoreUnavailable if `folder` is any other folder, or a file.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -165,7 +170,11 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Removes an unfinished copy, its mark last. Does nothing if the folder does not exist."""
+    """Removes the folder of an unfinished copy. Does nothing if the folder does not exist.
+
+    The file that marks the folder as unfinished is removed last. So if the removal is interrupted,
+    a later backup or restore can still recognise the folder and remove it.
+    """
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != _UNFINISHED:
@@ -175,7 +184,7 @@ def _remove(folder: Path) -> None:
 
 def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
     copied: set[int] = set()
-    for _ in range(_ROUNDS):
+    for _ in range(_ATTEMPTS):
         while _copy_segments(store, _list_segments(store), folder, copied, progress):
             pass
         progress("copying the documents")
@@ -189,7 +198,7 @@ def _copy_store(store: Store, folder: Path, progress: Progress) -> None:
         (folder / location.DATA).unlink()
     raise StoreUnavailable(
         f"segments of the store in {store.directory} were replaced before they could be copied, "
-        f"{_ROUNDS} times; try again when fewer documents are being written"
+        f"{_ATTEMPTS} times; try again when fewer documents are being written"
     )
 
 
@@ -202,8 +211,8 @@ def _copy_segments(
 ) -> bool:
     """Copies the segments in `records` that are not in `copied`, and adds their ids to `copied`.
 
-    Returns False if it copied none. Skips a segment that is damaged or missing if the store no
-    longer lists the segment. Raises StoreUnavailable if a listed segment is damaged or missing.
+    Returns False if no segment was copied. A damaged or missing segment is skipped if the store no
+    longer lists it. Raises StoreUnavailable if the store still lists it.
     """
     copied_before = len(copied)
     for segment_id in records.keys() - copied:
@@ -235,7 +244,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> str:
-    """Copies a file durably. Returns the SHA-256 of the copied bytes in hexadecimal digits."""
+    """Copies a file and syncs the copy. Returns the SHA-256 of the copied bytes in hexadecimal."""
     digest = hashlib.sha256()
     with source.open("rb") as read, open(target, "wb", opener=opener) as written:
         while block := read.read(_BLOCK_BYTES):
@@ -246,9 +255,9 @@ def _copy_file(source: Path, target: Path) -> str:
 
 
 def _list_segments(store: Store) -> dict[int, SegmentRecord]:
-    """Returns the segments of all collections by id, read in one transaction."""
+    """Returns the records of all collections' segments, by segment id, from one transaction."""
     with store.read() as txn:
-        # Reading the records, not only the keys, raises DataLoss if one is damaged.
+        # The records are read too, not only the keys, so that a damaged record raises DataLoss.
         collections = [number for number, _ in txn.collections.entries()]
         return {
             record.segment_id: record
@@ -263,7 +272,10 @@ def _list_segments_in(folder: Path) -> dict[int, SegmentRecord]:
 
 
 def _check_copy(folder: Path) -> _Label:
-    """Checks a copied store completely and returns its label. Raises StoreUnavailable."""
+    """Checks a copied store completely, and returns the values for its file `backup.json`.
+
+    Raises StoreUnavailable if the copy has problems.
+    """
     report = check_apart(folder, alone=True)
     if report.problems:
         shown = "; ".join(report.problems[:_SHOWN_PROBLEMS])
@@ -329,10 +341,13 @@ def _read_label(source: Path) -> _Label:
 
 
 def _parse_label(values: Any) -> _Label:
-    """Returns the label in decoded JSON. Raises ValueError if `values` is not a valid label."""
+    """Converts `values`, the decoded JSON of the file `backup.json`, into a label.
+
+    Raises ValueError if a field is missing, unknown or not valid.
+    """
     names = [field.name for field in fields(_Label)]
     if not isinstance(values, dict) or values.keys() != set(names):
-        raise ValueError(f"it must have the fields {', '.join(names)}, and no other fields")
+        raise ValueError(f"the file must have the fields {', '.join(names)}, and no other fields")
     for name, value in values.items():
         if name in _TEXTS:
             form, allowed = _TEXTS[name]
@@ -363,10 +378,10 @@ def _copy_backup(source: Path, folder: Path, label: _Label, progress: Progress) 
 
 
 def _move_in(partial: Path, directory: Path) -> None:
-    """Moves the segments, then the data file, from `partial` to `directory`.
+    """Moves the segments, then LMDB's file, from `partial` to `directory`.
 
-    Each step is durable before the next one begins. The data file comes last, because a folder
-    without it is not a store.
+    The move of the segments is durable before LMDB's file is moved. LMDB's file comes last, because
+    a folder without it is not a store.
     """
     shutil.rmtree(directory / location.SEGMENTS, ignore_errors=True)
     (partial / location.SEGMENTS).rename(directory / location.SEGMENTS)

@@ -30,11 +30,11 @@ def check(
     on_problem: Callable[[str], object] = str,
     batch_entries: int = posting_checks.BATCH_ENTRIES,
 ) -> CheckReport:
-    """Checks a store and returns a report. Its `problems` are empty if the store is intact.
+    """Checks a store and returns a report. The report has no problems if the store is intact.
 
-    Postings are compared with the texts in batches of about `batch_entries` entries. Each problem
-    is passed to `on_problem` as soon as it is found, because reading a damaged page later may kill
-    the process.
+    Postings are compared with the texts in batches of about `batch_entries` entries (pairs of a
+    leaf and a term). Each problem is passed to `on_problem` as soon as it is found, because a
+    damaged page that is read later may kill the process.
     """
     with store.read() as txn:
         walk = Walk(store, txn, batch_entries)
@@ -94,10 +94,10 @@ def _collection_problems(walk: Walk, collection: int, record: CollectionRecord) 
 
 
 def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> Iterator[str]:
-    """Yields a problem if no name refers to the collection.
+    """Yields a problem if the collection's name does not refer to the collection.
 
-    A summary collection has no name. Instead, the record of the collection that it summarises must
-    refer to it.
+    A summary collection has no name. Instead, the record of the collection whose documents it
+    summarises must refer to it.
     """
     if record.summarises:
         exists = walk.txn.collections.has(record.summarises)
@@ -114,9 +114,9 @@ def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> It
 
 
 def _tenant_problems(walk: Walk) -> Iterator[str]:
-    """Yields the differences between each tenant's usage record and the sums over collections.
+    """Yields a problem for each field of a tenant's usage record that differs from a recount.
 
-    Skips tenants with damaged entries, because their sums are incomplete.
+    Skips tenants with damaged entries, because what was counted for them is incomplete.
     """
     stored = {
         schema.printable(tenant_id): usage for tenant_id, usage in walk.txn.tenants.sound_entries()

@@ -26,20 +26,20 @@ from hrag.values.errors import DataLoss, HragError, StorageFull, StoreUnavailabl
 
 _MODULE = "hrag.engine.embedded.admin.check_process"
 _ALONE = "--alone"
-# The signals by which reading damaged pages can kill a process.
+# The signals that can kill a process when it reads damaged pages.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-# If the child process fails, a problem contains this many of the last characters of its standard
-# error.
+# If the child process fails, the report quotes the end of its standard error, at most this many
+# characters.
 _SHOWN_CHARS = 2000
 
 
 def check_apart(directory: Path, *, alone: bool = False) -> CheckReport:
     """Checks the store in `directory` in a child process. Returns the report.
 
-    With `alone`, the caller ensures that no other process changes the store during the check, and
-    no file is created in the store's folder. If the child process ends early, the report has the
-    problems found so far, and a last problem that says why the child ended. Raises StoreMissing,
-    StorageFull or StoreUnavailable.
+    With `alone`, the check creates no file in the store's folder, and the caller must ensure that
+    no other process changes the store during the check. If the child process ends early, the report
+    has the problems found so far, and a last problem that says why the child ended. Raises
+    StoreMissing, StorageFull or StoreUnavailable.
     """
     location.require_data(directory)
     child = child_process.run_module(_MODULE, str(directory.absolute()), *[_ALONE] * alone)
@@ -74,7 +74,7 @@ def _describe_end(child: "subprocess.CompletedProcess[str]") -> str:
         cause = f"failed: {child.stderr[-_SHOWN_CHARS:].strip()}"
     elif -child.returncode in _CRASHES:
         cause = f"ended the process by {signal.Signals(-child.returncode).name}"
-    else:  # A person killed the child, or the kernel did because there was not enough memory.
+    else:  # A person killed the child, or the kernel killed it because memory was short.
         return (
             f"signal {-child.returncode} ended the check early, and what follows was not checked; "
             "check again, with enough memory for the largest document"

@@ -44,7 +44,7 @@ def repair(directory: Path) -> CheckReport:
     """
     location.require_data(directory)
     with store_locks.exclusive(directory):
-        pass  # Acquiring the lock raises StoreUnavailable while a service is running.
+        pass  # This only checks: acquiring the lock fails while a service is running.
     try:
         _repair(directory)
     except DataLoss as error:
@@ -69,7 +69,7 @@ def _repair(directory: Path) -> None:
 def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[str, Usage]) -> None:
     record = txn.collections.get_sound(collection)
     if record is None:
-        return  # Documents cannot be read without the record. `check` reports the damage.
+        return  # Without its record, a collection cannot be read. `check` reports the damage.
     rewrite_terms(txn, collection)
     has_segments = manifest.repair(txn, segments, collection)
     stored = txn.counters.get_sound(collection)
@@ -80,17 +80,17 @@ def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[st
     stored = change_log.repaired(txn, collection, stored)
     counted = recounted(txn, collection, stored)
     txn.counters.put(collection, counted)
-    # A summary collection adds only its bytes to its tenant's usage.
+    # The usage of a tenant counts the bytes of a summary collection, but not its documents.
     counts = Usage(1, counted.documents) if not record.summarises else Usage()
     counts = counts._replace(stored_bytes=counted.stored_bytes)
     usage[record.tenant_id] = usage.get(record.tenant_id, Usage()).plus(counts)
 
 
 def _recompute_counters(txn: Txn, collection: int) -> Counters:
-    """Returns the counters of a collection, computed from the collection's other entries.
+    """Computes the counters of a collection from the collection's other entries.
 
-    The fields in `OF_DOCUMENTS` are still 0; `recounted` sets them. The count of tokens that a chat
-    model has read and written for summaries is lost, so it is 0.
+    The counters in `OF_DOCUMENTS` stay 0; `recounted` computes them later. The count of tokens that
+    a chat model has read and written for summaries is lost, so it is 0.
     """
     changes = [sequence for _, sequence in txn.changes.keys(collection)]
     covered, sealed = 0, 0
@@ -111,7 +111,8 @@ def _recompute_counters(txn: Txn, collection: int) -> Counters:
 def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
     """Writes a tenant's usage record.
 
-    If the tenant's last sequence number is lost, writes a number that is at least as large.
+    If the tenant's last sequence number is lost, writes a number that is not smaller than the lost
+    number.
     """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:

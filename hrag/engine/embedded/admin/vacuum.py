@@ -33,7 +33,7 @@ def vacuum(directory: Path) -> VacuumReport:
             make_folder(folder)
             before_bytes = _copy(directory, folder)
             report = VacuumReport(before_bytes, (folder / location.DATA).stat().st_size)
-            # The file lock.mdb may stay: the first process that opens a store initialises it.
+            # The file lock.mdb need not be replaced: the next process to open the store resets it.
             (folder / location.DATA).replace(data)
             disk.sync(directory)
         finally:
@@ -45,13 +45,13 @@ def _copy(directory: Path, folder: Path) -> int:
     """Writes a durable copy of LMDB's file to `folder`, with the same owner as the original file.
 
     Verifies that the copy has as many entries as the original. Returns the size of the original
-    file in bytes, without the reserve for deletions.
+    file in bytes, without the disk space that it reserves for deletions.
     """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
         used_bytes = store.used_bytes
         with closing(open_alone(folder)) as copy:
-            if _contents(copy) != _contents(store):
+            if _entry_counts(copy) != _entry_counts(store):
                 raise StoreUnavailable(
                     f"the compact copy of {directory} lacks entries; the store is unchanged"
                 )
@@ -62,7 +62,10 @@ def _copy(directory: Path, folder: Path) -> int:
     return used_bytes
 
 
-def _contents(store: Store) -> dict[str, int]:
-    """Returns the count of entries in each database, and the commit cursor as `sequence`."""
+def _entry_counts(store: Store) -> dict[str, int]:
+    """Returns the count of entries in each LMDB database, by name.
+
+    The additional key `sequence` has the count of all commits of the store.
+    """
     with store.read() as txn:
         return {**txn.entry_counts(), "sequence": txn.number(schema.COMMIT_CURSOR)}

@@ -1,7 +1,7 @@
 """Plans the next segment of a collection: its range of ordinals and the documents to read.
 
-The merge policy decides which segment to build. This module reads the counts of leaves that the
-policy needs, and translates the decision of the policy into ordinals.
+The merge policy decides which segments a new segment replaces. This module reads the counts of
+leaves that the policy needs, and translates the decision of the policy into a range of ordinals.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ from hrag.values.collections import CollectionSettings
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
 """Returns the next merge of a collection, or None if no merge is due.
 
-The arguments are the segments of the collection, oldest first, and the count of living leaves in
-its tail.
+The arguments are the segments of the collection, oldest first, and the count of leaves in its tail,
+without deleted leaves.
 """
 
 
@@ -120,7 +120,10 @@ def with_newest_analyzer(settings: CollectionSettings) -> CollectionSettings:
 
 
 def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:
-    """Returns what the merge policy must know about a segment of the manifest."""
+    """Returns the facts about a segment that the merge policy needs.
+
+    `damaged` is True if the segment's files cannot be read.
+    """
     return SegmentStats(entry.record.rows, entry.deleted_leaves, damaged)
 
 
@@ -131,10 +134,10 @@ def _stats(entries: Sequence[ManifestEntry], damaged: frozenset[int]) -> list[Se
 def _plan(
     store: Store, collection: int, choose: Choose, is_usable: Callable[[int], bool]
 ) -> BuildPlan | None:
-    """Returns the plan for the merge that `choose` returns, or None if it returns None.
+    """Returns the build plan for the merge that the function `choose` returns.
 
-    `is_usable` gets the id of a segment, and returns True if a build may extend the segment's
-    index. Returns None if the collection has been deleted.
+    Returns None if `choose` returns None, or if the collection has been deleted. `is_usable` gets
+    the id of a segment, and returns True if a build may extend the segment's index.
     """
     with store.read() as txn:
         if not txn.collections.has(collection):
@@ -173,10 +176,12 @@ def _last_covered(
     *,
     sealing: bool,
 ) -> tuple[int, int]:
-    """Returns the ordinal and the sequence number up to which the new segment covers all changes.
+    """Returns the last ordinal and the last sequence number that a new segment covers.
 
-    `replaced` are the segments that the new segment replaces, and `tail` are the documents of the
-    tail. `sealing` is True if the new segment includes the tail.
+    The segment covers the documents with ordinals up to the last ordinal, and the changes with
+    sequence numbers up to the last sequence number. `replaced` are the segments that the new
+    segment replaces, and `tail` are the documents of the tail. `sealing` is True if the new segment
+    includes the tail.
     """
     if sealing:
         return tail[-1][0] if tail else counters.sealed_ordinal, counters.sequence
@@ -185,10 +190,10 @@ def _last_covered(
 
 
 def _choose_base(usable: Sequence[ManifestEntry]) -> ManifestEntry | None:
-    """Returns the largest of the segments whose index the build may extend.
+    """Returns the segment whose index a build extends: the largest of the segments in `usable`.
 
-    Returns None if there is no segment, or if so many leaves of the largest segment are deleted
-    that its index has to be built again.
+    Returns None if `usable` is empty, or if so many leaves of the largest segment are deleted that
+    its index has to be built again.
     """
     largest = max(usable, key=lambda entry: entry.living_leaves, default=None)
     return None if largest is None or segment_stats(largest).needs_rewrite else largest
@@ -200,9 +205,9 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the living documents in `replaced` segments: pairs of ordinal and leaf count.
+    """Returns the existing documents in the segments `replaced`, except those in `base`.
 
-    The documents of `base`, which is one of these segments, are left out.
+    `base` is one of these segments or None. The documents are pairs of ordinal and leaf count.
     """
     ranges = (
         leaves.covered_ordinals(txn, collection, entry.record)

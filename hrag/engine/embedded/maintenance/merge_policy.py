@@ -9,7 +9,7 @@ log8(n / threshold) + 2 segments.
 
 * A full tail is merged into the newest segment if this segment has less than `FACTOR` times as
   many leaves as the tail. Otherwise the tail becomes a new segment. In both cases, sealing takes
-  time proportional to the tail.
+  time proportional to the size of the tail.
 * Segments that do not obey the rule are merged.
 * If more than `MAX_DELETED_SHARE` of a segment's leaves are deleted, the segment is rewritten.
 
@@ -26,7 +26,7 @@ MAX_DELETED_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SegmentStats:
-    """The facts about a segment that the policy needs.
+    """The facts about a segment that the merge policy needs.
 
     `rows` is the count of all leaves of the segment, including deleted leaves. `deleted` is the
     count of its deleted leaves. `damaged` is True if the segment's files cannot be read.
@@ -38,12 +38,15 @@ class SegmentStats:
 
     @property
     def living(self) -> int:
-        """The count of leaves that are not deleted."""
+        """The count of the segment's leaves that are not deleted."""
         return self.rows - self.deleted
 
     @property
     def needs_rewrite(self) -> bool:
-        """True if so many leaves are deleted that a rewrite is worth its cost."""
+        """True if so many of the segment's leaves are deleted that it should be rewritten.
+
+        A rewrite builds the segment again without its deleted leaves.
+        """
         return self.deleted > MAX_DELETED_SHARE * self.rows
 
 
@@ -51,8 +54,9 @@ class SegmentStats:
 class MergePlan:
     """A decision to build one new segment.
 
-    The new segment replaces the segments with the indexes from `first` up to, but not including,
-    `last`, in order of age. If `tail` is True, it also contains the leaves of the tail.
+    The segments of a collection are counted from 0, oldest first. The new segment replaces the
+    segments from `first` up to, but not including, `last`. If `tail` is True, the new segment also
+    contains the leaves of the tail.
     """
 
     first: int
@@ -61,9 +65,10 @@ class MergePlan:
 
 
 def plan_merge(segments: Sequence[SegmentStats]) -> MergePlan | None:
-    """Returns the next repair, merge or rewrite of segments, or None if none is due.
+    """Returns the next repair, merge or rewrite of segments, or None if nothing is due.
 
-    `segments` are all segments of a collection in order of age, oldest first.
+    A repair builds a damaged segment again. A rewrite builds a segment again without its deleted
+    leaves. `segments` are all segments of a collection, oldest first.
     """
     return _repair(segments) or _merge(segments) or _rewrite(segments)
 
@@ -73,9 +78,9 @@ def plan_seal(
 ) -> MergePlan | None:
     """Returns how to seal the tail, or None if it has fewer than `threshold` leaves.
 
-    `segments` are all segments of the collection in order of age, oldest first. `tail` is the count
-    of leaves in the tail. Another build uses the first `busy` segments, so the tail is not merged
-    into one of them.
+    `segments` are all segments of the collection, oldest first. `tail` is the count of leaves in
+    the tail. The first `busy` segments are in use by another build, so the tail is not merged into
+    one of these segments.
     """
     if tail < threshold:
         return None
@@ -104,7 +109,7 @@ def _rewrite(segments: Sequence[SegmentStats]) -> MergePlan | None:
 
 
 def _rebuild_first(is_due: Sequence[bool]) -> MergePlan | None:
-    """Returns a plan that rebuilds only the first segment that is due, or None if none is due.
+    """Returns a plan that rebuilds only the first segment that is due; None if no segment is due.
 
     `is_due` says for each segment, oldest first, whether it must be rebuilt.
     """

@@ -15,12 +15,16 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 
-# An orphan is removed this many seconds after it was first seen.
+# A file that no manifest lists, called an orphan, is removed this many seconds after it was first
+# seen.
 GRACE_S = 60.0
 
 
 class OrphanCollector:
-    """Removes files that have been orphans for `grace_s` seconds. `clock` returns seconds."""
+    """Removes orphans: files in the folder of segments that no manifest lists.
+
+    An orphan is removed `grace_s` seconds after it was first seen. `clock` returns seconds.
+    """
 
     def __init__(
         self, store: Store, grace_s: float = GRACE_S, clock: Callable[[], float] = time.monotonic
@@ -31,7 +35,7 @@ class OrphanCollector:
         self._first_seen: dict[Path, float] = {}
 
     def remove_unfinished(self) -> None:
-        """Removes the temporary files of builds that were killed.
+        """Removes the temporary files that remain from segment builds of killed processes.
 
         It must not be called while a segment is built.
         """
@@ -39,9 +43,10 @@ class OrphanCollector:
             segment_files.remove_path(path)
 
     def collect(self) -> None:
-        """Lists the folder of segments, and removes the files whose grace period has ended.
+        """Removes the orphans that were first seen at least `grace_s` seconds ago.
 
-        Remembers the orphans that it sees for the first time.
+        An orphan is a file in the folder of segments that no manifest lists. For an orphan that is
+        seen for the first time, stores the current time.
         """
         now = self._clock()
         present, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)

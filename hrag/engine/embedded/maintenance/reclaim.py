@@ -21,10 +21,12 @@ from hrag.engine.embedded.store.queries import (
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss, StoreUnavailable
 
-# A transaction erases at most this many documents.
+# One transaction erases at most this many documents of a deleted collection, so that other writers
+# do not wait long.
 _DOCUMENTS = 200
-# A transaction erases no further document after this many filter terms. Erasing a term may copy one
-# of LMDB's pages first, and on a full disk all copies must fit into the reserve.
+# A transaction erases no further document once it has erased this many filter terms. Erasing a term
+# may copy one of LMDB's pages first. On a full disk, all copies must fit into the disk space that
+# is reserved for deletions.
 _TERMS = 1024
 
 
@@ -66,7 +68,10 @@ def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = recl
 
 
 def _next_deleted(store: Store, after: int = 0) -> int | None:
-    """Returns the lowest id above `after` of a deleted collection, or None if there is none."""
+    """Returns the lowest id of a deleted collection that is above `after`.
+
+    Returns None if there is no such collection.
+    """
     with store.read() as txn:
         numbers = txn.deleted_collections.keys(start=after)
         return next((number for number in numbers if number > after), None)
@@ -85,8 +90,8 @@ def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
             txn.document_ids.delete((number, document.document_id))
             terms += erase_document(txn, ordinal, document)
         except DataLoss:
-            # The document is damaged. Its entries in other databases are erased later, together
-            # with everything else that is stored of the collection.
+            # The document is damaged. Its entries in other LMDB databases are erased later,
+            # together with everything else that is stored of the collection.
             address = damaged_at(txn, number, ordinal).address
             erase_entries(txn, number, ordinal, address)
         if terms > _TERMS:
@@ -97,8 +102,8 @@ def _erase_documents(txn: Txn, number: int, max_documents: int) -> bool:
 def _erase_rest(txn: Txn, number: int) -> list[int]:
     """Erases all entries of a deleted collection whose documents are erased already.
 
-    Returns the ids of its segments, whose files the caller removes. Segments with damaged records
-    are not among them; orphan GC removes their files.
+    Returns the ids of the collection's segments, whose files the caller removes. The ids of
+    segments with damaged records are not returned; orphan GC removes the files of these segments.
     """
     segment_ids = [record.segment_id for _, record in txn.segments.sound_entries(number)]
     for table in txn.tables_by_collection():

@@ -1,7 +1,8 @@
 """The state and the decisions of maintenance: which collections are due, and what is retried when.
 
-This module knows nothing of threads, clocks and stores. The caller passes the current time and
-reports what happened. All times are seconds of the caller's clock.
+This module uses no threads, no clocks and no stores. The caller passes the current time, and
+reports which builds and tasks have succeeded or failed. All times are seconds of the caller's
+clock.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,10 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceLimits:
-    """How often maintenance works, and when writers wait for it. Durations are in seconds."""
+    """How often maintenance works, and when writers wait for maintenance.
+
+    Durations are in seconds.
+    """
 
     files_s: float = 1.0
     """The files of segments are examined at this interval, not after each of the many commits."""
@@ -20,8 +24,8 @@ class MaintenanceLimits:
     retry_durations: int = 10
     """A build that failed is retried after this many times the duration of the failed build.
 
-    So a merge that takes minutes and fails again and again uses at most a tenth of the time, even
-    if its collection changes often.
+    So a merge that takes minutes and fails again and again uses at most a tenth of the thread's
+    time, even if its collection changes often.
     """
     close_s: float = 5.0
     """`close` waits at most this long until the thread ends.
@@ -48,21 +52,24 @@ class MaintenanceLimits:
     def retry_after(self, duration_s: float) -> float:
         """Returns the time to wait before a failed build is retried, in seconds.
 
-        `duration_s` is the time after which the build failed.
+        `duration_s` is the time that the build had run when it failed.
         """
         return max(self.retry_s, self.retry_durations * duration_s)
 
     def is_too_long(self, tail_leaves: int, tail_bytes: int, threshold: int) -> bool:
         """Returns True if a tail is so long that writers must wait.
 
-        `tail_leaves` and `tail_bytes` are the count of its leaves and the size of its vectors. A
-        tail is sealed when it has `threshold` leaves.
+        `tail_leaves` is the count of leaves in the tail, and `tail_bytes` is the size of their
+        vectors together. A tail is sealed when it has `threshold` leaves.
         """
         return tail_leaves >= self.max_tails * threshold and tail_bytes >= self.max_tail_bytes
 
 
 class Task(Enum):
-    """A task of maintenance that is run for the whole store, at most once in a certain time."""
+    """A task of maintenance for the whole store.
+
+    After each run of a task, a certain time must pass before the task is run again.
+    """
 
     FILES = "files"
     RECLAIM = "reclaim"
@@ -71,7 +78,7 @@ class Task(Enum):
 
 
 class Build(Enum):
-    """A kind of build, which is run for one collection. If a build fails, it is retried later."""
+    """A kind of segment build: to seal the tail of a collection, or to merge its segments."""
 
     SEAL = "seal"
     MERGE = "merge"
@@ -79,13 +86,16 @@ class Build(Enum):
 
 @dataclass(slots=True)
 class MaintenanceState:
-    """The state of maintenance between two steps. Collections are stored as ids.
+    """Which collections and tasks are due, and what has failed. Collections are stored as ids.
 
-    * `changed` are the collections that were changed and have not been examined since.
-    * `throttled` are the collections whose writers had to wait, as long as their tails are full.
+    * `changed` are the collections that writers have changed since the worker last checked whether
+      a build is due for them.
+    * `throttled` are the collections whose writers had to wait. A collection is removed when its
+      tail is not full any more.
     * `retries_s` has, for each failed build of a collection, the time at which it may be retried.
     * `due_s` has, for each task of the store, the time at which it may be run again.
-    * `is_failing` is True if an error ended the worker's last round.
+    * `is_failing` is True if an error ended the worker's last round, in which it runs the tasks and
+      builds that are due.
     """
 
     limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
@@ -96,7 +106,7 @@ class MaintenanceState:
     is_failing: bool = False
 
     def add(self, collections: Iterable[int]) -> None:
-        """Notes that the collections with these ids have to be examined."""
+        """Adds the collections with these ids to the changed collections."""
         self.changed.update(collections)
 
     def take_due(self, now_s: float) -> set[int]:
@@ -109,9 +119,9 @@ class MaintenanceState:
         return changed | retried
 
     def may_build(self, build: Build, collection: int, now_s: float) -> bool:
-        """Returns True if the build may be run now.
+        """Returns True if this kind of build may be run for the collection at the time `now_s`.
 
-        Returns False if it has failed and the time for its retry has not come.
+        Returns False if the last build of this kind failed and may not be retried yet.
         """
         return now_s >= self.retries_s.get((build, collection), now_s)
 
@@ -130,7 +140,7 @@ class MaintenanceState:
         return retry_s
 
     def is_due(self, task: Task, now_s: float) -> bool:
-        """Returns True if a task of the store may be run now."""
+        """Returns True if a task of the store may be run at the time `now_s`."""
         return now_s >= self.due_s.get(task, 0.0)
 
     def postpone(self, task: Task, until_s: float) -> None:
@@ -140,7 +150,8 @@ class MaintenanceState:
     def lets_wait(self, collection: int) -> bool:
         """Returns True if a writer may wait until the collection's tail is sealed.
 
-        Returns False if an error ended the worker's last round or if the sealing of this tail has
-        failed, because the writer might wait in vain.
+        Returns False if an error ended the worker's last round of tasks and builds, or if the
+        sealing of this tail has failed. In both cases the tail may never be sealed, so the writer
+        might wait in vain.
         """
         return not self.is_failing and (Build.SEAL, collection) not in self.retries_s

@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class Scrubber:
-    """Verifies the files of segments.
+    """Verifies the files of segments, and collects the ids of damaged segments.
 
     `damaged` contains the ids of all segments that were found damaged so far. Ids are never reused,
     so an id may stay in `damaged` after its segment was replaced.
@@ -44,9 +44,10 @@ class Scrubber:
         self._unverified.extend(self._listed())
 
     def scrub(self) -> set[int]:
-        """Verifies reported segments, segments with wrong file sizes, and one segment of the queue.
+        """Verifies some segments; returns the ids of the collections with damaged segments.
 
-        Returns the ids of the collections in which it has found a damaged segment.
+        Verifies the segments that readers have reported as damaged, the segments whose files have
+        wrong sizes, and one segment of the queue that `begin` has filled.
         """
         reported = damage.reported_damage(self._store.segments) - self.damaged
         due = (
@@ -64,7 +65,7 @@ class Scrubber:
         }
 
     def _with_wrong_sizes(self) -> list[tuple[int, SegmentRecord]]:
-        """Checks the file sizes of the next segments.
+        """Checks the file sizes of the next `sizes_per_call` segments.
 
         Returns the segments that have a missing file or a file with a wrong size. Some of these
         segments may not be damaged: they may have been replaced, so that their files are gone.
@@ -89,11 +90,15 @@ class Scrubber:
             return list(all_segments(txn))
 
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
-        """Verifies a segment. Adds it to `damaged`, or deletes its marker if it is intact."""
+        """Verifies the files of a segment. Returns True if the segment is damaged.
+
+        Adds the id of a damaged segment to `damaged`. Deletes the `.damaged` marker of an intact
+        segment, by which a reader may have reported it as damaged.
+        """
         try:
             segment_files.verify(self._store.segments, record)
         except segment_files.DamagedSegment as error:
-            # A segment that is no longer listed is not damaged: its files were removed.
+            # A segment that no manifest lists any more is not damaged: its files were removed.
             if not self._is_listed(collection, record):
                 return False
             _log.error("segment_damaged", segment=record.segment_id, problem=str(error))

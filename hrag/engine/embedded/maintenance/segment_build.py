@@ -41,12 +41,12 @@ from hrag.observe import metrics
 
 _log = structlog.get_logger()
 
-# Leaves are inserted in blocks of about this many leaves. Inserting one block takes a fraction of a
-# second.
+# A build inserts leaves into the index in blocks of about this many leaves. Inserting one block
+# takes a fraction of a second.
 _BLOCK_LEAVES = 1024
-# The items of an index are vectors. An item is unused if all its leaves are deleted. If the share
-# of unused items is larger than this, a build does not extend the index but begins with an empty
-# index, because many unused items in a graph make search results worse.
+# The items of an index are distinct vectors. An item is unused if all leaves with this vector are
+# deleted. If the share of unused items is larger than this, a build does not extend the index but
+# begins with an empty index, because many unused items in a graph make search results worse.
 _MAX_UNUSED_ITEMS = 0.1
 _FLOAT_BYTES = 4
 # Besides its vector, a leaf takes at most this much disk space for graph links, label and
@@ -64,7 +64,10 @@ def all_collections(store: Store) -> set[int]:
 
 
 def tail_leaves(store: Store, collection: int) -> int:
-    """Returns the count of living leaves in a collection's tail; 0 if the collection is deleted."""
+    """Returns the count of leaves in a collection's tail, without leaves of deleted documents.
+
+    Returns 0 if the collection has been deleted.
+    """
     return _read_counters(store, collection).tail_leaves
 
 
@@ -93,10 +96,10 @@ def build(
     *,
     block_leaves: int = _BLOCK_LEAVES,
 ) -> SegmentRecord | None:
-    """Builds the segment of a plan, and publishes it in the collection's manifest.
+    """Builds the segment that `plan` describes, and adds it to the collection's manifest.
 
-    Leaves are inserted in blocks of about `block_leaves` leaves, with the function `insert`.
-    `before_block` is called before each block.
+    Leaves are read in blocks of about `block_leaves` leaves. `before_block` is called before each
+    block. The function `insert` inserts the vectors of a block into the vector index.
 
     Returns the record of the segment, or None if the segment would have no leaves or the collection
     has been deleted. Raises OSError or StorageFull if the disk is full, and any exception that
@@ -109,7 +112,7 @@ def build(
 def reindex(
     store: Store, collection: int, threshold: int, before_block: BeforeBlock = lambda: None
 ) -> int:
-    """Builds the index of a collection again from its documents.
+    """Builds the index of a collection again from its documents, as one segment.
 
     Returns the count of leaves in the new segment. If the collection has no segments and fewer
     leaves than `threshold`, no segment is built, and 0 is returned. Raises the errors of `build`.
@@ -184,11 +187,11 @@ The second element is None if the collection has no vectors.
 def _begin(
     store: Store, plan: BuildPlan, insert: Insert
 ) -> tuple[SegmentBuilder, VectorPart | None, tuple[tuple[int, int], ...]]:
-    """Returns a segment builder, its part for vectors, and the documents that have to be added.
+    """Returns a segment builder, its vector part, and the documents that have to be added.
 
-    If possible, the builder contains the rows and indexes of the plan's base segment. Otherwise it
-    is empty, and the documents of the base have to be added, too. The documents are pairs of
-    ordinal and leaf count.
+    The vector part is None if the collection has no vectors. The documents are pairs of ordinal and
+    leaf count. If possible, the builder contains the rows and indexes of the plan's base segment.
+    Otherwise the builder is empty, and the documents of the base segment have to be added, too.
     """
     documents = plan.documents
     if plan.base is not None:
@@ -209,12 +212,15 @@ def _begin(
 def _make_builder(
     plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
 ) -> _Builder:
-    """Returns a segment builder with those of the two parts that are not None."""
+    """Returns a segment builder with the given parts, and its vector part.
+
+    A part that the collection does not need is None.
+    """
     parts = [part for part in (vectors, postings) if part is not None]
-    return SegmentBuilder(_heights(plan), parts), vectors
+    return SegmentBuilder(_level_count(plan), parts), vectors
 
 
-def _heights(plan: BuildPlan) -> int:
+def _level_count(plan: BuildPlan) -> int:
     """Returns the count of levels from the leaves' level up to the top level of the trees."""
     tree = plan.settings.tree
     return tree.top_level - tree.embedding_level + 1
@@ -223,9 +229,10 @@ def _heights(plan: BuildPlan) -> int:
 def _try_to_resume(
     store: Store, plan: BuildPlan, base: ManifestEntry, insert: Insert
 ) -> _Builder | None:
-    """Returns a segment builder that contains the living rows and the indexes of a base segment.
+    """Returns a segment builder that contains the rows and the indexes of a base segment.
 
-    Returns None if the base segment is damaged, or if too many items of its index are unused.
+    Leaves out the rows of deleted documents. Returns None if the base segment is damaged, or if too
+    many vectors in its index belong only to deleted leaves.
     """
     try:
         loaded = segment_files.load(store.segments, base.record, with_graph=False)
@@ -246,10 +253,10 @@ def _resume(
     living: NDArray[np.bool_],
     insert: Insert,
 ) -> _Builder:
-    """Returns a segment builder that contains the living rows and the indexes of a base segment.
+    """Returns a segment builder that contains the rows and the indexes of a base segment.
 
-    `living` is True for each living row of the base segment. Raises DamagedSegment, or OSError if
-    the disk is full.
+    `living` is True for each row of the base segment whose document still exists. Only these rows
+    are added. Raises DamagedSegment, or OSError if the disk is full.
     """
     vectors = postings = None
     if plan.settings.dimension:
@@ -281,8 +288,8 @@ def _living_rows(
 def _blocks(documents: tuple[tuple[int, int], ...], block_leaves: int) -> Iterator[list[int]]:
     """Yields the ordinals of documents in blocks.
 
-    `documents` are pairs of ordinal and leaf count. A block ends with the document with which its
-    documents together reach `block_leaves` leaves. The last block may have fewer leaves.
+    `documents` are pairs of ordinal and leaf count. A block ends as soon as its documents together
+    have at least `block_leaves` leaves. The last block may have fewer leaves.
     """
     block: list[int] = []
     leaf_count = 0

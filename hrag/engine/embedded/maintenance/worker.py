@@ -1,10 +1,10 @@
 """The maintenance thread: seals tails, merges and repairs segments, reclaims space.
 
-Writers report the collections that they have changed, and the worker examines only these
-collections. If the process is killed, no data is lost: tails can still be searched, and the worker
-of the next process examines every collection when it starts. If writers add leaves faster than the
-index can be built, writers wait (`wait_for_capacity`). So the tail, which every search scans, stays
-small.
+Writers report the collections that they have changed. Only for these collections, the worker checks
+whether a segment has to be built. If the process is killed, no data is lost: tails can still be
+searched, and the worker of the next process checks every collection when it starts. If writers add
+leaves faster than the index can be built, writers wait (`wait_for_capacity`). So the tail, which
+every search scans, stays small.
 """
 
 import threading
@@ -36,7 +36,10 @@ from hrag.values.errors import DataLoss, HragError, StoreUnavailable
 _log = structlog.get_logger()
 
 BuildSegment = Callable[[Store, BuildPlan, segment_build.BeforeBlock, Insert], object]
-"""Builds and publishes the segment of a plan; see `segment_build.build`."""
+"""Builds the segment that a plan describes, and adds it to the manifest.
+
+See `segment_build.build`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,11 @@ class MaintenanceTasks:
 
 
 class _BuildStopped(Exception):
-    """Raised during a build to end it, because the worker is closed."""
+    """Raised during a segment build to end the build, because the worker is being closed."""
 
 
 class MaintenanceWorker:
-    """The thread that maintains a store's index, until it is closed.
+    """Maintains the segments of a store in a background thread, until it is closed.
 
     A tail is sealed when it has `threshold` leaves. The files of replaced segments stay on disk for
     `grace_s` seconds. `clock` returns seconds.
@@ -87,8 +90,8 @@ class MaintenanceWorker:
     def start(self) -> None:
         """Starts the thread. Before that, removes the temporary files of builds that were killed.
 
-        The thread examines all collections first. It verifies all segments, one after the other,
-        while it does its other work.
+        The thread first checks for all collections whether a segment has to be built. While it does
+        its other work, it verifies all segments, one after the other.
         """
         self._orphans.remove_unfinished()
         self._scrubber.begin()
@@ -100,11 +103,11 @@ class MaintenanceWorker:
         self._add({collection})
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Waits until the collection's tail is short enough (backpressure).
+        """Waits until the collection's tail is short enough for further writes (backpressure).
 
-        Returns immediately if waiting would not help. This is so if the worker is not running, if
-        an error ended its last round, or if the sealing of this tail has failed. Raises
-        DeadlineExceeded or Cancelled.
+        Returns immediately if the tail might never become shorter: if the worker is not running, if
+        an error ended the worker's last round of maintenance, or if the sealing of this tail has
+        failed. Raises DeadlineExceeded or Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -136,13 +139,13 @@ class MaintenanceWorker:
         """
         self._closing.set()
         self._wake.set()
-        if self._thread.ident is None:  # The thread was never started.
+        if self._thread.ident is None:  # A thread without `ident` was never started.
             return True
         self._thread.join(self._limits.close_s)
         return not self._thread.is_alive()
 
     def _add(self, collections: set[int]) -> None:
-        """Notes that the collections with these ids have to be examined, and wakes the thread."""
+        """Adds the collections with these ids to the changed collections, and wakes the thread."""
         with self._lock:
             self._state.add(collections)
         self._wake.set()
@@ -153,7 +156,11 @@ class MaintenanceWorker:
             return self._state.take_due(self._clock())
 
     def _run(self) -> None:
-        """Runs rounds of maintenance until the worker is closed."""
+        """Runs rounds of maintenance until the worker is closed.
+
+        In each round, the thread runs the tasks of the store that are due, and then the builds that
+        are due for the changed collections.
+        """
         while not self._closing.is_set():
             self._wake.wait(self._limits.files_s)
             self._wake.clear()
@@ -173,7 +180,7 @@ class MaintenanceWorker:
                 self._closing.wait(self._limits.retry_s)
 
     def _advance_all(self, changed: set[int]) -> None:
-        """Examines collections, and builds the segments that are due."""
+        """Builds the segments that are due for the collections with these ids."""
         for collection in sorted(changed):
             if self._advance(collection):
                 # Another build may be due for this collection. It is done in the next round, after
@@ -186,10 +193,11 @@ class MaintenanceWorker:
         self._run_if_due(Task.RECLAIM, self._reclaim, 0.0)
 
     def _run_if_due(self, task: Task, run: Callable[[], None], pause_s: float) -> None:
-        """Runs a task of the store if it is due.
+        """Calls `run`, which does a task of the store, if the task is due.
 
         The task is due again `pause_s` seconds after it has ended, or `retry_s` seconds after it
-        has failed. A failure is logged and not raised, because it must not prevent other work.
+        has failed. A failure of the task is logged and not raised, because it must not prevent
+        other work.
         """
         if not self._state.is_due(task, self._clock()):
             return
@@ -203,16 +211,17 @@ class MaintenanceWorker:
         self._state.postpone(task, self._clock() + pause_s)
 
     def _reclaim(self) -> None:
-        """Erases all deleted collections, one part after the other."""
+        """Erases all deleted collections, a few documents in each transaction."""
         while self._tasks.reclaim(self._store):
             self._check_closing()
 
     def _check_files(self) -> None:
-        """Removes orphans and scrubs segments.
+        """Removes files that no manifest lists, and verifies the files of segments.
 
-        Collections with damaged segments are added to the collections to examine.
+        Collections with damaged segments are added to the changed collections, so that a build
+        repairs the segments.
         """
-        # This frees the pages that LMDB still reserves for readers that were killed.
+        # `reader_check` frees the pages that LMDB still reserves for readers that were killed.
         self._store.env.reader_check()
         self._orphans.collect()
         self._add(self._scrubber.scrub())
@@ -220,9 +229,9 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. Does at most one build of each kind. So merges are done
-        even if the tail is always full. Sealing is done even if merges fail, for example because of
-        a full disk or a damaged document.
+        Returns False if nothing was built. Builds at most one segment of each kind, a sealed tail
+        and a merged segment. So merges are done even if the tail is always full. Sealing is done
+        even if merges fail, for example because of a full disk or a damaged document.
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
@@ -258,7 +267,7 @@ class MaintenanceWorker:
         return self._build(plan)
 
     def _merge(self, collection: int) -> bool:
-        """Merges, rewrites or repairs segments of the collection. Returns False if none is due."""
+        """Merges, rewrites or repairs a collection's segments. Returns False if nothing is due."""
         return self._build(build_plan.merge_plan(self._store, collection, self._scrubber.damaged))
 
     def _seal_plan(self, collection: int, busy_ordinal: int = 0) -> BuildPlan | None:
@@ -267,18 +276,18 @@ class MaintenanceWorker:
         )
 
     def _build(self, plan: BuildPlan | None) -> bool:
-        """Builds and publishes the segment of a plan. Returns False if the plan is None."""
+        """Builds the segment that `plan` describes. Returns False if `plan` is None."""
         if plan is not None:
             before_block = partial(self._seal_full_tails, plan)
             self._tasks.build(self._store, plan, before_block, self._insert)
         return plan is not None
 
     def _seal_full_tails(self, building: BuildPlan) -> None:
-        """Seals full tails during the long build of another segment.
+        """Seals the full tails of changed collections during the long build of another segment.
 
-        `building` is the plan of this segment. Because full tails are sealed meanwhile, no writer
-        has to wait until the long build ends. Sealing uses at most half of the time. Otherwise the
-        long build might never end.
+        `building` is the plan of the long build. Because full tails are sealed meanwhile, no writer
+        has to wait until the long build ends. Sealing uses at most half of the thread's time.
+        Otherwise the long build might never end.
         """
         self._check_closing()
         began_s = self._clock()
@@ -292,7 +301,8 @@ class MaintenanceWorker:
                     self._attempt(Build.SEAL, seal, collection)
         finally:
             with self._lock:
-                # These collections are examined again after the build.
+                # After the long build, the next round of maintenance checks these collections
+                # again.
                 self._state.add(changed)
         ended_s = self._clock()
         self._state.postpone(Task.TAILS, ended_s + (ended_s - began_s))
@@ -309,9 +319,10 @@ class MaintenanceWorker:
         return plan is not None
 
     def _insert(self, index: Any, vectors: Vectors, items: Items) -> None:
-        """Inserts vectors into an index.
+        """Inserts vectors into a vector index.
 
-        Leaves one core free for searches and writes. If writers are waiting, uses all cores.
+        Uses all cores if writers wait until a full tail is sealed. Otherwise leaves one core free
+        for searches and writes.
         """
         self._tasks.insert(index, vectors, items, free_cores=0 if self._state.throttled else 1)
 
@@ -321,7 +332,7 @@ class MaintenanceWorker:
 
 
 def _report_failure(error: Exception, retry_s: float, **fields: int) -> None:
-    """Counts and logs a failure. Logs no traceback if it is an HragError or an OSError.
+    """Counts and logs a failure. Logs no traceback if `error` is an HragError or an OSError.
 
     `retry_s` is the time after which the work is retried, in seconds.
     """

@@ -1,1 +1,1 @@
-"""How does a search find leaves and read one consistent state?"""
+"""How does a search find leaves, and how does it read one consistent state of a collection?"""

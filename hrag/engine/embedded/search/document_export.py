@@ -18,7 +18,7 @@ from hrag.engine.embedded.store import schema
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import (
     address_of,
-    collection_numbers,
+    collection_ids,
     describe_aliases,
     describe_collection,
     find_collection,
@@ -40,7 +40,7 @@ from hrag.values.tree import Tree
 def collections(store: Store) -> list[Collection]:
     """Returns the collections of all tenants, in order of tenant and name."""
     with store.read() as txn:
-        return [describe_collection(txn, number) for number in collection_numbers(txn)]
+        return [describe_collection(txn, number) for number in collection_ids(txn)]
 
 
 def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
@@ -52,8 +52,8 @@ def aliases(store: Store, tenant_id: str) -> tuple[Alias, ...]:
 def documents(store: Store, tenant_id: str, name: str) -> Iterator[ExportedDocument]:
     """Yields all documents of a collection, in order of document id.
 
-    Ends early if the collection is deleted during the iteration. Raises CollectionNotFound
-    immediately when it is called, not when the iteration begins.
+    Ends early if the collection is deleted during the iteration. If the collection does not exist,
+    raises CollectionNotFound immediately in the call, not when the iteration begins.
     """
     with store.read() as txn:
         number = find_collection(txn, tenant_id, name)
@@ -103,7 +103,7 @@ def _read_summaries(
     ordinal: int,
     record: DocumentRecord,
 ) -> DocumentSummaries | None:
-    """Returns the summaries of a document, which may be an empty set of summaries.
+    """Returns the summaries of a document. Their count is 0 if the document is too short for any.
 
     Returns None if the collection was created without summaries, or if the document still waits for
     its summaries.
@@ -112,7 +112,7 @@ def _read_summaries(
         return None
     summary_ordinal, summary_record = find_document(txn, collection.summaries, record.document_id)
     dimension = collection.settings.dimension
-    if summary_record is None:  # The document is too short to need summaries.
+    if summary_record is None:  # The document is too short for summaries.
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
     address = address_of(txn, collection.summaries, summary_ordinal)
     tree, text = Tree(txn.contents.tree(address)), txn.contents.text(address)

@@ -1,9 +1,9 @@
-"""Reads stored documents in a transaction, on demand: as values or as encoded passages.
+"""Reads stored documents in a transaction, as Python values or as passages encoded for a response.
 
 A document is stored as a record (outline and metadata), a tree and a text. Two caches avoid reading
-a document again. `CitationCache` stores what was read from records; its entries stay valid when
-other documents are committed. The transaction's `CommitCache` stores trees and texts as long as no
-newer commit exists.
+a document again. `CitationCache` stores what was read from records. Its entries stay valid when
+other documents are committed. The transaction's `CommitCache` stores trees and texts. Its entries
+are used as long as no newer commit exists.
 """
 
 import time
@@ -23,16 +23,17 @@ from hrag.passages.tree_text import TreePosition, TreeText
 from hrag.values.tree import ChunkRecord, Tree
 from hrag_fast import CitedDocument, PassageEncoder
 
-# The citation cache takes at most 32 MiB, which is enough for about 10,000 documents. A citation
-# that is not in the cache is read from its record in 15 us.
+# A citation is the part of a document that every passage of the document needs. The cache of
+# citations takes at most 32 MiB, which is enough for about 10,000 documents. A citation that is not
+# in the cache is read from the document's record, which takes 15 us.
 _CITATION_BYTES = 32 << 20
-# The memory of a citation is estimated as `_CITATION_OVERHEAD_BYTES` plus `_RECORD_FACTOR` times
-# the size of the record on disk.
+# The memory that a document's citation takes is estimated as `_CITATION_OVERHEAD_BYTES` plus
+# `_RECORD_FACTOR` times the size of the document's stored record.
 _CITATION_OVERHEAD_BYTES = 1_500
 _RECORD_FACTOR = 6
-# The Python objects that refer to a document's tree and text take about this much memory.
+# The Python objects that refer to a document's tree and text take about this many bytes of memory.
 _STORED_BYTES = 1_000
-# After this time, a tree or a block of text is compared with its checksum again when it is read.
+# A tree or a block of text is not compared with its checksum again for this many seconds.
 _CHECK_AGAIN_S = 60
 
 
@@ -41,7 +42,7 @@ class RecentChecks:
     """Says which stored values of a document were recently compared with their checksums.
 
     Searches do not verify these values again until the clock reaches `until_s`, in seconds. Safe to
-    use from several threads without a lock: in a race, two threads verify the same value.
+    use from several threads without a lock: at worst, two threads verify the same value.
     """
 
     until_s: float = 0.0
@@ -61,9 +62,9 @@ class RecentChecks:
         return bool(self.blocks) and 0 not in self.blocks
 
     def forget_old(self, now_s: float) -> None:
-        """Notes that tree and text must be verified again, if the time `until_s` has passed.
+        """If the time `until_s` has passed, notes that tree and text must be verified again.
 
-        In this case it also sets `until_s` to the end of the next period.
+        Then also sets `until_s` to the time `_CHECK_AGAIN_S` seconds after `now_s`.
         """
         if now_s >= self.until_s:
             self.tree, self.blocks = False, bytearray()
@@ -74,10 +75,10 @@ class RecentChecks:
 class CachedCitation:
     """The part of a document that every passage of the document needs.
 
-    `outline` has what passages cite, and `address` is the document's address in the store.
-    `checksum` is the checksum of the stored record from which the outline was read. `size_bytes` is
-    an estimate of the memory that the citation takes. `checks` says which stored values of the
-    document were verified recently.
+    `outline` has what passages cite, like title, sections and pages. `address` is the key of the
+    document's record and content in the store. `checksum` is the checksum of the stored record from
+    which the outline was read. `size_bytes` is an estimate of the memory that the citation takes.
+    `checks` says which stored values of the document were verified recently.
     """
 
     outline: Outline
@@ -91,7 +92,8 @@ class CachedCitation:
     def of(cls, packed: memoryview, address: bytes, checksum: bytes) -> "CachedCitation":
         """Returns the citation of a document.
 
-        `packed` is the document's record as it is stored, and `checksum` is the record's checksum.
+        `packed` are the bytes of the document's stored record, `checksum` is the record's checksum,
+        and `address` is the key of the record in the store.
         """
         outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
@@ -100,7 +102,8 @@ class CachedCitation:
     def cited(self, fields: PassageFields) -> CitedDocument:
         """Returns the encoded fields that all passages of the document share.
 
-        They are encoded by the first call with `fields`, and cached for further calls.
+        `fields` says which fields a passage has. The first call for these fields encodes them.
+        Further calls return the cached result.
         """
         document = self._cited.get(fields)
         if document is None:
@@ -112,8 +115,8 @@ class CachedCitation:
 class _StoredDocument(NamedTuple):
     """A document that was read from the store: its citation, its tree and its text.
 
-    If the tree or the text is stored in one LMDB value, it points into LMDB's pages. If it is
-    stored in several values, it is a copy.
+    A tree or text that is stored in one LMDB value is not copied: it points into LMDB's pages. A
+    tree or text that is stored in several values is a copy.
     """
 
     citation: CachedCitation
@@ -123,7 +126,10 @@ class _StoredDocument(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the document takes, in bytes, without its citation and LMDB's pages."""
+        """The memory that the document takes, in bytes.
+
+        The citation of the document and LMDB's pages are not included.
+        """
         joined = 0 if self.text.data.obj is None else len(self.packed_tree) + len(self.text.data)
         return _STORED_BYTES + joined
 
@@ -131,12 +137,14 @@ class _StoredDocument(NamedTuple):
 class CitationCache:
     """A cache of citations, by the documents' ordinals.
 
-    An entry is current as long as the stored record of its document has the entry's checksum.
+    A citation is the part of a document that every passage of the document needs. An entry is
+    current as long as the stored record of its document has the entry's checksum.
 
     The cache consists of two generations of entries. An entry that is added or used is put into the
     young generation. Once the young entries take half of `max_bytes`, they become the old
     generation, and the previous old generation is removed. So entries that are in use stay in the
-    cache. No lock is needed: in a race, an entry is read twice or removed too early.
+    cache. No lock is needed: if two threads use the cache at the same time, at worst a citation is
+    read twice or removed too early.
     """
 
     def __init__(
@@ -144,7 +152,7 @@ class CitationCache:
     ) -> None:
         """Creates an empty cache.
 
-        `clock` returns seconds. It decides when stored values are verified again.
+        `clock` returns seconds. It measures the time after which stored values are verified again.
         """
         self.clock = clock
         self._half_bytes = max_bytes // 2
@@ -160,8 +168,8 @@ class CitationCache:
     ) -> CachedCitation:
         """Returns the citation of the document with this ordinal.
 
-        Returns the cached entry if there is one for which `is_current` returns True. Otherwise
-        calls `read`, and caches and returns its result.
+        Returns the cached entry of this ordinal if `is_current` returns True for the entry.
+        Otherwise calls `read`, and caches and returns its result.
         """
         citation = self._young.get(ordinal)
         if citation is not None and is_current(citation):
@@ -177,7 +185,7 @@ class CitationCache:
 
 
 class EmbeddedDocumentReader:
-    """Reads the documents of one collection that exist in a transaction, by ordinal."""
+    """Reads documents of one collection in a transaction. Documents are named by their ordinals."""
 
     def __init__(
         self,
@@ -188,19 +196,21 @@ class EmbeddedDocumentReader:
     ) -> None:
         """Creates a reader of the documents that `txn` can read.
 
-        `collection` is the id of the collection. `metadata_sequence` is the
-        `View.metadata_sequence` of the collection's view in the same state.
+        `collection` is the id of the collection. `metadata_sequence` is the sequence number of a
+        change after which no document's metadata changed, up to the state that `txn` reads; see
+        `View.metadata_sequence`.
         """
         self._txn = txn
         self._collection = collection
         self._metadata_sequence = metadata_sequence
         self._citations = citations
         self._now_s = citations.clock()
-        # The documents that were read, by ordinal. Several passages often need the same document.
+        # The documents that were read, by ordinal. They are kept, because several passages of a
+        # search often need the same document.
         self._opened: dict[int, tuple[_StoredDocument, TreeText]] = {}
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document with this ordinal.
+        """Returns the tree and the text of the document with this ordinal.
 
         All calls with the same ordinal return the same object.
         """
@@ -231,9 +241,11 @@ class EmbeddedDocumentReader:
         merged: Sequence[TreePosition],
         max_bytes: int,
     ) -> bytes:
-        """Returns the chunk of a group as an encoded passage. Implements `DocumentReader.encoded`.
+        """Returns a chunk as a passage that is encoded for the response.
 
-        The passage contains the text of the span in `record`, or of the whole chunk if `record` is
+        Implements `DocumentReader.encoded`. The document with this ordinal has the chunk at
+        `position`. `group` is the index of the chunk and its matched leaves in `encoder`. The
+        passage contains the text of the span in `record`, or of the whole chunk if `record` is
         None. Raises OverflowError if the passage has more than `max_bytes` bytes.
         """
         stored, document = self._open(ordinal)
@@ -250,7 +262,10 @@ class EmbeddedDocumentReader:
         )
 
     def _open(self, ordinal: int) -> "tuple[_StoredDocument, TreeText]":
-        """Returns the document with this ordinal; reads it if this reader has not read it yet."""
+        """Returns the document with this ordinal.
+
+        Reads the document from the store if this reader has not read it yet.
+        """
         opened = self._opened.get(ordinal)
         if opened is None:
             stored = self._read_earlier(ordinal) or self._read_stored(ordinal)
@@ -264,9 +279,10 @@ class EmbeddedDocumentReader:
         return opened
 
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
-        """Returns the document with this ordinal if an earlier search of the same commit read it.
+        """Returns the document with this ordinal if an earlier search has read it.
 
-        Returns None if no search has read it, or if it has to be verified again.
+        Only searches in the state after the same commit are considered. Returns None if no such
+        search has read the document, or if the document has to be verified again.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:
@@ -291,10 +307,10 @@ class EmbeddedDocumentReader:
         return document
 
     def _is_current(self, citation: CachedCitation) -> bool:
-        """Returns True if the transaction reads the same record from which `citation` was made.
+        """Returns True if the document still has the record from which `citation` was made.
 
-        Views with the same `metadata_sequence` have the same metadata. So checksums are compared
-        only once for all views with the same `metadata_sequence`.
+        Compares the checksums of the two records. All views with the same `metadata_sequence` have
+        the same metadata, so the checksums are compared only once for these views.
         """
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:

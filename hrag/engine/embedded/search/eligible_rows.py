@@ -1,8 +1,9 @@
 """The eligible rows of a search: the rows of a view that the search may return.
 
-Without restrictions, all living rows are eligible. A filter, routing by summaries, and required
-terms each make fewer rows eligible. The sources search among the eligible rows, and do not know
-why a row is not eligible.
+A row is the position of one leaf in the view. Without restrictions, all rows are eligible whose
+documents are not deleted. A filter, routing by summaries, and required terms each make fewer rows
+eligible. The dense and the lexical source search among the eligible rows, and do not know why a row
+is not eligible.
 """
 
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 @dataclass(frozen=True, slots=True)
 class EligibleRows:
-    """The eligible rows of a view: `rows`, or all living rows if `rows` is None.
+    """The eligible rows of a view: `rows`, or all rows if `rows` is None.
 
-    `rows` are numbers of living rows, ascending: `uint32[n]`. If `exact` is True, the sources must
-    score every eligible row, and must not use an approximate index.
+    Rows of deleted documents are never eligible. `rows` are row numbers, ascending: `uint32[n]`. If
+    `exact` is True, a search must score every eligible row, and must not use an approximate index.
     """
 
     view: View
@@ -35,9 +36,9 @@ class EligibleRows:
         return self.view.living if self.rows is None else len(self.rows)
 
     def contains(self, rows: RowNumbers) -> NDArray[np.bool_] | None:
-        """Returns a mask that is True for each of the given `rows` that is eligible: `bool[n]`.
+        """Returns a mask that says for each row in `rows` whether it is eligible: `bool[n]`.
 
-        Returns None instead if all rows of the view are eligible.
+        Returns None if all rows of the view are eligible.
         """
         if self.rows is not None:
             return is_in(rows, self.rows)
@@ -47,13 +48,13 @@ class EligibleRows:
         return living
 
     def in_tail(self) -> RowNumbers:
-        """Returns the numbers of the eligible rows of the tail, ascending: `uint32[n]`."""
+        """Returns the row numbers of the eligible rows in the tail, ascending: `uint32[n]`."""
         return self.between(self.view.tail_base, self.view.count)
 
     def in_segments(self) -> Iterator[tuple[LoadedSegment, int, RowNumbers]]:
-        """Yields each segment with its first row and its eligible rows.
+        """Yields each segment with the number of its first row and its eligible rows.
 
-        All are row numbers of the view. The eligible rows are ascending.
+        The eligible rows are row numbers of the view, ascending.
         """
         for segment, base, end in self.view.segment_rows():
             yield segment, base, self.between(base, end)
@@ -61,7 +62,7 @@ class EligibleRows:
     def between(self, start: int, end: int) -> RowNumbers:
         """Returns the eligible rows from `start` up to, but not including, `end`, ascending.
 
-        All are row numbers of the view. The result is `uint32[n]`.
+        The bounds and the result are row numbers of the view. The result is `uint32[n]`.
         """
         if self.rows is not None:
             return self.rows[slice(*_bounds(self.rows, start, end))]
@@ -82,11 +83,11 @@ class EligibleRows:
 
 
 def _bounds(rows: RowNumbers, start: int, end: int) -> tuple[int, int]:
-    """Returns the bounds of the slice of `rows` with the values from `start` up to before `end`.
+    """Returns two positions in `rows`, which is ascending: `first` and `last`.
 
-    `rows` are ascending.
+    `rows[first:last]` are the row numbers from `start` up to, but not including, `end`.
     """
-    # If the bounds were Python integers, numpy would first convert all rows to another type.
+    # If the bounds were Python integers, numpy would convert all rows to another type first.
     bounds = np.array((start, end), np.uint32)
     first, last = np.searchsorted(rows, bounds).tolist()
     return first, last

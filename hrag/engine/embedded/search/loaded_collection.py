@@ -1,7 +1,7 @@
 """A collection in memory: its current view, which is kept up to date with the change log.
 
-The first thread that needs a change applies the change to the view. This is the thread of a search
-or the background thread. New segments are loaded while searches continue to use the current view,
+A committed change is applied to the view by the first thread that needs it: the thread of a search
+or the background thread. While new segments are loaded, searches continue to use the current view,
 whose tail contains the leaves of the new segments. Then a view with the new segments replaces the
 current view. So a search sees new documents without waiting until a segment file is loaded.
 """
@@ -42,7 +42,8 @@ class LoadedCollection:
         self._store = store
         self.number = number
         self._advancing = threading.Lock()
-        # This lock is held while segment files are read; `view_at` does not need it.
+        # A thread holds this lock while it reads segment files. `view_at` does not need the lock,
+        # so searches do not wait for the files.
         self._refreshing = threading.Lock()
         self._segments: dict[int, segment_files.LoadedSegment] = {}
         self._damaged: set[int] = set()
@@ -53,7 +54,10 @@ class LoadedCollection:
 
     @property
     def view(self) -> View:
-        """The current view. Searches and the background thread replace it with newer views."""
+        """The current view.
+
+        Searches and the background thread replace it with newer views.
+        """
         return self._view
 
     @property
@@ -63,7 +67,7 @@ class LoadedCollection:
 
     @property
     def damaged(self) -> int:
-        """The count of segments in the manifest that cannot be read.
+        """The count of segments in the manifest whose files are damaged.
 
         The leaves of these segments are in the tail of the view, which is scanned exactly.
         """
@@ -93,10 +97,11 @@ class LoadedCollection:
         return view if view.sequence == committed.sequence else None
 
     def refresh(self, *, retry_damaged: bool = False) -> None:
-        """Applies all committed changes and loads new segments.
+        """Applies all committed changes to the view, and loads new segments.
 
-        Searches continue with the current view while new segments are loaded. With
-        `retry_damaged`, damaged segments that have no `.damaged` marker any more are read again.
+        Searches continue with the current view while new segments are loaded. If `retry_damaged` is
+        True, also tries again to load damaged segments. It skips those that still have a `.damaged`
+        marker, because the scrubber has not verified them yet.
 
         Raises CollectionDeleted, and any error that reading the store raises. After an error, the
         next call repeats the steps that failed.
@@ -110,21 +115,22 @@ class LoadedCollection:
                 self._retry_damaged(listed)
             is_current = (
                 {record.segment_id for record in listed} == self._listed
-                and settings == self._view.settings  # Reindexing may change the analyzer.
+                and settings == self._view.settings  # A reindex may have changed the analyzer.
                 and not self._damaged & self._segments.keys()
             )
             if not is_current:
                 view = self._load()
                 with self._advancing:
-                    # Searches may have applied changes to the replaced view meanwhile that the new
-                    # view does not have yet. The next call of `view_at` applies them to it.
+                    # Meanwhile, searches may have applied changes to the replaced view that the new
+                    # view does not have yet. The next call of `view_at` applies these changes to
+                    # the new view.
                     self._view = view
 
     def _retry_damaged(self, listed: list[SegmentRecord]) -> None:
         """Tries again to load the damaged segments that have no `.damaged` marker.
 
         The scrubber deletes the marker of a segment if it finds the segment's files intact. A
-        damaged segment also has no marker if the marker could not be created.
+        segment also has no marker if the marker could not be created.
         """
         unmarked = [
             record
@@ -135,7 +141,7 @@ class LoadedCollection:
         self._report(self._load_segments(unmarked))
 
     def _advance(self, txn: Txn, committed: Counters) -> View:
-        """Applies the changes up to those that `txn` reads to the current view, and returns it.
+        """Applies all changes that `txn` can read to the current view; returns the new view.
 
         `committed` are the collection's counters in `txn`.
         """
@@ -152,7 +158,7 @@ class LoadedCollection:
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
         """Returns the changes of the collection after the sequence number `sequence`.
 
-        Returns None if the change log begins later, so that changes are missing, or is damaged.
+        Returns None if the change log is damaged, or if it does not reach back to this number.
         """
         if sequence < committed.log_start:
             return None
@@ -165,8 +171,8 @@ class LoadedCollection:
         """Loads the segments that the manifest lists, and returns a view with these segments.
 
         Segments that are already loaded are not read again. If the manifest changes during the
-        load, the files of a replaced segment may be gone. So the load is repeated with the new
-        manifest.
+        load, the files of a replaced segment may have been removed. So the load is repeated with
+        the new manifest.
         """
         while True:
             with self._read() as txn:
@@ -186,8 +192,8 @@ class LoadedCollection:
                 }
                 self._damaged |= failed.keys()
                 view = self._load_view(txn)
-            # This is set last. If an error occurs before, `refresh` still sees that the view is not
-            # current, and loads it again.
+            # `_listed` is set last. If an error occurs before, `refresh` still finds that the view
+            # is not current, and loads it again.
             self._listed = ids
             self._damaged = ids - self._segments.keys()
             self._report(failed)
@@ -196,7 +202,8 @@ class LoadedCollection:
     def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
         """Loads segments into `_segments`.
 
-        Returns the problem of each segment that cannot be loaded, by the id of the segment.
+        Returns a description of the damage of each segment that cannot be loaded, by the id of the
+        segment.
         """
         failed: dict[int, str] = {}
         for record in records:
@@ -214,7 +221,7 @@ class LoadedCollection:
     def _report(self, failed: dict[int, str]) -> None:
         """Logs damaged segments, and creates their `.damaged` markers for the scrubber.
 
-        `failed` maps the id of each damaged segment to its problem.
+        `failed` maps the id of each damaged segment to a description of the damage.
         """
         for segment_id, problem in failed.items():
             _log.error(

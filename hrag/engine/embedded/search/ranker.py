@@ -1,8 +1,9 @@
 """Ranks the rows of a view for one request.
 
-The sources of the request (lexical, dense or both) each return candidates. The candidates are fused
-into one list of scored rows. A request may be ranked in several rounds, each with more candidates
-than the round before. The statistics of the query's terms are read only once for all rounds.
+The request is ranked by the lexical source, the dense source or both. Each source returns its best
+rows as candidates, and the candidates are fused into one list of scored rows. If the candidates
+give too few passages, the search ranks again with more candidates. The statistics of the query's
+terms are read only once.
 """
 
 from functools import partial
@@ -48,9 +49,10 @@ class Ranker:
             self.lexical = lexical_query(self.terms, view)
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
-        """Returns the eligible rows that are among the `count` best of a source.
+        """Returns the `count` best eligible rows by vectors or by terms, with their scores.
 
-        Their scores are the scores of this source, or fused scores if both sources are searched.
+        If the request's retrieval uses both vectors and terms, returns the `count` best rows of
+        each, with fused scores.
         """
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)
@@ -72,5 +74,5 @@ class Ranker:
 
 def _vector(request: FindRequest) -> Vector:
     if request.vector is None:
-        raise TypeError("the request has no vector")
+        raise TypeError("a request that is not LEXICAL needs the vector of its query")
     return request.vector

@@ -1,8 +1,9 @@
 """The reader: opens snapshots. A snapshot is a read transaction and a view of the same state.
 
-A call first begins a transaction and then gets the view of the state that the transaction reads. So
-both contain everything that was committed before the call, and the transaction can read the
-document of every row of the view.
+A view is a collection in memory, with one row for each leaf. A call first begins a transaction and
+then gets the view of the state that the transaction reads. So the transaction and the view contain
+everything that was committed before the call, and the transaction can read the document of every
+row of the view.
 
 Collections are loaded into memory when they are first used, and kept up to date afterwards. If the
 loaded collections take more memory than the budget allows, the least recently used collections are
@@ -41,11 +42,13 @@ _log = structlog.get_logger()
 # A search that waits while another thread loads its collection checks its deadline once in this
 # many seconds.
 _CHECK_S = 0.05
-# The count of locks for loading. Loading a collection acquires one of these locks, chosen by the id
-# of the collection. So at most this many collections are loaded at the same time.
+# A reader has this many locks for loading collections. A thread that loads a collection acquires
+# one of these locks, chosen by the id of the collection. So at most this many collections are
+# loaded at the same time.
 _LOADING_LOCKS = 64
-# Eviction continues until the collections take at most this share of the budget. Otherwise nearly
-# every load of a collection would have to evict another collection.
+# If the loaded collections take more memory than the budget, collections are evicted until the
+# others take at most this share of the budget. Without this margin, nearly every load of a
+# collection would have to evict another collection.
 _EVICT_TO = 0.9
 UNLIMITED = 1 << 62
 
@@ -57,23 +60,23 @@ class ReaderLimits:
     poll_s: float = 0.05
     """The thread looks for new commits at this interval.
 
-    So it notices a new segment or a bulk load after at most this time.
+    So the thread notices a new segment or a bulk load after at most this time.
     """
     retry_s: float = 1.0
     """If the changes of a collection cannot be applied, the thread tries again after this time."""
     retry_damaged_s: float = 10.0
     """The thread tries to read a damaged segment again after this time.
 
-    Before that, the scrubber has usually verified it: each second, it verifies the segments that
-    readers have reported as damaged.
+    Before that, the scrubber has usually verified the segment: each second, the scrubber verifies
+    the segments that readers have reported as damaged.
     """
 
 
 class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
-    The loaded collections take at most `budget_bytes` of memory. They take more only if the
-    collections of a single search are larger than that. `clock` returns seconds.
+    The loaded collections together take at most `budget_bytes` of memory. They take more only if
+    the collections that a single search needs are larger than this budget. `clock` returns seconds.
     """
 
     def __init__(
@@ -94,15 +97,15 @@ class EmbeddedReader:
         self._sizes: dict[int, int] = {}
         self._loading = [threading.Lock() for _ in range(_LOADING_LOCKS)]
         self._accounting = threading.Lock()
-        # Two maps from the id of a collection to the time at which it is refreshed again.
-        # `_failing` has the collections whose last refresh failed, `_damaged` those with damaged
-        # segments.
+        # Two maps from the id of a collection to the time at which the collection is refreshed
+        # again. `_failing` has the collections whose last refresh failed. `_damaged` has the
+        # collections with damaged segments.
         self._failing: dict[int, float] = {}
         self._damaged: dict[int, float] = {}
-        # The position in the list of commits up to which the background thread has read the list.
+        # The background thread has read the store's list of commits up to this position.
         self._position = self._read_commit_cursor()
-        # The position in the list of commits up to which every loaded collection has applied all
-        # commits. `_cursor_s` is the time at which this was last checked.
+        # All commits up to this position in the store's list of commits have been applied to every
+        # loaded collection. `_cursor_s` is the last time at which all commits had been applied.
         self._cursor = self._position
         self._cursor_s = self._clock()
         self._closing = threading.Event()
@@ -120,7 +123,7 @@ class EmbeddedReader:
     ) -> Iterator[EmbeddedSnapshot]:
         """Opens a snapshot of a collection. Implements `Reader.snapshot`.
 
-        Loads the collection first if it is not in memory.
+        If the collection is not in memory, it is loaded first.
         """
         while True:
             with self._store.read() as txn:
@@ -182,7 +185,7 @@ class EmbeddedReader:
         return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns the delay of the reader and the memory of its collections.
+        """Returns by how much the reader lags behind commits, and the memory of its collections.
 
         Implements `Reader.status`.
         """
@@ -203,13 +206,14 @@ class EmbeddedReader:
     def preload(self) -> None:
         """Loads all collections that have segments, so that searches do not wait for loading.
 
-        Stops when the memory budget is nearly full, because more collections would evict others.
-        If a collection cannot be loaded, logs the error and continues with the next collection. A
-        search in this collection will raise the error again. Implements `Reader.preload`.
+        Stops when the memory budget is nearly used up, because loading more collections would evict
+        others. If a collection cannot be loaded, logs the error and continues with the next
+        collection. A search in this collection will raise the error again. Implements
+        `Reader.preload`.
         """
         with self._store.read() as txn:
-            # Only the keys are read. A damaged value is found later, when its collection is loaded,
-            # so it does not keep the other collections from being loaded.
+            # Only the keys are read. So a damaged value does not prevent that other collections are
+            # loaded. It is found when its own collection is loaded.
             keys = txn.segments.keys()
             numbers = {number for number, _ in keys}
         for number in sorted(numbers):
@@ -222,7 +226,7 @@ class EmbeddedReader:
                 _log_failure(error, collection=number)
 
     def close(self) -> None:
-        """Stops the background thread. The caller, who opened the store, has to close the store."""
+        """Stops the background thread. Does not close the store, which the caller has opened."""
         self._closing.set()
         self._background.join()
 
@@ -231,21 +235,22 @@ class EmbeddedReader:
 
         `number` is the id of the collection. Other collections may be evicted, except the
         collections whose ids are in `keep`. Raises any error that reading the store raises. Raises
-        DeadlineExceeded or Cancelled while it waits for another thread that loads the collection.
+        DeadlineExceeded or Cancelled if the deadline passes while another thread is loading the
+        collection.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
                 loaded = LoadedCollection(self._store, number)
                 self.loaded[number] = loaded
-                # The background thread may have skipped commits that were made during the load,
-                # because the collection was not in `loaded` yet.
+                # The collection was not in `loaded` during the load, so the background thread may
+                # have skipped commits that were made then. The refresh applies these commits.
                 self._refresh(number, loaded, keep)
 
     @contextmanager
     def _loading_lock(self, number: int, deadline: Deadline) -> Iterator[None]:
-        """Holds the lock for loading the collection with this id, during the block.
+        """Holds the lock for loading the collection with this id until the block ends.
 
-        Raises DeadlineExceeded or Cancelled while it waits for the lock.
+        Raises DeadlineExceeded or Cancelled if the deadline passes while it waits for the lock.
         """
         lock = self._loading[number % _LOADING_LOCKS]
         while not lock.acquire(timeout=max(min(deadline.remaining_s, _CHECK_S), 0)):
@@ -262,7 +267,7 @@ class EmbeddedReader:
         """
         with self._accounting:
             if self.loaded.get(number) is not loaded:
-                return  # The collection was evicted meanwhile.
+                return  # Another thread has evicted the collection meanwhile.
             self._sizes[number] = loaded.size_bytes
             total = sum(self._sizes.values())
             if total <= self._budget_bytes:
@@ -279,7 +284,7 @@ class EmbeddedReader:
     def evict(self, number: int) -> None:
         """Removes the collection with this id from memory.
 
-        Running searches continue with the view that they have.
+        Searches that have already opened a snapshot of the collection can continue.
         """
         for by_number in (self.loaded, self._sizes, self._failing, self._damaged):
             by_number.pop(number, None)
@@ -299,9 +304,10 @@ class EmbeddedReader:
     def apply_changes(self) -> None:
         """Applies all new commits to the loaded collections. The background thread calls it.
 
-        If the commits of a collection cannot be applied, they are tried again after `retry_s`
-        seconds, even if the collection changes earlier. As long as a collection fails, `_cursor`
-        stays where it is, while `_position` advances.
+        If the commits of a collection cannot be applied, the next attempt is made after `retry_s`
+        seconds, even if the collection changes earlier. All new commits are read in any case, so
+        `_position` advances. But `_cursor`, up to which all commits have been applied, only
+        advances if no collection has failed.
         """
         with self._store.read() as txn:
             committed = commit_cursor(txn)
@@ -327,12 +333,12 @@ class EmbeddedReader:
         *,
         retry_damaged: bool = False,
     ) -> bool:
-        """Applies all new commits to one collection. Returns False if that fails.
+        """Applies all new commits to one collection. Returns False if an error prevents this.
 
-        `number` is the id of the collection. Of several failures in a row, only the first is
-        logged. After a success, the collection stays in `_failing`. Only `apply_changes` removes
-        it: since the failure, `apply_changes` has skipped the commits of the collection, so it has
-        to refresh the collection itself.
+        `number` is the id of the collection. Of several errors in a row, only the first is logged.
+        After an error, the collection is added to `_failing`, and `apply_changes` skips its commits
+        until the next attempt. A success does not remove the collection from `_failing`. Only
+        `apply_changes` does so, after it has refreshed the collection itself.
         """
         is_fresh = True
         try:
@@ -353,12 +359,12 @@ class EmbeddedReader:
 
 
 def _due(retries_s: dict[int, float], now_s: float) -> set[int]:
-    """Returns the ids of the collections whose time in `retries_s` is not after `now_s`."""
+    """Returns the ids of the collections whose time in `retries_s` is not later than `now_s`."""
     return {number for number, retry_s in list(retries_s.items()) if retry_s <= now_s}
 
 
 def _log_failure(error: Exception, **fields: int) -> None:
-    """Logs the error, with a traceback unless it is an HragError or an OSError."""
+    """Logs the error. Logs no traceback if it is an HragError or an OSError."""
     if isinstance(error, (HragError, OSError)):
         _log.error("reader_refresh_failed", problem=str(error), **fields)
     else:

@@ -1,9 +1,9 @@
 """Restricts a search to the rows whose text contains every required part of the query.
 
-A required part must occur in the text exactly as it is written in the query. The lexical index
-first finds the rows that contain all words of all parts, in any order and inflection. Then the
-parts are searched in the text of each of these rows. Without a lexical index, the parts are
-searched in the text of every eligible row.
+A required part is a word or a phrase of the query that must occur in the text exactly as it is
+written in the query. The lexical index first finds the rows that contain all words of all parts, in
+any order and inflection. Then the parts are searched in the text of each of these rows. Without a
+lexical index, the parts are searched in the text of every eligible row.
 """
 
 import numpy as np
@@ -29,7 +29,8 @@ def rows_with_required_parts(
 ) -> EligibleRows:
     """Returns the eligible rows whose heading or text contains every part of `required`.
 
-    Raises DeadlineExceeded or Cancelled, which are checked before each leaf.
+    A part is a word or a phrase that must occur exactly as it is written. Before each row, checks
+    the deadline, and raises DeadlineExceeded or Cancelled.
     """
     view = eligible.view
     parts = RequiredParts(required)
@@ -39,7 +40,8 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            leaves.clear()  # The rows of a document are adjacent, so only one document is kept.
+            # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
+            leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):
             matches.append(row)

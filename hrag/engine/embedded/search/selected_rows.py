@@ -24,7 +24,8 @@ from hrag.values.filters import Filter
 # The filter results in the cache take at most this much memory.
 _CACHED_BYTES = 32 << 20
 # The ordinals of the documents with a filter term are cached if they take at least this much
-# memory: 1,024 documents. Reading so many ordinals from LMDB takes 20 us, reading fewer takes less.
+# memory, which is 1,024 ordinals. Reading so many ordinals from LMDB takes 20 us. Fewer ordinals
+# take less time, so caching them would not save much.
 _TERM_BYTES = 8 << 10
 
 Key: TypeAlias = tuple[str, bytes]
@@ -36,15 +37,15 @@ class FilterResultCache:
     """A cache of filter results: the rows or the documents of a view that pass a filter.
 
     There is at most one entry for each collection and key. An entry is valid only for the view for
-    which it was computed. Once the entries take `max_bytes`, the least recently used entries are
-    evicted. Safe to use from several threads.
+    which it was computed. Once all entries together take `max_bytes`, the least recently used
+    entries are evicted. Safe to use from several threads.
     """
 
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
         """Creates an empty cache.
 
-        The ordinals of the documents with a filter term are cached if they take at least
-        `min_term_bytes`.
+        A filter term is a metadata field with a value. The ordinals of the documents with a filter
+        term are cached if they take at least `min_term_bytes` bytes.
         """
         self.min_term_bytes = min_term_bytes
         self._entries: LRUCache[tuple[int, Key], _CacheEntry] = LRUCache(
@@ -55,10 +56,10 @@ class FilterResultCache:
     def get(
         self, view: View, key: Key, compute: Callable[[], Numbers], min_bytes: int = 0
     ) -> Numbers:
-        """Returns the filter result with this key for a view.
+        """Returns the filter result that `key` identifies, for a view.
 
-        Returns the cached result if there is one for this view. Otherwise calls `compute` and
-        returns its result, which is cached if it takes at least `min_bytes`.
+        Returns the cached result if a result for this view is cached. Otherwise calls `compute` and
+        returns the result of `compute`, which is cached if it takes at least `min_bytes` bytes.
         """
         full_key = (view.collection, key)
         with self._lock:
@@ -75,7 +76,11 @@ class FilterResultCache:
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry:
-    """A filter result, the view for which it was computed, and the memory that it takes."""
+    """A filter result in the cache.
+
+    `view` is the view for which the result was computed. `numbers` are row numbers or ordinals.
+    `size_bytes` is the memory that the entry takes.
+    """
 
     view: "weakref.ref[View]"
     numbers: NDArray[np.unsignedinteger[Any]]

@@ -2,10 +2,10 @@
 
 A search runs in steps:
 
-1. Find the eligible rows. They pass the filter or belong to routed sections, and contain the
-   required terms of the query.
-2. Rank the eligible rows. Each source returns candidates, and their scores are fused.
-3. Group the candidates by their ancestors. If there are too few passages, rank more candidates.
+1. Find the eligible rows, the leaves that the search may return. They pass the filter or are in
+   sections that routing by summaries has chosen, and they contain the required terms of the query.
+2. Rank the eligible rows by vectors, by terms, or by both with fused scores.
+3. Group the best rows by their ancestors. If there are too few passages, rank more rows.
 4. Fetch the passages of the best groups.
 
 Only the passages that are returned are read from LMDB, in the snapshot's transaction.
@@ -44,22 +44,25 @@ from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter, filter_digest
 from hrag.values.search import ChosenSection, SearchMode
 
-# The response of a search lists at most this many chosen sections. A search returns at most as many
-# passages.
+# The response of a search lists at most this many of the sections that routing by summaries has
+# chosen. It is also the highest count of passages that a search returns.
 _MAX_SHOWN_SECTIONS = 100
 _NO_TERMS = TermLocator(None, np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCaches:
-    """The caches that all snapshots of a reader share. Safe to use from several threads."""
+    """The caches of citations and of filter results, which all snapshots of a reader share.
+
+    Safe to use from several threads.
+    """
 
     citations: CitationCache
     selections: FilterResultCache
 
 
 class EmbeddedSnapshot(BrowsableSnapshot):
-    """A collection in the state after one change. Implements `hrag.engine.Snapshot`.
+    """Reads a collection in the state after one change. Implements `hrag.engine.Snapshot`.
 
     A snapshot can be used as long as its transaction is open.
     """
@@ -98,7 +101,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
 
     @property
     def sequence(self) -> int:
-        """The sequence number of the tenant's last change that the snapshot contains."""
+        """The sequence number of the tenant's last change in the snapshot."""
         usage = self._txn.cache.once(
             ("usage", self._tenant_id),
             lambda: read_usage(self._txn, self._tenant_id),
@@ -106,7 +109,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return usage.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs a search and returns its passages in `form`. Implements `Snapshot.find`."""
+        """Runs a search and returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
         eligible, sections = self._eligible_rows(request, stages)
         began = time.perf_counter()
@@ -127,7 +130,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _locator(self, ranker: Ranker) -> TermLocator:
         """Returns the object that finds the terms of the query in the texts of passages.
 
-        Each term has its BM25 weight if the request uses the lexical source, else the weight 1.
+        Each term has its BM25 weight if the request is ranked by terms, else the weight 1.
         """
         if not ranker.terms:
             return _NO_TERMS
@@ -143,8 +146,8 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
         """Returns the rows that the request may return, and the sections that routing has chosen.
 
-        There are no sections if the mode is not SUMMARY_FIRST. The start and end times of the steps
-        are appended to `stages`.
+        If the request's mode is not SUMMARY_FIRST, there are no such sections. The names, start
+        times and end times of the steps are appended to `stages`.
         """
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:
@@ -158,11 +161,12 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _filter_or_route(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that are eligible as far as required terms are not considered.
+        """Returns the eligible rows without regard to required terms, and the chosen sections.
 
-        In the mode SUMMARY_FIRST, these are the rows of the sections whose summaries match best,
-        and these sections are returned, too. In other modes, they are the rows that pass the
-        filter, or all living rows if there is no filter.
+        In the mode SUMMARY_FIRST, routing chooses the sections whose summaries match best, and
+        their rows are eligible. In other modes, the rows that pass the filter are eligible, or all
+        rows if the request has no filter, and no sections are returned. Rows of deleted documents
+        are never eligible.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._route_by_summaries(request, stages)
@@ -182,11 +186,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _route_by_summaries(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows of the sections whose summaries match best, and the sections.
+        """Returns the rows of the sections whose summaries match best, and these sections.
 
-        The rows are those of all chosen sections, but only the best `_MAX_SHOWN_SECTIONS` sections
-        are returned. The filter is evaluated on the summary documents, which have the same metadata
-        as the documents that they summarise.
+        Returns the rows of all chosen sections, but only the first `_MAX_SHOWN_SECTIONS` of the
+        sections. The filter is evaluated on the summary documents, which have the same metadata as
+        the documents that they summarise.
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")
@@ -207,7 +211,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return EligibleRows(self._view, rows_of_sections(self._view, routed), exact=True), sections
 
     def _document(self, document_id: str) -> TreeText | None:
-        """Returns the document with this id, or None if there is none."""
+        """Returns the text and the tree of the document with this id; None if it does not exist."""
         ordinal = self._txn.document_ids.get((self._view.collection, document_id))
         return None if ordinal is None else self._documents.tree_text(ordinal)
 

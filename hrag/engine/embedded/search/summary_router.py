@@ -2,9 +2,9 @@
 
 Summaries are leaves of a summary collection. The summary collection has one summary document for
 each document of the summarised collection. Leaf 0 of a summary document is the summary of the whole
-document. The further leaves are the summaries of its sections. The first stage ranks the summaries
-with the same sources as the search. In the second stage, the rows of the best sections are the
-eligible rows of the search.
+document. The further leaves are the summaries of the document's sections. The first stage ranks the
+summaries by vectors, by terms or by both, as the request demands. In the second stage, the search
+may return only leaves of the best sections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,10 +44,10 @@ class SummaryRouter:
         self._deadline = deadline
 
     def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the rows of the summaries that the first ranking in `route` may choose.
+        """Returns the rows of the summaries that `route` ranks first.
 
-        They belong to documents that pass the request's filter. With SummaryScope.DOCUMENTS they
-        are the summaries of whole documents, otherwise the summaries of sections. Raises
+        With SummaryScope.DOCUMENTS these are summaries of whole documents, otherwise summaries of
+        sections. Only documents that pass the request's filter are considered. Raises
         DeadlineExceeded or Cancelled.
         """
         sections = request.summary_scope is not SummaryScope.DOCUMENTS
@@ -57,11 +57,11 @@ class SummaryRouter:
         """Returns at most `request.top_sections` sections, best first.
 
         `eligible` must be the result of the method `eligible` for the same request. With
-        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and
-        then the sections of these documents are ranked. Each source returns at least
-        `request.candidates` summaries, even if fewer sections are requested. So if the summaries of
-        sections are ranked directly, a request with a smaller `top_sections` returns the first
-        sections of the same request with a larger `top_sections`.
+        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and then
+        the sections of these documents are ranked. The ranking by vectors and the ranking by terms
+        each return at least `request.candidates` summaries, even if fewer sections are requested.
+        So, without SummaryScope.DOCUMENTS, a larger `top_sections` only adds sections at the end of
+        the result, and does not change the first ones.
         """
         count = request.top_sections
         candidates = max(request.candidates, count)
@@ -76,8 +76,8 @@ class SummaryRouter:
     def _rows(self, filter: Filter | None, *, sections: bool) -> RowNumbers:
         """Returns the rows of the summaries whose documents pass the filter, ascending.
 
-        With `sections`, they are the summaries of sections, otherwise of whole documents. If
-        `filter` is None, all documents pass.
+        If `sections` is True, returns summaries of sections, otherwise summaries of whole
+        documents. If `filter` is None, all documents pass.
         """
 
         def compute() -> RowNumbers:
@@ -93,13 +93,17 @@ class SummaryRouter:
         )
 
     def _of_kind(self, rows: RowNumbers, *, sections: bool) -> RowNumbers:
-        """Returns those of `rows` that are summaries of sections, or else of whole documents."""
+        """Returns the rows in `rows` that are summaries of one kind.
+
+        If `sections` is True, these are summaries of sections, otherwise summaries of whole
+        documents.
+        """
         is_section = leaves_of(self._view.labels[rows]) != 0
         rows_of_kind: RowNumbers = rows[is_section == sections]
         return rows_of_kind
 
     def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
-        """Yields the sections whose summaries are in `rows`, in the same order."""
+        """Yields the sections that the summaries in `rows` summarise, in the same order."""
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
@@ -114,9 +118,9 @@ def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
 
 
 def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
-    """Returns the rows of the leaves in sections, ascending: `uint32[n]`.
+    """Returns the rows of all leaves in the given sections, ascending: `uint32[n]`.
 
-    No two of the sections may have a leaf in common.
+    The sections must not overlap.
     """
     bounds = sorted(
         (label(section.ordinal, section.leaves.start), len(section.leaves)) for section in sections

@@ -7,7 +7,7 @@ copied.
 
 A view has one row for each of its leaves: first the leaves of each segment, then the leaves of the
 tail. For every row, the arrays contain the leaf's label, its ancestor at each level, and whether
-its document still exists. So a search needs no look-up in LMDB for a candidate. The leaves of an
+its document still exists. So a search needs no look-up in LMDB to rank a leaf. The leaves of an
 existing document are either in one segment or in the tail, never in both.
 
 The rows of each segment are in order of their labels, and so are the rows of the tail. The rows of
@@ -37,16 +37,16 @@ from hrag.text.analysis import LeafTerms
 from hrag.values.collections import CollectionSettings
 from hrag_fast import rows_of_documents
 
-# A tail without free capacity grows by this factor. So appending n rows one by one copies at most
-# 3 n rows.
+# If the arrays of a tail are full, their capacity grows by this factor. So appending n rows one by
+# one copies at most 3 n rows.
 _GROWTH = 1.5
-# The arrays have spare capacity for one row in the tail per this many rows in segments. The spare
-# capacity takes no memory until it is used.
+# The arrays have spare capacity for new rows of the tail: for as many as the count of rows in
+# segments divided by this value. The spare capacity takes no memory until it is used.
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
-# The deleted rows of a tail are removed once the tail has more rows than twice its living rows plus
-# this many.
+# The deleted rows of a tail are removed once the tail has more rows than this count plus twice the
+# count of its rows that are not deleted.
 _SLACK = 1024
 
 Number = TypeVar("Number", bound=np.number)
@@ -54,15 +54,14 @@ Number = TypeVar("Number", bound=np.number)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """The leaves of a view that are in no segment, in the form that the sources search.
+    """The vectors and terms of those leaves of a view that are in no segment.
 
-    The dense source searches `vectors`. The lexical source searches `term_starts` and `entries`.
     The leaf in row r of the view has the index i = r - tail_base in these arrays.
 
-    `vectors` is `float32[capacity, dimension]`. `term_starts` is `int64[capacity + 1]`, and
-    `entries` is `uint64[capacity for entries]`. An entry is a term of a leaf in the form of
-    `hrag.text.analysis.LeafTerms`. The leaf with the index i has the entries
-    `entries[term_starts[i]:term_starts[i + 1]]`.
+    `vectors` is `float32[capacity, dimension]`, for the search by vectors. `term_starts`,
+    `int64[capacity + 1]`, and `entries`, `uint64[capacity for entries]`, are for the search by
+    terms. An entry is a term of a leaf in the form of `hrag.text.analysis.LeafTerms`. The leaf with
+    the index i has the entries `entries[term_starts[i]:term_starts[i + 1]]`.
     """
 
     vectors: Vectors
@@ -78,8 +77,8 @@ class Tail:
     def with_rows(self, used: int, capacity: int) -> "Tail":
         """Returns a tail with capacity for `capacity` rows.
 
-        The vectors and starts of the first `used` rows are copied. The entries are shared with this
-        tail.
+        `vectors` and `term_starts` of the first `used` rows are copied. The array `entries` is
+        shared with this tail.
         """
         vectors = np.empty((capacity, self.vectors.shape[1]), np.float32)
         vectors[:used] = self.vectors[:used]
@@ -87,22 +86,22 @@ class Tail:
         return replace(self, vectors=vectors, term_starts=term_starts)
 
     def with_entries(self, used: int, capacity: int) -> "Tail":
-        """Returns a tail with capacity for `capacity` entries.
+        """Returns a tail with capacity for `capacity` entries. An entry is a term of a leaf.
 
-        The entries of the first `used` rows are copied. The vectors and starts are shared with this
-        tail.
+        The entries of the first `used` rows are copied. The arrays `vectors` and `term_starts` are
+        shared with this tail.
         """
         entries = _with_capacity(self.entries, self.entry_count(used), capacity)
         return replace(self, entries=entries)
 
     def entry_count(self, used: int) -> int:
-        """Returns the count of entries that the first `used` rows have together."""
+        """Returns how many term entries the first `used` rows of the tail have together."""
         return int(self.term_starts[used])
 
     def write(self, start: int, block: leaves.LeafBlock) -> None:
         """Writes the leaves of a block into the tail, beginning at the index `start`.
 
-        The indexes below `start` are in use. The tail must have capacity for the block.
+        All indexes below `start` are in use already. The tail must have capacity for the block.
         """
         end = start + len(block.labels)
         first = self.entry_count(start)
@@ -113,8 +112,8 @@ class Tail:
     def terms(self, rows: NDArray[np.int64], lengths: NDArray[np.uint32]) -> LeafTerms:
         """Returns a copy of the terms of some leaves of the tail.
 
-        `rows` are the indexes of the leaves in the tail, ascending. `lengths` are the counts of
-        terms of these leaves.
+        `rows` are the indexes of the leaves in the tail, ascending. `lengths` has the count of
+        terms of each of these leaves.
         """
         starts = self.term_starts[rows]
         counts = self.term_starts[rows + 1] - starts
@@ -123,7 +122,7 @@ class Tail:
         return LeafTerms(ends.astype(np.int64), self.entries[positions], lengths)
 
     def size_bytes(self, used: int) -> int:
-        """Returns the memory that the first `used` rows take, in bytes."""
+        """Returns the memory that the first `used` rows of the tail take, in bytes."""
         parts = (self.vectors[:used], self.term_starts[: used + 1])
         entries = self.entries[: self.entry_count(used)]
         return sum(part.nbytes for part in (*parts, entries))
@@ -133,13 +132,14 @@ class Tail:
 class View:
     """A collection in memory, in the state after one change.
 
-    The module's docstring explains rows, segments and tail.
+    A view has one row for each leaf: first the leaves of the segments, then those of the tail.
 
     * `collection` is the id of the collection.
     * `sequence` is the sequence number of the change that the view shows.
     * `metadata_sequence` is the sequence number of a change after which no document's metadata
       changed.
-    * `bases` are the first rows of the segments, and `tail_base` is the first row of the tail.
+    * `bases` has the number of the first row of each segment, and `tail_base` is the number of the
+      first row of the tail.
     * `labels` is `uint64[capacity]`: the label of each row.
     * `ancestors` is `uint32[levels, capacity]`: the index of each row's ancestor at each level,
       from the leaves' level up.
@@ -149,7 +149,7 @@ class View:
     * `living` is the count of living rows. A row is living if its `alive` byte is 1.
     * `living_terms` is the sum of the `lengths` of the living rows.
     * `segment_frequencies` is a cache that searches fill. It maps the id of a term to the count of
-      living rows in segments that contain the term.
+      rows in segments that contain the term, without deleted rows.
     """
 
     collection: int
@@ -170,27 +170,27 @@ class View:
     segment_frequencies: dict[int, int] = field(default_factory=dict)
 
     def segment_rows(self) -> Iterator[tuple[LoadedSegment, int, int]]:
-        """Yields each segment with its first row and the row after its last row."""
+        """Yields each segment, the number of its first row, and the number after its last row."""
         for segment, base in zip(self.segments, self.bases, strict=True):
             yield segment, base, base + segment.record.rows
 
     def liveness(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Returns the `alive` bytes of the rows from `start` up to, but not including, `end`.
 
-        Returns None if all rows of the view are living.
+        Returns None if no row of the view is deleted.
         """
         return None if self.living == self.count else self.alive[start:end]
 
     def ordinals(self) -> NDArray[np.uint64]:
-        """Returns the ordinals of the living documents, ascending: `uint64[n]`."""
+        """Returns the ordinals of the documents that exist, ascending: `uint64[n]`."""
         living = self.labels[: self.count][self.alive[: self.count] != 0]
         return union([distinct(ordinals_of(living))])
 
     def advanced(self, txn: Txn, changes: Iterable[Change], sequence: int) -> "View":
         """Returns the view in the state after the change with the sequence number `sequence`.
 
-        `changes` are all changes of the collection that are newer than this view, up to this
-        change. `txn` must read the state after the same change.
+        `changes` are all changes of the collection after the state of this view, up to and
+        including this change. `txn` must read the state after this change.
         """
         changes = list(changes)
         removed = {change.removed for change in changes}
@@ -203,7 +203,7 @@ class View:
         return replace(view, sequence=sequence, metadata_sequence=metadata_sequence)
 
     def _without_documents(self, ordinals: Sequence[int]) -> "View":
-        """Returns the view with the rows of some documents marked as deleted.
+        """Returns a view in which the rows of some documents are marked as deleted.
 
         `ordinals` are the ordinals of these documents.
         """
@@ -226,8 +226,8 @@ class View:
     def rows_of(self, ordinals: Ordinals, bisection_cost: int = _BISECTION_COST) -> RowNumbers:
         """Returns the rows of all leaves of the documents with these ordinals: `uint32[n]`.
 
-        The rows are ascending. They are found by bisection, or by a linear scan of all rows if that
-        is faster. Finding one document by bisection is assumed to cost as much as scanning
+        The rows are ascending. They are found by bisection, or by a linear scan of all rows if the
+        scan is faster. Finding one document by bisection is assumed to cost as much as scanning
         `bisection_cost` rows.
         """
         if len(ordinals) * bisection_cost > self.count:
@@ -255,7 +255,10 @@ class View:
         return (*self.bases[1:], self.tail_base) if self.bases else ()
 
     def _with_block(self, block: leaves.LeafBlock) -> "View":
-        """Returns the view with a block of living leaves appended to its tail."""
+        """Returns a view that also has the leaves of a block, at the end of its tail.
+
+        The documents of these leaves must exist.
+        """
         start, end = self.count, self.count + len(block.labels)
         view = self._with_capacity(end, len(block.terms.entries))
         view.labels[start:end] = block.labels
@@ -271,10 +274,10 @@ class View:
         )
 
     def _with_capacity(self, rows: int, more_entries: int) -> "View":
-        """Returns a view with capacity for `rows` rows and for `more_entries` further tail entries.
+        """Returns a view with capacity for `rows` rows and `more_entries` more terms in its tail.
 
-        Returns this view if its capacity is large enough. Otherwise the arrays are copied. The
-        copies have additional spare capacity if the tail has rows already.
+        Returns this view if its capacity is large enough. Otherwise the arrays are copied. If the
+        tail has rows already, the copies get more capacity than requested.
         """
         used = self.count - self.tail_base
         growth = _GROWTH if used else 1
@@ -296,10 +299,10 @@ class View:
         return view
 
     def _without_deleted_rows(self) -> "View":
-        """Returns the view without deleted rows in its tail, if most of the tail is deleted.
+        """Returns a view without the deleted rows of the tail, if most of the tail is deleted.
 
-        If most rows of the tail are living, returns this view. If deleted rows were never removed,
-        a few documents that are replaced again and again would fill the memory.
+        Returns this view if most rows of the tail are not deleted. If deleted rows were never
+        removed, a few documents that are replaced again and again would fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])
@@ -334,9 +337,10 @@ class View:
 
 
 def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[Number]:
-    """Returns a copy of the first `used` columns of an array, with capacity for `capacity` columns.
+    """Returns an array with capacity for `capacity` columns and a copy of the first `used` columns.
 
-    If the copy is large, the columns that are not used yet take no memory.
+    A column is an index of the last dimension. If the array is large, its unused columns take no
+    memory.
     """
     copy = np.empty((*array.shape[:-1], capacity), array.dtype)
     copy[..., :used] = array[..., :used]
@@ -344,7 +348,7 @@ def _with_capacity(array: NDArray[Number], used: int, capacity: int) -> NDArray[
 
 
 def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    """Returns the columns of several arrays as one array with spare capacity.
+    """Concatenates arrays along their last dimension, and adds spare capacity at the end.
 
     Because of the spare capacity, a search that appends new rows usually need not copy the array.
     """
@@ -368,9 +372,9 @@ def load_view(
     """Returns a view of a collection in the state that the transaction reads.
 
     `loaded` maps the ids of loaded segments to the segments. The view uses the loaded segments that
-    the manifest lists and that were built with the collection's analyzer. All other living leaves
-    are read into the tail. So if a segment cannot be loaded, or was built with another analyzer,
-    its leaves take more time and memory, but searches still find them.
+    the manifest lists and that were built with the collection's analyzer. All other leaves of
+    existing documents are read into the tail. So if a segment cannot be loaded, or was built with
+    another analyzer, searches still find its leaves, but need more time and memory for them.
     """
     counters = txn.counters.require(collection)
     listed = listed_segments(txn, collection)
@@ -398,11 +402,11 @@ def _over_segments(
     segments: Sequence[LoadedSegment],
     deleted: NDArray[np.uint64],
 ) -> View:
-    """Returns a view that has the rows of segments and an empty tail.
+    """Returns a view that has the leaves of the given segments and an empty tail.
 
-    `deleted` are the ordinals of deleted documents, ascending.
+    `deleted` are the ordinals of the deleted documents in these segments, ascending.
     """
-    heights = settings.tree.top_level - settings.tree.embedding_level + 1
+    levels = settings.tree.top_level - settings.tree.embedding_level + 1
     counts = [segment.record.rows for segment in segments]
     count = sum(counts)
     lengths = [
@@ -410,7 +414,7 @@ def _over_segments(
         for segment in segments
     ]
     labels = _joined([np.empty(0, np.uint64), *(s.rows.labels for s in segments)])
-    ancestors = _joined([np.empty((heights, 0), np.uint32), *(s.rows.ancestors for s in segments)])
+    ancestors = _joined([np.empty((levels, 0), np.uint32), *(s.rows.ancestors for s in segments)])
     all_lengths = _joined([np.empty(0, np.uint32), *lengths])
     alive = _joined([np.ones(count, np.uint8)])
     if len(deleted):

@@ -3,8 +3,8 @@
 A segment has a vector part and a postings part, or one of them. Each part is one kind of index over
 the rows of the segment and has separate files. The builder stores each row's label and ancestors,
 which all parts share, and passes every block to each part. During a build, memory contains the
-unfinished indexes and one block of leaves. It never contains all vectors of the collection a second
-time.
+unfinished indexes and one block of leaves. So the vectors of the segment are in memory only once,
+in the unfinished index.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class SegmentPart(Protocol):
         """Adds the next leaves to the index."""
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> Mapping[str, NDArray[Any]]:
-        """Writes the part's files into `folder`, without syncing them.
+        """Writes the part's files into `folder`, without syncing them to the disk.
 
         `order` is `int64[rows]`. Leaves are counted from 0 in the order in which they were added;
         row i of the segment is leaf `order[i]`. Returns arrays by name, which the caller stores in
@@ -37,17 +37,21 @@ class SegmentPart(Protocol):
 class SegmentBuilder:
     """Builds one segment from leaves. Each leaf must be added once, in any order."""
 
-    def __init__(self, heights: int, parts: Sequence[SegmentPart]) -> None:
-        """`heights` is the count of levels from the embedded level to the top, both included."""
+    def __init__(self, level_count: int, parts: Sequence[SegmentPart]) -> None:
+        """Creates an empty builder.
+
+        `level_count` is the count of levels from the leaves' level to the top level of the trees,
+        both included. `parts` are the indexes of the segment.
+        """
         self._parts = parts
         self._labels = [np.empty(0, np.uint64)]
-        self._ancestors = [np.empty((heights, 0), np.uint32)]
+        self._ancestors = [np.empty((level_count, 0), np.uint32)]
 
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
-        """Adds the rows of an existing segment whose documents still exist.
+        """Adds the labels and ancestors of those rows of a segment whose documents still exist.
 
-        `living` is `bool[rows]`: True for each of these rows. The caller must make each part resume
-        from the same segment.
+        `living` is `bool[rows]`: True for each of these rows. The caller must also call the method
+        `resume_from` of each part, for the same segment.
         """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
@@ -60,13 +64,14 @@ class SegmentBuilder:
         self._ancestors.append(block.ancestors)
 
     def labels(self) -> Labels:
-        """Returns the labels of all rows, ascending: `uint64[rows]`."""
+        """Returns the labels of all leaves that were added, ascending: `uint64[rows]`."""
         return np.sort(np.concatenate(self._labels))
 
     def write(self, folder: Path) -> dict[str, NDArray[Any]]:
         """Makes each part write its files into `folder`.
 
-        Returns the arrays of the rows by name; `segment_files.Rows` describes them. Raises OSError.
+        Returns the arrays for the file `rows.npz` by name, which `segment_files.Rows` describes.
+        Raises OSError.
         """
         labels = np.concatenate(self._labels)
         order = np.argsort(labels)

@@ -17,22 +17,28 @@ MARKER = ".damaged"
 
 
 def report_damage(folder: Path, segment_id: int) -> None:
-    """Creates the segment's marker in `folder`, which contains all segments. Raises OSError."""
+    """Creates the empty file `<segment>.damaged`, which reports the segment as damaged.
+
+    `folder` is the folder of all segments. Raises OSError.
+    """
     segment_files.path_of(folder, segment_id).with_suffix(MARKER).touch(FILE_MODE)
 
 
 def reported_damage(folder: Path) -> set[int]:
-    """Returns the ids of the segments that have a marker."""
+    """Returns the ids of the segments that have been reported as damaged by a `.damaged` file."""
     with os.scandir(folder) as entries:
         markers = [Path(entry.name) for entry in entries if entry.name.endswith(MARKER)]
     return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
 
 
 def is_reported(folder: Path, segment_id: int) -> bool:
-    """Returns True if the segment has a marker. Raises OSError if the folder cannot be read."""
+    """Returns True if a `.damaged` file reports the segment as damaged.
+
+    Raises OSError if the folder cannot be read.
+    """
     return segment_files.path_of(folder, segment_id).with_suffix(MARKER).exists()
 
 
 def forget_damage(folder: Path, segment_id: int) -> None:
-    """Deletes the segment's marker, if it exists."""
+    """Deletes the segment's `.damaged` file, if it exists."""
     segment_files.path_of(folder, segment_id).with_suffix(MARKER).unlink(missing_ok=True)

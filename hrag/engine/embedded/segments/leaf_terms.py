@@ -17,7 +17,10 @@ def without_terms(leaf_count: int) -> LeafTerms:
 
 
 def joined(blocks: Sequence[LeafTerms]) -> LeafTerms:
-    """Returns one LeafTerms with the leaves of all blocks, in order."""
+    """Joins several LeafTerms into one.
+
+    The leaves of `blocks[0]` come first, then the leaves of `blocks[1]`, and so on.
+    """
     if len(blocks) == 1:
         return blocks[0]
     counts = [np.diff(block.starts) for block in blocks]

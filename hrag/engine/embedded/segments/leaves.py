@@ -1,9 +1,9 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
 Tails, segment builds and reindexing all read leaves with this module, so their rows have the same
-meaning. A row has the leaf's label, the index of its ancestor at every level from the embedded
-level to the top, its vector, and its terms. LMDB does not store the terms of leaves, because
-analysing a text takes less time than reading its terms.
+meaning. Each row describes one leaf: its label, the index of its ancestor at every level from the
+leaf's own level to the top level, its vector, and its terms. LMDB does not store the terms of
+leaves, because analysing a text takes less time than reading its terms.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,11 +26,12 @@ from hrag.values.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class LeafBlock:
-    """The data of n leaves, in order of label.
+    """The labels, ancestors, vectors and terms of n leaves, in the same order in each array.
 
-    The shapes are `uint64[n]` for `labels`, `uint32[levels, n]` for `ancestors`, and
-    `float32[n, dimension]` for `vectors`. If the collection has no analyzer, the leaves have no
-    terms. If it has no embedder, the dimension is 0.
+    `labels` is `uint64[n]`. `ancestors` is `uint32[levels, n]`: the index of each leaf's ancestor
+    at each level, from the leaves' level up. `vectors` is `float32[n, dimension]`; the dimension is
+    0 if the collection has no embedder. If the collection has no analyzer, the leaves have no
+    terms.
     """
 
     labels: NDArray[np.uint64]
@@ -42,9 +43,9 @@ class LeafBlock:
 def living_ordinals(
     txn: Txn, collection: int, after: int = 0, last: int = MAX_ORDINAL
 ) -> Iterator[tuple[int, int]]:
-    """Yields the ordinals of existing documents with their leaf counts, ascending.
+    """Yields the ordinal and the leaf count of each existing document in a range of ordinals.
 
-    The ordinals are above `after` and at most `last`.
+    The ordinals are above `after` and at most `last`, and ascend.
     """
     start = collection, after + 1
     for (_, ordinal), entry in txn.ordinals.entries(collection, start=start):
@@ -54,7 +55,7 @@ def living_ordinals(
 
 
 def covered_ordinals(txn: Txn, collection: int, record: SegmentRecord) -> Iterator[tuple[int, int]]:
-    """Yields the ordinals of existing documents in a segment's range, with their leaf counts."""
+    """Yields the ordinal and the leaf count of each existing document that a segment covers."""
     return living_ordinals(txn, collection, record.first_ordinal - 1, record.last_ordinal)
 
 
@@ -66,13 +67,13 @@ def read_leaves(
 ) -> LeafBlock:
     """Copies the leaves of documents from LMDB, in the order of `ordinals`.
 
-    The documents must exist in this transaction. The ordinals must ascend if the labels of the
-    block have to ascend. Raises DataLoss.
+    The documents must exist in this transaction. The labels of the block ascend only if the
+    ordinals ascend. Raises DataLoss.
     """
     level = settings.tree.embedding_level
-    heights = settings.tree.top_level - level + 1
+    level_count = settings.tree.top_level - level + 1
     labels = [np.empty(0, np.uint64)]
-    ancestors = [np.empty((heights, 0), np.uint32)]
+    ancestors = [np.empty((level_count, 0), np.uint32)]
     vectors = [np.empty((0, settings.dimension), np.float32)]
     terms = [NO_LEAVES]
     for ordinal in ordinals:
@@ -99,9 +100,10 @@ def read_leaves(
 def read_indexed_leaves(
     txn: Txn, address: bytes, tree: Tree, settings: CollectionSettings
 ) -> list[IndexedLeaf]:
-    """Returns for each leaf the texts from which its vector and its terms are computed.
+    """Returns the indexed text of each leaf of a document, in order.
 
-    See `hrag.passages.indexed_text`. Raises DataLoss.
+    Each result has the text from which the leaf's vector is computed, and the text from which its
+    terms are computed. Raises DataLoss.
     """
     text = str(txn.contents.text(address), "utf-8")
     level = settings.tree.embedding_level

@@ -5,7 +5,7 @@ the collection's `sealed_ordinal` is in exactly one segment. Deleting a document
 contains writes a tombstone and raises the segment's count of deleted leaves, in one transaction.
 The document's leaves stay in the segment's files. So a reader reads the tombstones to know which
 leaves are deleted, and the merge policy reads only the count to decide whether to rewrite a
-segment. The caller of every function passes its transaction.
+segment. All functions work in the transaction that the caller passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,11 @@ from hrag.values.errors import DataLoss
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A listed segment, and the count of its leaves that were deleted since it was built."""
+    """A segment in the manifest.
+
+    `deleted_leaves` is the count of its leaves whose documents were deleted after the segment was
+    built.
+    """
 
     record: SegmentRecord
     deleted_leaves: int
@@ -41,7 +45,10 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The documents in a segment: their ordinals, ascending, and the leaf count of each."""
+    """The documents in a segment.
+
+    `ordinals` are the ordinals of the documents, ascending. `counts` are their leaf counts.
+    """
 
     ordinals: NDArray[np.uint64]
     counts: NDArray[np.int64]
@@ -53,7 +60,7 @@ class Contents:
 
 
 def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
-    """Returns the entry of each segment of a collection, in order of ordinals. Raises DataLoss."""
+    """Returns the entries of a collection's segments, in order of ordinals. Raises DataLoss."""
     return [
         ManifestEntry(record, txn.deleted_leaves.require(key))
         for key, record in txn.segments.entries(collection)
@@ -61,10 +68,10 @@ def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
 
 
 def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> None:
-    """Records the deletion of a document that a segment contains.
+    """Writes a tombstone for a deleted document that a segment contains.
 
-    If the segment's count of deleted leaves is damaged or missing, raises DataLoss before anything
-    is written.
+    Also adds the document's leaves to the segment's count of deleted leaves. If the count is
+    damaged or missing, raises DataLoss before anything is written.
     """
     segment, deleted = read_deleted_leaves(txn, collection, ordinal)
     txn.tombstones.put((collection, ordinal), leaf_count)
@@ -72,9 +79,9 @@ def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> N
 
 
 def read_deleted_leaves(txn: Txn, collection: int, ordinal: int) -> tuple[tuple[int, int], int]:
-    """Returns the key of the segment that contains a document, and its count of deleted leaves.
+    """Returns the key and the count of deleted leaves of the segment that contains a document.
 
-    Raises DataLoss if that count is damaged or missing.
+    Raises DataLoss if the count is damaged or missing.
     """
     counts = txn.deleted_leaves.entries(collection, start=(collection, ordinal))
     return required(next(counts, None))
@@ -89,7 +96,7 @@ def deleted_ordinals(
 
 
 def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yields the ordinals from `first` to `last` that have tombstones, with their leaf counts."""
+    """Yields the ordinal and the leaf count of each tombstone from ordinal `first` to `last`."""
     start = collection, first
     for (_, ordinal), leaf_count in txn.tombstones.entries(collection, start=start):
         if ordinal > last:
@@ -100,13 +107,14 @@ def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterato
 def repair(txn: Txn, folder: Path, collection: int) -> bool:
     """Repairs a collection's tombstones and its counts of deleted leaves.
 
-    `folder` has the files of the segments. If a tombstone is damaged, writes all tombstones of the
+    `folder` is the folder of all segments. If a tombstone is damaged, writes all tombstones of the
     collection again: one for each document that a segment contains, but that no longer exists. All
     counts of deleted leaves are computed again in any case.
 
-    Returns False if the record of a segment is damaged, or a segment's file that is needed for the
-    tombstones. Then the collection has no segments any more, all its documents are its tail, and
-    the caller must change the counters.
+    Returns False if this is impossible, because the record of a segment is damaged, or because a
+    segment's file is damaged that is needed for the tombstones. In this case, removes all segments
+    from the manifest. All documents of the collection are then in its tail, and the caller must
+    change the counters of the collection accordingly.
     """
     try:
         listed = listed_segments(txn, collection)
@@ -124,9 +132,11 @@ def repair(txn: Txn, folder: Path, collection: int) -> bool:
 def _rewrite_tombstones(
     txn: Txn, folder: Path, collection: int, listed: Sequence[SegmentRecord]
 ) -> None:
-    """Writes all tombstones again, from the labels in the segments' files.
+    """Writes all tombstones of a collection again.
 
-    Raises DamagedSegment; then the tombstones are incomplete.
+    Reads the labels in the segments' files, because a label contains the ordinal of its document.
+    Each document that a segment contains, but that no longer exists, gets a tombstone. Raises
+    DamagedSegment if a file is damaged. Then some tombstones are missing.
     """
     txn.tombstones.clear(collection)
     for record in listed:
@@ -143,16 +153,18 @@ def _recount_deleted_leaves(txn: Txn, collection: int, listed: Sequence[SegmentR
 
 
 def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents) -> list[int]:
-    """Replaces the segments in the range of `record` by `record`; returns the ids of the replaced.
+    """Adds a new segment to the manifest; returns the ids of the segments that it replaces.
 
-    `contents` are the documents in the new segment. Some of them may have been deleted since the
-    build read them. A record without rows is not listed, because no document in its range exists
-    any more. The tenant's documents stay the same, so the tenant's sequence number does not change.
-    Readers notice the commit because the list of commits has a new entry.
+    `record` is the record of the new segment, which replaces all segments in its range of ordinals.
+    `contents` are the documents in the new segment. Some of these documents may have been deleted
+    since the build read them. A new segment without rows is not added to the manifest, because no
+    document in its range exists any more. The tenant's documents do not change, so the tenant's
+    sequence number does not change either. Readers notice the change because the store's list of
+    commits gets a new entry.
     """
     counters = txn.counters.require(collection)
     replaced = _unlist(txn, collection, record)
-    deleted = _keep_tombstones(txn, collection, record, contents)
+    deleted = _remove_obsolete_tombstones(txn, collection, record, contents)
     deleted += _add_tombstones(txn, collection, contents, counters.sealed_ordinal)
     if record.rows:
         key = collection, record.last_ordinal
@@ -171,7 +183,10 @@ def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 
 
 def _unlist(txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
-    """Removes the segments in the range of `record` from the manifest; returns their ids."""
+    """Removes the segments in the range of ordinals of `record` from the manifest.
+
+    Returns the ids of these segments.
+    """
     replaced = []
     for entry in read_manifest(txn, collection):
         if record.first_ordinal <= entry.record.last_ordinal <= record.last_ordinal:
@@ -182,10 +197,13 @@ def _unlist(txn: Txn, collection: int, record: SegmentRecord) -> list[int]:
     return replaced
 
 
-def _keep_tombstones(txn: Txn, collection: int, record: SegmentRecord, contents: Contents) -> int:
-    """Deletes the tombstones of documents that the new segment does not contain.
+def _remove_obsolete_tombstones(
+    txn: Txn, collection: int, record: SegmentRecord, contents: Contents
+) -> int:
+    """Removes the tombstones of documents that the new segment does not contain.
 
-    Returns how many leaves the documents with the remaining tombstones have.
+    Keeps the tombstones of documents that the new segment contains. Returns how many leaves the
+    documents with the kept tombstones have together.
     """
     tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)
@@ -198,9 +216,9 @@ def _keep_tombstones(txn: Txn, collection: int, record: SegmentRecord, contents:
 def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 0) -> int:
     """Adds tombstones for documents of `contents` that no longer exist.
 
-    Skips documents with ordinals up to `after`. Returns how many leaves the documents with new
-    tombstones have. When a tail is sealed, these are the documents that were deleted while the
-    segment was built.
+    Skips documents with ordinals up to `after`. Returns the count of leaves of the documents with
+    new tombstones. When a tail is sealed, the new tombstones are for documents that were deleted
+    while the segment was built.
     """
     is_after = contents.ordinals > after
     deleted = 0

@@ -2,7 +2,7 @@
 
 The builder adds leaves in blocks. Every few thousand leaves become an inverted index in memory,
 called a run. At the end, all runs are merged into one file. A build may resume from the postings
-of an existing segment; then the texts of that segment are not analysed again.
+of an existing segment. Then the texts of this segment are not analysed again.
 """
 
 from pathlib import Path
@@ -19,7 +19,10 @@ from hrag.text.analysis import LeafTerms
 from hrag_fast import Postings, postings_of, write_postings
 
 RUN_LEAVES = 8192
-"""A run ends after this many leaves, which is the size of a window in the format of `Postings`."""
+"""A run, an inverted index of several blocks of leaves, is built from at least this many leaves.
+
+It is the count of rows in a window, the unit in which the file format of `Postings` divides rows.
+"""
 DROPPED = np.uint32(0xFFFF_FFFF)
 """The new row number of a row that `write_postings` must not write."""
 
@@ -28,23 +31,24 @@ class PostingsPart:
     """Indexes the terms of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self) -> None:
-        # Each run, and for each of its rows the leaf, or -1 for a deleted row. Leaves are counted
-        # from 0 in the order in which they were added.
+        # Pairs of a run (an inverted index of some of the leaves) and an array. Element i of the
+        # array is the number of the leaf to which row i of the run belongs, or -1 if the row is
+        # deleted. Leaves are counted from 0 in the order in which they were added.
         self._runs: list[tuple[Postings, NDArray[np.int64]]] = []
         self._lengths = [np.empty(0, np.uint32)]
-        # Blocks that are not in a run yet.
+        # The terms of blocks of leaves that are not in a run yet.
         self._waiting: list[LeafTerms] = []
         self._waiting_leaves = 0
         self._leaves = 0
 
     def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds the rows of the segment `base` whose documents still exist; call it before `add`.
+        """Adds the terms of those rows of the segment `base` whose documents still exist.
 
-        `living` is `bool[rows]`: True for each of these rows. Raises TypeError if `base` has no
-        postings.
+        It must be called before `add`. `living` is `bool[rows]`: True for each of these rows.
+        Raises TypeError if `base` has no postings.
         """
         if base.postings is None:
-            raise TypeError("the segment to resume from has no postings")
+            raise TypeError("the base segment of the build has no postings")
         leaves = np.full(len(living), -1, np.int64)
         leaves[living] = np.arange(int(living.sum()))
         self._runs.append((base.postings, leaves))
@@ -60,7 +64,7 @@ class PostingsPart:
             self._invert()
 
     def _invert(self) -> None:
-        """Makes a run of the blocks that are not in a run yet."""
+        """Builds an inverted index, called a run, of the blocks that are not in a run yet."""
         terms = joined(self._waiting)
         run = Postings(postings_of(terms.starts, terms.entries, self._waiting_leaves))
         self._runs.append((run, self._leaves + np.arange(self._waiting_leaves)))
@@ -68,9 +72,11 @@ class PostingsPart:
         self._waiting, self._waiting_leaves = [], 0
 
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Writes the postings into `folder`; `SegmentPart.write` explains `order`.
+        """Writes the postings into `folder`.
 
-        Returns the array `lengths`, `uint32[rows]`: the count of terms of each row. Raises OSError.
+        Row i of the segment is the leaf `order[i]`, counted in the order in which leaves were
+        added. Returns the array `lengths`, `uint32[rows]`: the count of terms of each row. Raises
+        OSError.
         """
         if self._waiting_leaves:
             self._invert()
@@ -84,7 +90,11 @@ class PostingsPart:
 def _renumbered(
     postings: Postings, leaves: NDArray[np.int64], row_of: NDArray[np.uint32]
 ) -> tuple[Postings, NDArray[np.uint32]]:
-    """Returns the postings of a run, and each row's row number in the segment, or DROPPED."""
+    """Returns the postings of a run, and the new row number of each row of the run.
+
+    A new row number is the row number in the segment, or DROPPED for a deleted row. `leaves` has
+    the leaf of each row of the run, or -1. `row_of` has the row number of each leaf.
+    """
     rows = row_of[leaves]
     rows[leaves < 0] = DROPPED
     return postings, rows

@@ -56,7 +56,7 @@ _FEW_DIMENSIONS = 96
 # `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 finds 0.990, and 300 finds 0.996.
 _EF_ITEMS = 1 << 16
 
-# The suffix of a segment's folder whose files are not durable yet.
+# A segment's folder has this suffix until its files are durable.
 UNFINISHED = ".tmp"
 INDEX = "index.hnsw"
 POSTINGS = "postings.bin"
@@ -67,8 +67,8 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 _BLOCK_BYTES = 1 << 20
 # Files of at least this size are read into huge pages. With huge pages, loading a segment of 170 MB
-# takes 0.73 of the time. Freeing its memory takes 2 ms instead of 15 ms, and no other thread of
-# Python can run during this time.
+# takes 0.73 of the time that it takes with normal pages. Freeing the memory of this segment takes
+# 2 ms instead of 15 ms. No other thread of Python can run while memory is freed.
 _HUGE_FROM_BYTES = 4 << 20
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
@@ -82,11 +82,12 @@ class DamagedSegment(Exception):
 class Rows:
     """Dense arrays about the rows of a segment, in order of label.
 
-    * `labels`: `uint64[rows]`.
-    * `ancestors`: `uint32[levels, rows]`, the index of each row's ancestor at every level; the
+    * `labels`: `uint64[rows]`, the label of each leaf.
+    * `ancestors`: `uint32[levels, rows]`, the index of each leaf's ancestor at every level; the
       first level has the index of the leaf itself.
-    * `heads` and `members`: `uint32`, as the docstring of the module describes; empty if item i is
-      row i for every i, or if there are no vectors.
+    * `heads` and `members`: `uint32`. The rows with the vector of item i are
+      `members[heads[i]:heads[i + 1]]`. Both arrays are empty if item i is row i for every i, or if
+      there are no vectors.
     * `lengths`: `uint32[rows]`, the count of each leaf's terms; empty without postings.
     """
 
@@ -97,7 +98,10 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns for each row the item of the index with its vector, `uint32[rows]`."""
+        """Returns the index item that has the vector of each row, `uint32[rows]`.
+
+        An item is a distinct vector, so several rows may have the same item.
+        """
         if not len(self.heads):
             return np.arange(len(self.labels), dtype=np.uint32)
         items = np.empty(len(self.labels), np.uint32)
@@ -107,7 +111,7 @@ class Rows:
 
     @property
     def size_bytes(self) -> int:
-        """The memory of the arrays in bytes."""
+        """The memory that all arrays take together, in bytes."""
         return sum(getattr(self, name).nbytes for name in self.__slots__)
 
 
@@ -115,9 +119,9 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` has for each row the item of the index with its vector, `uint32[rows]`. `graph` is None
-    if the collection has no vectors, or if it was not loaded. `postings` is None if the collection
-    has no analyzer.
+    `items` has the index item of each row, `uint32[rows]`. An item is a distinct vector. `graph` is
+    None if the collection has no vectors, or if the graph was not loaded. `postings` is None if the
+    collection has no analyzer.
     """
 
     record: SegmentRecord
@@ -142,13 +146,13 @@ class LoadedSegment:
         return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of each of `rows` with the query, `float32[n]`."""
+        """Returns the cosine of each row in `rows` with the query, `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
     def best(
         self, query: Vector, rows: NDArray[np.uint32], count: int
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the `count` rows of `rows` that are nearest to the query, and their cosines.
+        """Returns the `count` rows in `rows` that are nearest to the query, and their cosines.
 
         `rows` must ascend. The result is exact, `uint32[n]` and `float32[n]`, best first. If rows
         have the same cosine, the rows with lower row numbers are preferred.
@@ -159,17 +163,21 @@ class LoadedSegment:
     @property
     def _vectors(self) -> Graph:
         if self.graph is None:
-            raise TypeError("the segment's collection has no vectors")
+            raise TypeError("no vectors of the segment are loaded")
         return self.graph
 
     def expand(
         self, items: NDArray[np.uint32], scores: Vector
     ) -> tuple[NDArray[np.uint32], Vector]:
-        """Returns the rows that have the vectors of `items`, each with the score of its item."""
+        """Returns all rows that have the vectors of `items`, and their scores.
+
+        `items` are distinct vectors of the index, and `scores` are their scores. Each row gets the
+        score of its vector.
+        """
         heads = self.rows.heads
         if not len(heads):
             return items, scores
-        # The counts are signed, because `heads[items] - before` may be negative.
+        # The counts are signed integers, because `heads[items] - before` may be negative.
         counts = (heads[items + 1] - heads[items]).astype(np.int64)
         before = np.cumsum(counts) - counts
         positions = np.repeat(heads[items] - before, counts) + np.arange(counts.sum())
@@ -178,7 +186,7 @@ class LoadedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSearch:
-    """An ANN search of one query in a segment; each call of `nearest` continues the last call.
+    """An ANN search for one query in a segment. Each call of `nearest` continues the search.
 
     Only one thread may use it at a time.
     """
@@ -189,9 +197,9 @@ class SegmentSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
 
-        These are all rows of the nearest `count` items, or of all items if the index has fewer
-        items. Returns None if HNSW could not reach that many items, which happens if the graph is
-        not fully connected.
+        Finds the nearest `count` distinct vectors, or all if the index has fewer, and returns all
+        rows that have one of these vectors. Returns None if HNSW could not reach so many vectors,
+        which happens if the graph is not fully connected.
         """
         items, scores = self.graph_search.nearest(count)
         if len(items) < min(count, self.segment.record.items):
@@ -200,9 +208,9 @@ class SegmentSearch:
 
 
 def search_ef(dimension: int, items: int) -> int:
-    """Returns HNSW's `ef`, the maximum count of candidates in the list of a search.
+    """Returns HNSW's parameter `ef`, the size of the candidate list of a search.
 
-    `items` is the count of items in the index.
+    `items` is the count of distinct vectors in the index.
     """
     base = _EF_OF_FEW_DIMENSIONS if dimension < _FEW_DIMENSIONS else _EF
     return round(base * max(1.0, math.sqrt(items / _EF_ITEMS)))
@@ -211,9 +219,9 @@ def search_ef(dimension: int, items: int) -> int:
 def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
     """Writes a segment's files durably; returns their sizes and checksums for the manifest.
 
-    `folder` is the folder of all segments. `write_parts` writes the files of the segment's parts
-    into the folder that is passed to it, and returns the arrays of the rows. Raises OSError, for
-    example when the disk is full; then no file remains.
+    `folder` is the folder of all segments. `write_parts` writes the segment's index files into the
+    folder that is passed to it, and returns the arrays for the file `rows.npz` by name. Raises
+    OSError, for example when the disk is full. After an error, no file of the segment remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -242,7 +250,7 @@ def load(
     with_graph: bool = True,
     huge_from_bytes: int = _HUGE_FROM_BYTES,
 ) -> LoadedSegment:
-    """Reads a segment into memory. Raises DamagedSegment, which names the file and the defect.
+    """Reads a segment into memory. Raises DamagedSegment, whose message says what is damaged.
 
     If `with_graph` is False, the graph is not read, which saves most of the memory. Then the
     vectors cannot be searched. Files of at least `huge_from_bytes` are read into huge pages if
@@ -259,13 +267,13 @@ def load(
         raise DamagedSegment(f"{path} cannot be read: {error}") from error
     if len(rows.labels) != record.rows:
         raise DamagedSegment(
-            f"{path} holds {len(rows.labels)} leaves; the manifest says {record.rows}"
+            f"{path} has {len(rows.labels)} leaves, but the manifest says {record.rows}"
         )
     if graph is not None:
         _check_graph(path / INDEX, graph, record)
     if postings is not None and not postings.rows == len(rows.lengths) == record.rows:
         raise DamagedSegment(
-            f"{path / POSTINGS} has {postings.rows} leaves; the manifest says {record.rows}"
+            f"{path / POSTINGS} has {postings.rows} leaves, but the manifest says {record.rows}"
         )
     return LoadedSegment(record, rows, rows.items(), graph, postings)
 
@@ -284,14 +292,20 @@ def _rows(packed: memoryview, record: SegmentRecord) -> Rows:
 def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
     if graph.dimension != record.dimension:
         raise DamagedSegment(
-            f"{path} holds vectors of dimension {graph.dimension}, not {record.dimension}"
+            f"{path} has vectors of dimension {graph.dimension}, "
+            f"but the manifest says {record.dimension}"
         )
     if len(graph) != record.items:
-        raise DamagedSegment(f"{path} holds {len(graph)} vectors; the manifest says {record.items}")
+        raise DamagedSegment(
+            f"{path} has {len(graph)} vectors, but the manifest says {record.items}"
+        )
 
 
 def load_arrays(folder: Path, record: SegmentRecord, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Returns the named arrays in a segment's file `rows.npz`. Raises DamagedSegment."""
+    """Returns the arrays with these names in a segment's file `rows.npz`.
+
+    Raises DamagedSegment.
+    """
     path = path_of(folder, record.segment_id) / ROWS
     try:
         return _arrays(_read(path, record.files[ROWS]), names)
@@ -306,11 +320,12 @@ def _arrays(packed: memoryview, names: Sequence[str]) -> list[NDArray[Any]]:
 
 @contextmanager
 def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Path]:
-    """Yields the path of a copy of a segment's file that no other process can change.
+    """Yields the path of a verified copy of a segment's file.
 
-    The copy is verified, so a library that does not check the file it reads, like hnswlib, can read
-    it. The copy has no name in the folder. It uses disk space until the block ends. Raises
-    DamagedSegment, or OSError when the disk is full.
+    No other process can change the copy, because it is a temporary file without a name in the
+    folder. So the copy is safe for a library that does not check the files that it reads, like
+    hnswlib. The copy takes disk space until the block ends. Raises DamagedSegment, or OSError when
+    the disk is full.
     """
     source, expected = path_of(folder, record.segment_id) / name, record.files[name]
     with TemporaryFile(dir=folder) as copy:
@@ -321,7 +336,10 @@ def verified_copy(folder: Path, record: SegmentRecord, name: str) -> Iterator[Pa
 
 
 def verify(folder: Path, record: SegmentRecord) -> None:
-    """Reads and verifies a segment's files. Raises DamagedSegment for a wrong size or checksum."""
+    """Reads and verifies all files of a segment.
+
+    Raises DamagedSegment if a file cannot be read, or has a wrong size or checksum.
+    """
     buffer = bytearray(_BLOCK_BYTES)
     for name, file in record.files.items():
         for _ in _verified_blocks(path_of(folder, record.segment_id) / name, file, buffer):
@@ -340,7 +358,10 @@ def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
 
 
 def path_of(folder: Path, segment_id: int) -> Path:
-    """Returns the folder of one segment's files."""
+    """Returns the folder that contains the files of one segment.
+
+    `folder` is the folder of all segments.
+    """
     return folder / f"{segment_id:012d}"
 
 
@@ -368,7 +389,7 @@ def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_B
     # memory is freed immediately.
     pages = mmap.mmap(-1, max(expected.size_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if expected.size_bytes >= huge_from_bytes:
-        with suppress(OSError):  # The kernel may not support huge pages.
+        with suppress(OSError):  # Without huge pages in the kernel, normal pages are used.
             pages.madvise(mmap.MADV_HUGEPAGE)
     memory = memoryview(pages)
     for _ in _verified_blocks(path, expected, memory, keep=True):
@@ -379,11 +400,12 @@ def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_B
 def _verified_blocks(
     path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
 ) -> Iterator[memoryview]:
-    """Reads a file through `buffer` and yields its blocks; each is valid until the next block.
+    """Reads a file through `buffer` and yields its blocks.
 
-    With `keep`, the buffer must be as large as the file, and contains the whole file at the end.
-    Raises DamagedSegment if the file cannot be read, before the first block if the size is wrong,
-    and after the last block if the checksum is wrong.
+    A block is valid until the next block is read. If `keep` is True, the buffer must be as large as
+    the file, and contains the whole file at the end. Raises DamagedSegment if the file cannot be
+    read. Also raises DamagedSegment before the first block if the size of the file is wrong, and
+    after the last block if its checksum is wrong.
     """
     digest, position = hashlib.sha256(), 0
     view = memoryview(buffer)
@@ -392,7 +414,7 @@ def _verified_blocks(
             size = os.fstat(file.fileno()).st_size
             if size != expected.size_bytes:
                 raise DamagedSegment(
-                    f"{path} has {size} bytes; the manifest says {expected.size_bytes}"
+                    f"{path} has {size} bytes, but the manifest says {expected.size_bytes}"
                 )
             while position < size:
                 start = position if keep else 0
@@ -406,11 +428,14 @@ def _verified_blocks(
     except OSError as error:
         raise DamagedSegment(f"{path} cannot be read: {error.strerror}") from error
     if digest.hexdigest() != expected.sha256:
-        raise DamagedSegment(f"{path} does not match the manifest's checksum")
+        raise DamagedSegment(f"{path} does not have the checksum that the manifest says")
 
 
 def sync_file(path: Path) -> SegmentFile:
-    """Makes a segment's file durable and readable only by its owner; returns size and checksum."""
+    """Syncs a segment's file to the disk, and makes it readable only by its owner.
+
+    Returns the size and the checksum of the file.
+    """
     path.chmod(FILE_MODE)
     disk.sync(path)
     return SegmentFile(path.stat().st_size, _sha256(path))

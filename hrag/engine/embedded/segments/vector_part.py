@@ -22,7 +22,8 @@ from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.host.cores import usable_cores
 from hrag.models.embedding import Vectors
 
-# hnswlib compares vectors by inner product, which is the cosine, because all have unit length.
+# hnswlib compares vectors by their inner product. It is equal to their cosine, because all vectors
+# have unit length.
 SPACE = "ip"
 # The parameters M and ef_construction of HNSW. With these values, and `ef` 64 at search, the
 # recall@10 was 1.0 for 100,000 vectors of 384 dimensions, and 0.995 for 100,000 of 96 dimensions.
@@ -38,7 +39,7 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 
 
 class InsertFreeing(Protocol):
-    """Inserts vectors like `Insert`, but leaves `free_cores` cores to other threads."""
+    """Inserts vectors into an index. Uses all cores except `free_cores` cores."""
 
     def __call__(
         self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int
@@ -46,7 +47,7 @@ class InsertFreeing(Protocol):
 
 
 def insert(index: hnswlib.Index, vectors: Vectors, items: Items, free_cores: int = 0) -> None:
-    """Inserts vectors in several threads, which do not hold the GIL.
+    """Inserts vectors into an index in several threads. Other Python threads can run meanwhile.
 
     The count of threads is the count of usable cores minus `free_cores`, but at least one.
     """
@@ -57,7 +58,10 @@ class VectorPart:
     """Indexes the vectors of a segment's leaves. Implements `builder.SegmentPart`."""
 
     def __init__(self, index: hnswlib.Index, insert: Insert = insert) -> None:
-        """Adds vectors to `index`, which must have capacity for all vectors that will be added."""
+        """Creates a part that inserts vectors into `index`.
+
+        `index` must have capacity for all vectors that will be inserted.
+        """
         self._index = index
         self._insert = insert
         self._item_of: dict[bytes, int] = {}
@@ -65,21 +69,21 @@ class VectorPart:
 
     @property
     def item_count(self) -> int:
-        """The count of items, which are the distinct vectors in the index."""
+        """The count of items in the index. An item is a distinct vector."""
         return len(self._item_of)
 
     def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds the rows of the segment `base` whose documents still exist; call it before `add`.
+        """Adds those rows of the segment `base` whose documents still exist.
 
-        `living` is `bool[rows]`: True for each of these rows. The index that was passed to this
-        part must be the index of `base`. Raises DamagedSegment.
+        It must be called before `add`. `living` is `bool[rows]`: True for each of these rows. The
+        index that was passed to the constructor must be the index of `base`. Raises DamagedSegment.
         """
         digests = load_digests(folder, base.record)
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
         self._items.append(base.items[living].astype(np.int64))
 
     def add(self, block: LeafBlock) -> None:
-        """Inserts the vectors of the leaves that the index does not contain yet."""
+        """Adds the next leaves. Inserts only the vectors that the index does not contain yet."""
         known = len(self._item_of)
         items = np.empty(len(block.labels), np.int64)
         new_rows: list[int] = []
@@ -97,9 +101,10 @@ class VectorPart:
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Writes the index into `folder`. Returns the arrays `heads`, `members` and `digests`.
 
-        `digests` is `uint8[items, 16]`, the digest of each item's vector; `segment_files.Rows`
-        describes the other arrays. hnswlib does not report a full disk, so the size of the file is
-        checked. Raises OSError.
+        `digests` is `uint8[items, 16]`: a hash of each item's vector. `rows_of_items` describes the
+        other two arrays. Row i of the segment is the leaf `order[i]`, counted in the order in which
+        leaves were added. hnswlib does not report a full disk, so the size of the file is checked.
+        Raises OSError.
         """
         path = folder / INDEX
         self._index.save_index(str(path))
@@ -114,11 +119,12 @@ class VectorPart:
 def rows_of_items(
     items: NDArray[np.int64], item_count: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Inverts the map from rows to items; returns `heads` and `members`, both `uint32`.
+    """Inverts the map from rows to items; returns the arrays `heads` and `members`, both `uint32`.
 
-    `items` has the item of each row, `int64[rows]`. Some of the `item_count` items may have no row.
-    The module `segment_files` describes `heads` and `members`. Both arrays are empty if item i is
-    row i for every i.
+    An item is a distinct vector of the index, numbered from 0 to `item_count` - 1. `items` has the
+    item of each row, `int64[rows]`. In the result, the rows of item i are
+    `members[heads[i]:heads[i + 1]]`. An item may have no row. Both arrays are empty if item i is
+    the item of row i for every i.
     """
     if np.array_equal(items, np.arange(item_count)):
         return np.empty(0, np.uint32), np.empty(0, np.uint32)
@@ -149,6 +155,9 @@ def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.In
 
 
 def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
-    """Returns the digests of a segment's vectors: `uint8[items, 16]`. Raises DamagedSegment."""
+    """Returns the hash of each distinct vector in a segment's index: `uint8[items, 16]`.
+
+    Raises DamagedSegment.
+    """
     (digests,) = segment_files.load_arrays(folder, record, ["digests"])
     return digests

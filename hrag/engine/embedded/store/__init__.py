@@ -1,1 +1,1 @@
-"""What does a store keep in LMDB, and how is it opened?"""
+"""Which data does a store have in LMDB, and how is the store opened?"""

@@ -27,7 +27,7 @@ MAX_LOG_ENTRIES = 100_000
 def append_change(
     txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
 ) -> Counters:
-    """Adds a change to a collection's log, under the tenant's sequence number `sequence`.
+    """Adds a change to a collection's change log. The key is the change's sequence number.
 
     Returns the collection's new counters, which the caller must store.
     """
@@ -43,7 +43,7 @@ def trimmed(
 ) -> Counters:
     """Deletes a collection's oldest log entries until at most `max_entries` remain.
 
-    Damaged entries are deleted like others. Returns the collection's new counters, which the
+    Damaged entries are deleted in the same way. Returns the collection's new counters, which the
     caller must store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
@@ -79,15 +79,15 @@ def changes_after(txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
     return (change for _, change in entries)
 
 
-# The list of commits.
+# Functions of the list of commits, which names the collection that each commit has changed.
 
 
 def note_commit(txn: Txn, collection: int) -> None:
-    """Adds a collection to the list of commits and trims the list.
+    """Adds a collection to the list of commits, and deletes the oldest entries of a long list.
 
     Call it in each transaction that creates or changes a collection, or changes its names or its
-    segments. Then a change that neither adds nor deletes an ordinal always adds an entry. A repair
-    uses this to compute an upper bound for a tenant's sequence number.
+    segments. Then every change of a tenant adds an ordinal, deletes an ordinal or adds an entry
+    here. A repair relies on this to compute an upper bound for a tenant's lost sequence number.
     """
     cursor = txn.next_number(schema.COMMIT_CURSOR)
     txn.commits.put(cursor, collection)
@@ -110,9 +110,10 @@ def commit_cursor(txn: Txn) -> int:
 
 
 def changed_after(txn: Txn, cursor: int) -> set[int] | None:
-    """Returns the ids of the collections that the list of commits names after `cursor`.
+    """Returns the ids of the collections that have changed after `cursor`.
 
-    Returns None if entries after `cursor` were deleted, are missing or are damaged.
+    `cursor` is the key of an entry in the list of commits. Returns None if entries after this entry
+    were deleted, are missing or are damaged.
     """
     count = commit_cursor(txn) - cursor
     if count > MAX_LOG_ENTRIES:
@@ -123,9 +124,10 @@ def changed_after(txn: Txn, cursor: int) -> set[int] | None:
 
 
 def _remove_damaged(table: Table[K, V, G], group: G | None = None) -> tuple[list[K], int]:
-    """Deletes the entries of a group up to and including the last damaged entry.
+    """Deletes the table's entries up to and including the last damaged entry.
 
-    Returns the deleted keys, and the count of entries that remain in the group.
+    With `group`, a collection id, reads and deletes only entries of this collection. Returns the
+    deleted keys, and the count of entries that remain.
     """
     keys = list(table.keys(group))
     damaged = [index for index, key in enumerate(keys) if table.get_sound(key) is None]

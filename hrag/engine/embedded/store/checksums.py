@@ -1,4 +1,4 @@
-"""Checksums of stored values, and stored values that end with their checksums.
+"""Computes and verifies the checksums with which stored values end.
 
 A checksum is XXH3 of 64 bits (https://xxhash.com). Its seed is computed from the name of the
 database and from the key. So verification detects not only a flipped bit, but also a value that
@@ -14,20 +14,20 @@ from xxhash import xxh3_64_intdigest
 
 Buffer = bytes | memoryview
 
-# The size of a block that has a checksum. With blocks of this size, checksums are 0.2 % of a text,
-# and checking a block takes 0.3 us.
+# A text is divided into blocks of this size, each with its checksum. With this size, checksums add
+# 0.2 % to a text, and verifying a block takes 0.3 us.
 BLOCK_BYTES = 4096
 SUM_BYTES = 8
 _SUM = struct.Struct("<Q")
 
 
 def seed_of(key: Buffer, seed: int) -> int:
-    """Returns the seed of the checksums of values under `key`; `seed` is the database's seed."""
+    """Returns the seed for the checksum of the value of `key`; `seed` is its database's seed."""
     return xxh3_64_intdigest(key, seed)
 
 
 def checksum_of(data: Buffer, seed: int) -> bytes:
-    """Returns the checksum of a value, as 8 bytes."""
+    """Returns the checksum of `data`, an encoded value, as 8 bytes."""
     return _SUM.pack(xxh3_64_intdigest(data, seed))
 
 
@@ -40,7 +40,7 @@ def verified(value: memoryview, seed: int) -> memoryview | None:
 
 
 def block_checksums_of(data: Buffer, seed: int) -> bytes:
-    """Returns the checksums of the blocks of `data` in order, each as 8 bytes."""
+    """Returns a checksum for each block of `data`, in order, each as 8 bytes."""
     starts = range(0, len(data), BLOCK_BYTES)
     sums = [
         xxh3_64_intdigest(data[start : start + BLOCK_BYTES], seed + block)
@@ -50,12 +50,12 @@ def block_checksums_of(data: Buffer, seed: int) -> bytes:
 
 
 def bytes_in_blocks(size_bytes: int) -> int:
-    """Returns the size in bytes of `size_bytes` of data with the checksums of its blocks."""
+    """Returns the stored size of `size_bytes` of data: the data, and a checksum for each block."""
     return size_bytes + -(-size_bytes // BLOCK_BYTES) * SUM_BYTES
 
 
 def data_bytes(size_bytes: int) -> int:
-    """Returns the size in bytes of a value's data, without the checksums of its blocks.
+    """Returns how many bytes of a stored value are data. The others are checksums of its blocks.
 
     `size_bytes` is the size of the whole value.
     """
@@ -81,12 +81,12 @@ def _raise_damaged_block() -> NoReturn:
 
 
 class Blocks:
-    """The data of a value that ends with the checksums of its blocks; blocks are checked on demand.
+    """The data of a value that ends with the checksums of its blocks.
 
-    `seed` returns the seed of the checksums. `raise_damage` is called when a block does not match
-    its checksum; it must raise an exception. `checked` has one byte for each block: 1 for a block
-    that needs no check, else 0. Checking a block sets its byte to 1. Several `Blocks` may share
-    one `checked`.
+    The caller verifies the blocks that it reads, with `check`. `seed` returns the seed of the
+    checksums. `raise_damage` is called when a block does not match its checksum; it must raise an
+    exception. `checked` has one byte for each block: 1 if the block is verified already, else 0.
+    Verifying a block sets its byte to 1. Several `Blocks` may share one `checked`.
     """
 
     __slots__ = ("_checked", "_count", "_raise_damage", "_seed", "_sums", "data")
@@ -112,23 +112,23 @@ class Blocks:
             self._checked.extend(bytes(count - len(self._checked)))
 
     def reporting(self, raise_damage: Callable[[], NoReturn]) -> "Blocks":
-        """Returns a copy with the same data that calls another function for a damaged block."""
+        """Returns a copy that has the same data, but calls `raise_damage` for a damaged block."""
         other = Blocks.__new__(Blocks)
         other.data, other._sums, other._count = self.data, self._sums, self._count
         other._seed, other._raise_damage, other._checked = self._seed, raise_damage, self._checked
         return other
 
     def check(self, start: int, end: int) -> None:
-        """Checks the blocks that contain the bytes from `start` up to `end`.
+        """Verifies the checksums of the blocks that contain the bytes from `start` up to `end`.
 
-        Skips blocks that were checked before.
+        Skips blocks that were verified before.
         """
         first, last = start // BLOCK_BYTES, min(-(-end // BLOCK_BYTES), self._count)
         if self._checked.find(0, first, last) >= 0:
             self._check_blocks(first, last)
 
     def check_all(self) -> memoryview:
-        """Checks every block and returns the data."""
+        """Verifies the checksum of every block, and returns the data."""
         self.check(0, len(self.data))
         return self.data
 

@@ -23,19 +23,19 @@ G = TypeVar("G")
 class KeyCodec(Generic[K, G]):
     """Converts the keys of a table between Python values and bytes.
 
-    The keys of some tables are grouped: each key begins with its group, which is a collection id or
-    a tenant. `prefix` returns the bytes with which all keys of a group begin. In a table without
-    groups, the group is None.
+    `pack` encodes a key as bytes, and `unpack` decodes the bytes. The keys of some tables are
+    grouped: each key begins with its group, which is a collection id or a tenant. `prefix` returns
+    the bytes with which all keys of a group begin. In a table without groups, the group is None.
     """
 
     pack: Callable[[K], bytes]
     unpack: Callable[[Buffer], K]
     prefix: Callable[[G], bytes]
     lmdb_bytes: int | None = None
-    """The length of the prefix of the packed key that is LMDB's key; None for the whole key.
+    """How many bytes of an encoded key LMDB stores, from its start; None if it stores all bytes.
 
-    The remainder of the packed key names the document that the value belongs to. It is not stored,
-    but the seed of the value's checksum depends on it.
+    The other bytes identify the document that the value belongs to. They are not stored, but the
+    seed of the value's checksum depends on them.
     """
 
 
@@ -58,14 +58,18 @@ class CollectionName(NamedTuple):
 
 
 class DocumentEntry(NamedTuple):
-    """The leaf count of a document, and the packed slot under which the document is stored."""
+    """The leaf count of a document, and its slot: the key under which LMDB stores the document.
+
+    The slot is encoded as bytes.
+    """
 
     leaf_count: int
     slot: bytes
 
 
-# Keys. Text that is not UTF-8 can only come from a damaged key. It is unpacked with
-# "surrogateescape", so that packing it again returns the same bytes.
+# The following codecs convert the keys of tables. Text that is not UTF-8 can only come from a
+# damaged key. It is decoded with "surrogateescape", so that encoding it again returns the same
+# bytes.
 
 
 def _no_prefix(_: None) -> bytes:
@@ -87,7 +91,7 @@ def _unpack_document_id(packed: Buffer) -> tuple[int, str]:
 
 
 def _refuse_slot(_: Buffer) -> NoReturn:
-    raise TypeError("LMDB's key has only the slot of the document's address")
+    raise TypeError("the address cannot be decoded: LMDB stores only a part of it as the key")
 
 
 NAME: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
@@ -95,7 +99,7 @@ NAME: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
 CURSOR: KeyCodec[int, None] = KeyCodec(schema.u64, schema.read_u64, _no_prefix)
 """The position of an entry in the list of commits."""
 COLLECTION: KeyCodec[int, int] = KeyCodec(schema.u32, schema.read_u32, schema.u32)
-"""A collection id. Each key is a separate group."""
+"""A collection id. Each key is a group of its own."""
 IN_COLLECTION: KeyCodec[tuple[int, int], int] = KeyCodec(
     schema.key_in_collection, schema.read_in_collection, schema.u32
 )
@@ -113,12 +117,12 @@ COLLECTION_NAME: KeyCodec[tuple[str, str], str] = KeyCodec(
 TENANT: KeyCodec[str, None] = KeyCodec(schema.tenant, _text, _no_prefix)
 """A tenant id."""
 SLOT: KeyCodec[bytes, None] = KeyCodec(bytes, bytes, _no_prefix)
-"""A packed slot."""
+"""A slot, the key under which LMDB stores a document. It is encoded as bytes already."""
 ADDRESS: KeyCodec[bytes, None] = KeyCodec(bytes, _refuse_slot, _no_prefix, schema.SLOT_BYTES)
-"""The address of a document; LMDB's key is only the slot in it. See `schema.address`."""
+"""The address of a document, of which LMDB stores only the first part; see `schema.address`."""
 
 
-# Values.
+# The following codecs convert the values of tables.
 
 
 @lru_cache(maxsize=1024)

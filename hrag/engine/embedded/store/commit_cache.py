@@ -10,7 +10,7 @@ also avoids a look-up in LMDB, for which py-lmdb releases and acquires Python's 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-# The maximum size of the values in a cache.
+# The maximum total size of the values in a cache.
 _MAX_BYTES = 32 << 20
 # The assumed size of a value if the caller of `keep` does not pass its size.
 _ENTRY_BYTES = 300
@@ -19,12 +19,13 @@ T = TypeVar("T")
 
 
 class CommitCache:
-    """A cache of values that transactions with the id `txn_id` have read, by key.
+    """A cache of values that read transactions with the id `txn_id` have read, by key.
 
-    A key begins with the kind of its value, so that keys of different kinds are never equal,
-    whatever names tenants and collections have. Threads may use the cache at the same time without
-    a lock: in a race, several threads read the same value from LMDB. Before a new value would make
-    the cache exceed `max_bytes`, all values are dropped.
+    Read transactions have the same id if they see the same commit. A key begins with the kind of
+    its value, so that keys of different kinds are never equal, whatever names tenants and
+    collections have. Threads may use the cache at the same time without a lock: in a race, several
+    threads read the same value from LMDB. Before a new value would make the cache exceed
+    `max_bytes`, all values are dropped.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_values", "txn_id")
@@ -36,7 +37,7 @@ class CommitCache:
         self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable) -> Any:
-        """Returns the cached value under `key`, or None if there is none."""
+        """Returns the cached value under `key`, or None if no value is cached under it."""
         return self._values.get(key)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = _ENTRY_BYTES) -> None:
@@ -47,7 +48,10 @@ class CommitCache:
         self._values[key] = value
 
     def once(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Returns the cached value under `key`; if there is none, calls `read` and caches it."""
+        """Returns the cached value under `key`.
+
+        If no value is cached under it, calls `read`, caches the result of `read` and returns it.
+        """
         value: T | None = self._values.get(key)
         if value is None:
             value = read()

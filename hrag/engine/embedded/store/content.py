@@ -4,7 +4,7 @@
 | ----------------- | ---------------------------------------------------------------- |
 | 3 little-endian   | the lengths of tree, text and vectors, each with its checksums   |
 | u32               |                                                                  |
-| little-endian u32 | a checksum of these lengths; the document's address is its seed  |
+| little-endian u32 | a checksum of these lengths; its seed is the document's address  |
 | the three lengths | tree, text and vectors, each followed by its checksums; vectors  |
 |                   | begin at an offset that is a multiple of four                    |
 
@@ -25,23 +25,26 @@ from xxhash import xxh3_64_intdigest
 
 from hrag.engine.embedded.store.checksums import Buffer, seed_of
 
-# The parts of a content, in stored order. Creating passages needs only the tree and the text, so
-# the vectors come last.
+# The names of the three parts of a document's content, in stored order. The vectors come last,
+# because creating passages needs only the tree and the text.
 PARTS = ("trees", "texts", "vectors")
 
 
 class ContentPart(IntEnum):
-    """A part of a content; the value is the index of the part's name in `PARTS`."""
+    """A part of a document's content: the tree, the text or the vectors.
+
+    The value is the index of the part's name in `PARTS`.
+    """
 
     TREE = 0
     TEXT = 1
     VECTORS = 2
 
 
-# A longer content is stored as a single value.
+# The content of a document is stored as a single value if it is longer than this.
 LONG_BYTES = 64 << 10
-# The maximum length of a piece. Six pieces of this length fill a page. Because pieces are short,
-# little of a page stays empty.
+# The maximum length in bytes of a piece, a short value with a part of a document's content. Six
+# pieces of this length fill a page. Because pieces are short, little of a page stays empty.
 PIECE_BYTES = 660
 
 _PAGE = 4096
@@ -51,45 +54,53 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-# The last byte of the keys of a content's values, by the index of the value. There are more keys
-# than a content can have values.
+# A document's content is stored as several values. The key of each value ends with one of these
+# bytes, the value's index. There is one byte more than a content can have values, because
+# `ContentTable.put` looks for a surplus value after the last one.
 _KEY_ENDS = [bytes([index]) for index in range(_PAGE // PIECE_BYTES + 3)]
 
-Sealed = tuple[Buffer, Buffer]
-"""The data of a part, and the checksums that are stored after the data."""
+StoredPart = tuple[Buffer, Buffer]
+"""The tree, the text or the vectors of a document, and the checksums that are stored after it."""
 
 
 class DamagedContent(Exception):
-    """The bytes of a stored content differ from what was written."""
+    """The stored bytes of a document's text, tree or vectors differ from what was written."""
 
 
 def value_key(slot: bytes, index: int) -> bytes:
-    """Returns the key of a value of a content: a packed slot and the value's index from 0."""
+    """Returns the key of one of the values into which a document's content is cut.
+
+    The key is `slot`, the encoded slot of the document, and the value's index, counted from 0.
+    """
     return slot + _KEY_ENDS[index]
 
 
-def joined(parts: Sequence[Sealed], owner: bytes) -> bytes:
-    """Returns the content with these three parts, in the order of `PARTS`.
+def joined(parts: Sequence[StoredPart], address: bytes) -> bytes:
+    """Joins a document's tree, text and vectors, in this order, into its content: one byte string.
 
-    `owner` is the address of the document.
+    The content begins with a header. The seed of the header's checksum is computed from `address`,
+    the address of the document.
     """
     lengths = _LENGTHS.pack(*(len(data) + len(sums) for data, sums in parts))
     (tree, tree_sums), (text, text_sums), (vectors, vector_sums) = parts
     gap = bytes(_gap(len(tree) + len(tree_sums) + len(text) + len(text_sums)))
-    header = lengths + _sum(lengths, owner)
+    header = lengths + _sum(lengths, address)
     return b"".join((header, tree, tree_sums, text, text_sums, gap, vectors, vector_sums))
 
 
 def size_bytes(lengths: Sequence[int]) -> int:
-    """Returns the length of a content in bytes.
+    """Returns the length of a document's content in bytes.
 
-    `lengths` has the length of each part with its checksums, in the order of `PARTS`.
+    `lengths` has the lengths of tree, text and vectors, each with its checksums.
     """
     return _HEADER_BYTES + sum(lengths) + _gap(lengths[0] + lengths[1])
 
 
 def value_lengths(content_bytes: int) -> list[int]:
-    """Returns the lengths of the values into which a content of `content_bytes` is cut."""
+    """Returns the lengths of the LMDB values into which a document's content is cut.
+
+    `content_bytes` is the length of the whole content in bytes.
+    """
     if content_bytes > LONG_BYTES:
         return [content_bytes]
     remainder = (content_bytes + _PAGE_HEADER) % _PAGE
@@ -105,7 +116,7 @@ def value_lengths(content_bytes: int) -> list[int]:
 
 
 def cut(content: bytes) -> list[memoryview]:
-    """Returns the values into which a content is cut, in order."""
+    """Cuts the content of a document into the values that LMDB stores. Returns them in order."""
     values, start = [], 0
     for length in value_lengths(len(content)):
         values.append(memoryview(content)[start : start + length])
@@ -114,16 +125,20 @@ def cut(content: bytes) -> list[memoryview]:
 
 
 class Content:
-    """The content of the document at `address`; its first value, or all values have been read.
+    """The content of a document, its tree, text and vectors, as far as it has been read.
 
-    `bounds` has the start and end of each part in the content, in the order of `PARTS`. `data`
-    contains the bytes that have been read, from the start of the content.
+    `data` contains the bytes that have been read, from the start of the content: the first of the
+    stored values, or all of them. `bounds` has the start and end of each part in the content, in
+    the order of `PARTS`. `address` is the document's address.
     """
 
     __slots__ = ("address", "bounds", "data")
 
     def __init__(self, address: bytes, first: memoryview) -> None:
-        """Decodes the header of the content's first value, `first`. Raises DamagedContent."""
+        """Decodes the header of the content. `first` is the first of the stored values.
+
+        Raises DamagedContent if the header does not match its checksum.
+        """
         lengths = first[: _LENGTHS.size]
         if bytes(first[_LENGTHS.size : _HEADER_BYTES]) != _sum(lengths, address):
             raise DamagedContent
@@ -140,17 +155,18 @@ class Content:
         return self.needed_bytes(len(PARTS) - 1)
 
     def needed_bytes(self, part: int) -> int:
-        """Returns how many bytes of the content must be read, from its start, to read a part.
+        """Returns how many bytes of the content, from its start, a caller must read for a part.
 
-        For the tree, this includes the text, because both are always read together.
+        `part` is a ContentPart. For the tree, the count includes the text, because tree and text
+        are always read together.
         """
         needed: int = self.bounds[max(part, 1)][1]
         return needed
 
     def part(self, part: int) -> memoryview:
-        """Returns a part with its checksums.
+        """Returns the tree, the text or the vectors, with the checksums that are stored after it.
 
-        Raises DamagedContent if `data` ends before the part does.
+        `part` is a ContentPart. Raises DamagedContent if `data` ends before the part does.
         """
         start, end = self.bounds[part]
         if end > len(self.data):
@@ -159,12 +175,12 @@ class Content:
 
 
 def _gap(length: int) -> int:
-    """Returns the count of padding bytes before the vectors.
+    """Returns the count of padding bytes after tree and text, so that the vectors are aligned.
 
-    `length` is the length of tree and text together, with their checksums.
+    `length` is the total length of tree and text, with their checksums.
     """
     return -(_HEADER_BYTES + length) % _ALIGNMENT
 
 
-def _sum(lengths: Buffer, owner: bytes) -> bytes:
-    return _SUM.pack(xxh3_64_intdigest(lengths, seed_of(owner, _SEED)) & 0xFFFF_FFFF)
+def _sum(lengths: Buffer, address: bytes) -> bytes:
+    return _SUM.pack(xxh3_64_intdigest(lengths, seed_of(address, _SEED)) & 0xFFFF_FFFF)

@@ -1,8 +1,9 @@
-"""The contents of documents, seen through one transaction: tree, text and vectors by address.
+"""A table with the content of each document: its tree, its text and its vectors.
 
-The module `content` describes how a content is cut into values. The tree and the vectors have one
-checksum each. The text has one checksum for each of its blocks, because searches read only some
-blocks. Error messages and the seeds of checksums use the names of the parts in `content.PARTS`.
+The key of the table is the document's address; see `schema.address`. The module `content` describes
+how a content is cut into LMDB values. The tree and the vectors have one checksum each. The text has
+one checksum for each of its blocks, because searches read only some blocks. Error messages and the
+seeds of checksums use the names of the parts in `content.PARTS`.
 """
 
 from collections.abc import Iterator
@@ -27,10 +28,11 @@ _SEEDS = tuple(seed_of(name.encode(), 0) for name in content.PARTS)
 
 
 class ContentTable:
-    """The contents of all documents. Reading a damaged part raises DataLoss.
+    """The tree, text and vectors of every document. Reading damaged data raises DataLoss.
 
-    A returned part points into LMDB's pages, or is a copy that was joined from several values. It
-    is valid until the transaction ends or writes.
+    The methods return memory that points into LMDB's pages, or a copy that was joined from several
+    values. The memory is valid until the transaction ends or writes. `address` identifies a
+    document: it is made of the document's slot, collection and ordinal (`schema.address`).
     """
 
     __slots__ = ("_database", "_txn")
@@ -40,47 +42,51 @@ class ContentTable:
         self._database = database
 
     def tree(self, address: bytes) -> memoryview:
-        """Returns a document's packed tree. Raises DataLoss if the document has no content."""
+        """Returns a document's encoded tree. Raises DataLoss if it is missing or damaged."""
         return required(self.get(address, ContentPart.TREE))
 
     def text(self, address: bytes) -> memoryview:
-        """Returns a document's text in UTF-8. Raises DataLoss if the document has no content."""
+        """Returns a document's text in UTF-8. Raises DataLoss if it is missing or damaged."""
         return required(self.get(address, ContentPart.TEXT))
 
     def vectors(self, address: bytes) -> memoryview:
         """Returns a document's vectors: `float32[leaves, dimension]`, little-endian.
 
-        Raises DataLoss if the document has no content.
+        Raises DataLoss if the vectors are missing or damaged.
         """
         return required(self.get(address, ContentPart.VECTORS))
 
     def tree_again(self, address: bytes) -> memoryview:
-        """Returns a document's packed tree without verifying its checksum.
+        """Returns a document's encoded tree without verifying its checksum.
 
-        The caller must have verified the tree a short time ago. Raises DataLoss if the document
-        has no content.
+        The caller must have verified the tree a short time ago. Raises DataLoss if the tree is
+        missing.
         """
         return required(self._read_stored(address, ContentPart.TREE))[:-SUM_BYTES]
 
     def text_blocks(self, address: bytes, checked: bytearray | None = None) -> Blocks:
-        """Returns a document's text, whose blocks are checked on demand.
+        """Returns a document's text. The caller verifies only the blocks of the text that it reads.
 
-        `checked` marks the blocks that were checked a short time ago; see `Blocks`. Raises DataLoss
-        if the document has no content.
+        `checked` marks the blocks that were verified a short time ago; see `Blocks`. Raises
+        DataLoss if the text is missing.
         """
         value = required(self._read_stored(address, ContentPart.TEXT))
         return self._open_blocks(address, value, checked)
 
     def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
-        """Returns a copy of `blocks` that reports damage through this transaction.
+        """Returns a copy of `blocks`, a text of an earlier transaction, for this transaction.
 
-        `blocks` are the result of `text_blocks` for the same address, in another transaction that
-        sees the same commit.
+        `blocks` are the result of `text_blocks` for the same address, in a transaction that sees
+        the same commit. If a block of the copy is damaged, this transaction looks up the name of
+        the document for the error message, because the earlier transaction may have ended.
         """
         return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 
     def get(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns a part of a document's content; None if the document has no content."""
+        """Returns the tree, the text or the vectors of a document; None if nothing is stored.
+
+        Raises DataLoss if the part is damaged.
+        """
         value = self._read_stored(address, part)
         if value is None:
             return None
@@ -92,7 +98,7 @@ class ContentTable:
         return data
 
     def get_sound(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns a part of a document's content; None if it is missing or damaged."""
+        """Returns the tree, the text or the vectors of a document; None if missing or damaged."""
         try:
             value = self._read_raw(address, part)
         except DamagedContent:
@@ -103,7 +109,7 @@ class ContentTable:
         return self._open_blocks(address, value).data if are_verified(value, seed) else None
 
     def has(self, address: bytes, part: ContentPart) -> bool:
-        """Returns True if the document has a content, even if the content is damaged."""
+        """Returns True if tree, text and vectors of the document are stored, even if damaged."""
         try:
             return self._read_raw(address, part) is not None
         except DamagedContent:
@@ -118,18 +124,18 @@ class ContentTable:
         *,
         append: bool = False,
     ) -> None:
-        """Stores the content of a document with its checksums.
+        """Stores the tree, text and vectors of a document with their checksums.
 
-        Replaces the content that is stored under the slot of `address`. With `append`, which is
+        Replaces what is stored under the slot, the first part of `address`. With `append`, which is
         passed to `lmdb.Transaction.put`, the slot must be larger than every slot in use.
         """
         self._txn.last_content = None
-        sealed = [
+        parts = [
             (data, _checksums(address, data, part))
             for data, part in zip((tree, text, vectors), ContentPart, strict=True)
         ]
         slot, raw, handle = address[: schema.SLOT_BYTES], self._txn.raw, self._database.handle
-        values = content.cut(content.joined(sealed, address))
+        values = content.cut(content.joined(parts, address))
         for index, value in enumerate(values):
             raw.put(content.value_key(slot, index), value, db=handle, append=append)
         surplus = len(values)
@@ -137,7 +143,10 @@ class ContentTable:
             surplus += 1
 
     def delete(self, slot: bytes) -> None:
-        """Deletes all values under a packed slot."""
+        """Deletes the tree, text and vectors that are stored under a slot.
+
+        `slot` is the encoded key of a document.
+        """
         self._txn.last_content = None
         with self._txn.raw.cursor(db=self._database.handle) as cursor:
             cursor.set_range(slot)
@@ -145,17 +154,18 @@ class ContentTable:
                 cursor.delete()
 
     def stored(self, slot: bytes = b"") -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the key and the value of each entry under a packed slot, as LMDB stores them.
+        """Yields the keys and values of the document with this slot, as the bytes that LMDB stores.
 
-        Without a slot, yields all entries. Each key begins with the packed slot.
+        Without a slot, yields the keys and values of all documents. Each key begins with the slot
+        of the document.
         """
         return stored_entries(self._txn, self._database, slot)
 
     def _read_stored(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns a part with its checksums, which are not verified.
+        """Returns a document's tree, text or vectors with its checksums, without verifying them.
 
-        Returns None if the document has no content. Raises DataLoss if the header of the content is
-        damaged.
+        Returns None if nothing is stored for the document. Raises DataLoss if the header that
+        contains the lengths of tree, text and vectors is damaged.
         """
         try:
             return self._read_raw(address, part)
@@ -163,14 +173,18 @@ class ContentTable:
             self._txn.raise_damage(content.PARTS[part], address)
 
     def _read_raw(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the same as `_read_stored`, but raises DamagedContent instead of DataLoss."""
+        """Returns a document's tree, text or vectors with its checksums, without verifying them.
+
+        Returns None if nothing is stored for the document. Raises DamagedContent if the header that
+        contains the lengths of tree, text and vectors is damaged.
+        """
         loaded = self._read_content(address, part)
         return None if loaded is None else loaded.part(part)
 
     def _read_content(self, address: bytes, part: ContentPart) -> Content | None:
-        """Returns a document's content with at least `part`; None if it has no content.
+        """Reads a document's content, at least up to the end of `part`; None if nothing is stored.
 
-        Reads only the first value of the content if that contains the part, else all values.
+        Reads only the first of the stored values if this value contains the part, else all values.
         """
         txn, handle = self._txn, self._database.handle
         loaded, first_key = txn.last_content, content.value_key(address[: schema.SLOT_BYTES], 0)
@@ -197,18 +211,21 @@ class ContentTable:
         return Blocks(value, seed, self._damage_of(address, ContentPart.TEXT), checked)
 
     def _damage_of(self, address: bytes, part: ContentPart) -> "partial[NoReturn]":
-        """Returns a function that raises DataLoss with a message about a damaged part."""
+        """Returns a function that raises DataLoss with the message that `part` is damaged."""
         return partial(self._txn.raise_damage, content.PARTS[part], address)
 
 
 def _checksums(address: bytes, data: Buffer, part: ContentPart) -> bytes:
-    """Returns the checksums that are stored after the data of a part."""
+    """Returns the checksums that are stored after `data`, a document's tree, text or vectors.
+
+    A text has a checksum for each of its blocks; a tree and the vectors have one checksum.
+    """
     seal = block_checksums_of if part is ContentPart.TEXT else checksum_of
     return seal(data, seed_of(address, _SEEDS[part]))
 
 
 class ContentField:
-    """A field of a transaction that is the table of the documents' contents."""
+    """An attribute of the class `Txn`; its value is the transaction's `ContentTable`."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "ContentField": ...

@@ -2,8 +2,8 @@
 
 Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
 But counters, the tenant's usage and filter terms are shared with other documents, and the damaged
-document cannot be subtracted from them. So they are computed again from the records of all other
-documents of the collection.
+document cannot be subtracted from them. So all three are computed again from the records of all
+other documents of the collection.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-# The fields of `Counters` that are sums over the living documents of a collection.
+# The fields of `Counters` that are sums over the documents of a collection.
 OF_DOCUMENTS = (
     "documents",
     "chunks",
@@ -35,7 +35,7 @@ OF_DOCUMENTS = (
 class DamageRecord(NamedTuple):
     """The known facts about a damaged document: its ordinal, address and leaf count.
 
-    `address` is None if it is unknown. `leaf_count` is 0 if it is unknown.
+    `address` is None if it is unknown; see `schema.address`. `leaf_count` is 0 if it is unknown.
     """
 
     ordinal: int
@@ -64,17 +64,17 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
 
 
 def find_damaged(txn: Txn, collection: int, document_id: str) -> DamageRecord | None:
-    """Returns what is known about a document that may be damaged; None if it is not found.
+    """Returns the ordinal, address and leaf count of a document that may be damaged.
 
-    Looks up the document's id. If the entry of the id is damaged, reads the records of all
-    documents of the collection.
+    Returns None if no document with this id is found. Looks up the id. If the entry of the id is
+    damaged, searches for the id in the records of all documents of the collection.
     """
     ordinal = _ordinal_of(txn, collection, document_id)
     return None if ordinal is None else damaged_at(txn, collection, ordinal)
 
 
 def damaged_at(txn: Txn, collection: int, ordinal: int) -> DamageRecord:
-    """Returns what is known about the document with this ordinal."""
+    """Returns the address and the leaf count of a damaged document, as far as they can be found."""
     try:
         address: bytes | None = address_of(txn, collection, ordinal)
     except DataLoss:
@@ -94,10 +94,11 @@ def _ordinal_of(txn: Txn, collection: int, document_id: str) -> int | None:
 
 
 def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None:
-    """Returns the address of a document whose slot is unknown, or None if it is not found.
+    """Returns the address of a document whose entry in `ordinals` is damaged; None if not found.
 
-    Verifies the values under every slot as if they belonged to this document. The seed of a
-    checksum depends on the document, so a checksum only matches if the document is the right one.
+    That entry contains the slot, the key under which the document is stored. So this function tries
+    every slot: it verifies the stored data as if the data belonged to this document. The seed of a
+    checksum depends on the document, so the checksum matches only in the document's own slot.
     """
     for slot in {bytes(key) for key, _ in txn.documents.stored()}:
         address = schema.address(slot, collection, ordinal)

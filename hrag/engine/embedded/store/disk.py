@@ -1,10 +1,11 @@
-"""Free space on a store's disk, and syncing files to it."""
+"""Measures the free space on a store's disk, and syncs files to the disk."""
 
 import errno
 import os
 from pathlib import Path
 
-# The error numbers that mean: the disk is full, a disk quota is used up, or a file is too large.
+# The error numbers for a full disk, for a disk quota that is used up, and for a file that is larger
+# than the file system allows.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -15,7 +16,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Calls fsync for a file or a folder, so that its bytes or entries are durable.
+    """Calls fsync for a file or a folder, so that what was written to it is durable.
 
     Raises OSError.
     """

@@ -38,14 +38,14 @@ RESTORE = "restore.tmp"
 
 _log = structlog.get_logger()
 
-# The size to which lock.mdb is allocated: 64 bytes for each reader, and 4 KiB more.
+# The disk space that is allocated for the file lock.mdb: 64 bytes for each reader, and 4 KiB more.
 _LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
-    """A store that is open in this process: an LMDB environment with its databases, by name.
+    """A store that is open in this process: an LMDB environment and its LMDB databases.
 
-    The files in `locks` stay open, and so locked, until the store is closed.
+    The files in `locks` stay open until the store is closed, and closing them releases the locks.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Store:
     def growing_write(self, extra_bytes: int) -> Iterator[Txn]:
         """Begins a write transaction that makes the store grow by about `extra_bytes`.
 
-        Works like `write`, but leaves the disk space free that is reserved for deletions. If the
-        disk has no other free space, raises StorageFull before anything is written.
+        Works like `write`, but does not use the disk space that is reserved for deletions. If the
+        disk does not have enough other space, raises StorageFull before anything is written.
         """
         self.require_place()
         self.require_space()
@@ -100,7 +100,10 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """The total size of LMDB's pages, with free pages, without the reserve after the pages."""
+        """The total size of the pages in LMDB's file, in bytes.
+
+        Includes free pages, but not the space after the last page that is reserved for deletions.
+        """
         pages: int = self.env.info()["last_pgno"] + 1
         return pages * int(self.env.stat()["psize"])
 
@@ -139,10 +142,10 @@ class Store:
             )
 
     def require_space(self, extra_bytes: int = 0) -> None:
-        """Raises StorageFull if the disk has less free space than a write may use.
+        """Raises StorageFull if a write of `extra_bytes` would leave too little free disk space.
 
-        A write of `extra_bytes` must leave HRAG_DISK_RESERVE_BYTES free for other programs. These
-        bytes are not the blocks that `Reserve` allocates for deletions.
+        The write must leave HRAG_DISK_RESERVE_BYTES free for other programs. In addition, `Reserve`
+        allocates blocks for deletions, and these blocks do not count as free.
         """
         free = disk.free_bytes(self.directory)
         if free < self._reserve_bytes + extra_bytes:
@@ -169,8 +172,8 @@ class Store:
     def reserve_disk(self) -> None:
         """Allocates the disk blocks that are reserved for deletions.
 
-        If the disk has not enough space, logs a warning. Each later write that makes the store grow
-        tries to allocate them again.
+        If the disk does not have enough space, logs a warning. Each later write that makes the
+        store grow tries again to allocate the blocks.
         """
         if not self._reserve_bytes:
             return
@@ -191,7 +194,7 @@ class Store:
             lock.close()
 
 
-# Opening a store.
+# Functions that open a store.
 
 
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
@@ -207,7 +210,7 @@ def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
         with location.explained_errors(directory):
             make_folder(directory, exist_ok=True)
             make_folder(directory / location.SEGMENTS, exist_ok=True)
-            privacy.tighten(directory)
+            privacy.make_private(directory)
             users = undo.enter_context(_join(directory))
             indexer = undo.enter_context(store_locks.lock_for_writing(directory))
             shutil.rmtree(directory / location.VACUUM, ignore_errors=True)
@@ -229,7 +232,7 @@ def open_for_reading(directory: Path) -> Store:
     """
     location.require_data(directory, "; an indexer creates one when it starts")
     location.refuse_network(directory)
-    privacy.tighten(directory)
+    privacy.make_private(directory)
     with ExitStack() as undo:
         users = undo.enter_context(_join(directory))
         store = Store(_open_env(directory, readonly=True), directory, locks=(users,))
@@ -255,12 +258,12 @@ def open_alone(directory: Path) -> Store:
 
 
 def _create_databases(store: Store) -> None:
-    """Creates all databases if the store is new; otherwise opens the existing databases."""
+    """Creates all LMDB databases if the store is new; otherwise opens the existing databases."""
     if store.env.stat()["entries"]:
         _find_databases(store)
         return
     if any(store.segments.iterdir()):
-        raise damaged_pages(store.directory, "it has no database, but segments exist")
+        raise damaged_pages(store.directory, "the file has no database, but the store has segments")
     with store.write() as txn:
         for name in schema.DATABASES:
             store.databases[name] = Database.of(name, open_database(store.env, name, txn.raw))
@@ -269,7 +272,7 @@ def _create_databases(store: Store) -> None:
 
 
 def _find_databases(store: Store) -> None:
-    """Opens all databases of the store.
+    """Opens all LMDB databases of the store.
 
     Opens the database `meta` first and checks the schema version in it, because a store of another
     version may have other databases. Raises StoreMissing, StoreUnavailable or DataLoss.
@@ -283,14 +286,17 @@ def _find_databases(store: Store) -> None:
                 raise StoreMissing(f"{store.directory} holds no complete store yet") from None
             raise damaged_pages(store.directory, f"the database {name!r} is missing") from None
         except lmdb.Error as error:
-            raise damaged_pages(store.directory, f"opening {name!r}: {error}") from error
+            raise damaged_pages(
+                store.directory, f"the database {name!r} cannot be opened: {error}"
+            ) from error
         if name == "meta":
             with store.read() as txn:
                 _check_schema(store, txn)
 
 
 def _check_schema(store: Store, txn: Txn) -> None:
-    # In earlier schema versions, no checksum follows the version number.
+    # In stores of early schema versions, no checksum follows the version number. Then the number
+    # cannot be verified.
     value = txn.raw.get(schema.SCHEMA, db=store.databases["meta"].handle)
     if value is not None and len(value) == schema.NUMBER_BYTES + SUM_BYTES:
         version = txn.number(schema.SCHEMA)
@@ -322,11 +328,12 @@ def _join(directory: Path) -> IO[bytes]:
 
 
 def _fill_lock_file(path: Path) -> None:
-    """Allocates disk blocks for LMDB's whole table of readers, the file `path`.
+    """Allocates disk blocks for the whole file `path`, which contains LMDB's table of readers.
 
-    LMDB creates the file sparse and maps it into memory. So on a full disk, the 60th reader would
-    be killed by SIGBUS. Call this only while no process has the file open, because closing the file
-    releases the locks that this process has on it.
+    LMDB creates the file sparse and maps it into memory. So on a full disk, a reader whose entry
+    has no disk block would be killed by SIGBUS; this would be about the 60th reader. Call this only
+    while no process has the file open, because closing the file releases the locks that this
+    process has on it.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
         with open(path, "ab", opener=opener) as file, suppress(OSError):
@@ -334,9 +341,10 @@ def _fill_lock_file(path: Path) -> None:
 
 
 def _refuse_lost_data(directory: Path) -> None:
-    """Raises StoreUnavailable if the folder contains remains of a store without its documents.
+    """Raises StoreUnavailable if the folder has files of a store, but not LMDB's file.
 
-    Creating a new store in it would hide that the documents were lost.
+    LMDB's file contains the documents. Creating a new store in the folder would hide that they were
+    lost.
     """
     if location.has_data(directory):
         return

@@ -7,8 +7,8 @@ the step that has just been completed.
 from collections.abc import Callable
 
 POINTS = (
-    "put.written",  # The transaction is not committed yet.
-    "put.committed",  # The document is on disk, but the client has no reply yet.
+    "put.written",  # The transaction of the put is not committed yet.
+    "put.committed",  # The document is on disk, but the put has not returned yet.
     "metadata.written",
     "metadata.committed",
     "delete.written",
@@ -17,12 +17,12 @@ POINTS = (
     "summaries.committed",
     "seal.built",  # The index over the leaves of a tail is in memory, and no file exists yet.
     "merge.built",
-    "postings.written",  # The file of the postings is written, `rows.npz` is not.
+    "postings.written",  # The postings file is written. The file `rows.npz` is not written yet.
     "segment.written",  # The segment's files exist in a folder with a temporary name.
     "segment.synced",
-    "segment.renamed",  # No manifest lists the segment yet.
+    "segment.renamed",  # The files have their final names, but no manifest lists the segment.
     "publish.written",
-    "publish.committed",  # The files of the segments that were replaced still exist.
+    "publish.committed",  # The segment is listed. The files of replaced segments still exist.
     "segment.removed",
     "reclaim.written",
     "reclaim.committed",
@@ -32,12 +32,12 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Makes `reach` call `hook` with the failpoint's name; None removes the hook."""
+    """Makes `reach` call `hook` with the failpoint's name. With None, `reach` does nothing."""
     global _hook  # noqa: PLW0603 - tests need one hook for the whole process
     _hook = hook
 
 
 def reach(name: str) -> None:
-    """Calls the installed hook, if any, with the failpoint's name."""
+    """Calls the installed hook with the failpoint's name; does nothing if no hook is installed."""
     if _hook is not None:
         _hook(name)

@@ -31,16 +31,18 @@ The arguments are the term and a function that reads the ordinals from the store
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
-# When the sets of an AnyOf have more ordinals together than this, 8 MiB, they are merged into one.
+# Each condition of an AnyOf filter returns a set of ordinals. When these sets have more ordinals in
+# total than this (8 MiB), they are merged into one set, so that they do not use too much memory.
 _MERGE_AT = 1 << 20
 
 
 class FilterEvaluation:
     """Evaluates filters on a collection's documents in one transaction.
 
-    `all_documents` returns the ordinals of all documents, ascending. `cached_read` may cache the
-    documents that have a term. Only a few sets of ordinals are in memory at a time, even for a
-    filter with many conditions. Raises DeadlineExceeded between two conditions.
+    `all_documents` returns the ordinals of all documents, ascending. `cached_read` returns
+    the ordinals of the documents that have a term, from a cache or from the store; the default has
+    no cache. Only a few sets of ordinals are in memory at a time, even for a filter with many
+    conditions. Raises DeadlineExceeded between two conditions.
     """
 
     def __init__(
@@ -86,10 +88,11 @@ class FilterEvaluation:
         return matches
 
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
-        """Returns the documents that pass at least one of the filters.
+        """Returns the ordinals of the documents that pass at least one of the filters.
 
-        Each filter returns a set of ordinals. These sets are merged into one whenever they have
-        more ordinals together than `_MERGE_AT` plus twice the size of the last merged set.
+        Each filter returns a set of ordinals. Whenever the sets have too many ordinals in total,
+        they are merged into one set. The limit is `_MERGE_AT` plus twice the size of the set that
+        the last merge returned.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
@@ -106,7 +109,7 @@ class FilterEvaluation:
             return self._all_documents()
         ordinals = []
         for name in set(map(str, filter.values)):
-            # A longer id cannot be stored, and LMDB raises an error for a key that is too long.
+            # A longer id is skipped: no document has it, and LMDB raises an error for a long key.
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
                 ordinal = self._txn.document_ids.get((self._collection, name))
                 if ordinal is not None:
@@ -124,9 +127,11 @@ class FilterEvaluation:
                 return self._with_term_between(*all_terms(prefix))
 
     def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
-        """Returns the documents that have a term from `start` up to, but not including, `end`.
+        """Returns the ordinals of the documents that have a term from `start` up to `end`.
 
-        The entries of all terms that only one document has are verified together, in one array.
+        The term `end` itself is not included. If only one document has a term, the term has a
+        single entry. The checksums of all single entries are verified together in one numpy array,
+        which is faster than one by one.
         """
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.terms.cursor() as cursor:
@@ -147,7 +152,7 @@ class FilterEvaluation:
         return union([single, self._with_any_term(shared_terms)])
 
     def _with_any_term(self, terms: Iterable[bytes]) -> Ordinals:
-        """Returns the documents that have at least one of the terms."""
+        """Returns the ordinals of the documents that have at least one of the terms."""
         with self._txn.terms.cursor() as cursor:
             sets = [
                 self._cached_read(key, partial(self._read_term, cursor, key))
@@ -156,7 +161,10 @@ class FilterEvaluation:
         return union(sets)
 
     def _read_term(self, cursor: Any, term_key: bytes) -> Ordinals:
-        """Reads the documents that have a term from the store. Raises DataLoss."""
+        """Reads from the store which documents have a term. Returns their ordinals.
+
+        Raises DataLoss if one of the term's entries is damaged.
+        """
         pairs = cursor.getmulti(
             [term_key], dupdata=True, dupfixed_bytes=_ENTRY.itemsize, keyfixed=True
         )
@@ -167,9 +175,10 @@ class FilterEvaluation:
     def _verified_ordinals(
         self, entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
     ) -> Ordinals:
-        """Verifies entries of `terms` and returns their ordinals. Raises DataLoss.
+        """Verifies the checksums of entries of the database `terms`. Returns the entries' ordinals.
 
-        `seeds` has the seed of each entry's term, or is one seed if all entries have the same term.
+        `seeds` has the checksum seed of each entry's term, or is one seed if all entries have the
+        same term. Raises DataLoss if an entry is damaged.
         """
         ordinals, damaged = ordinals_of_entries(entries, seeds)
         if damaged.any():
@@ -179,10 +188,10 @@ class FilterEvaluation:
         return ordinals
 
     def _raise_damage(self, entry: np.uint64, seed: np.uint64) -> NoReturn:
-        """Raises DataLoss for a damaged entry.
+        """Raises DataLoss with the name of the document that the damaged entry probably refers to.
 
-        Flips each bit of the entry. The message names the documents for which the entry then
-        matches its checksum.
+        To find the document, flips each single bit of the entry in turn. If the changed entry
+        matches its checksum and its document exists, the message names this document.
         """
         flipped = entry ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
         ordinals, wrong = ordinals_of_entries(flipped, seed)

@@ -25,13 +25,13 @@ _LMDB_0_9 = 0
 # The size of LMDB's memory map, 16 TiB. A map cannot grow while readers have it open, so it is made
 # larger than any disk. LMDB's file is sparse, so only the disk limits its real size.
 _MAP_BYTES = 1 << 44
-# The maximum count of ended read transactions that are reused. Beginning a reused transaction takes
-# a fraction of a microsecond.
+# The package lmdb keeps at most this many ended read transactions and begins them again. Beginning
+# such a transaction takes a fraction of a microsecond.
 _SPARE_READ_TXNS = 64
 
-# The errors that LMDB raises for damaged pages of an open file.
+# The errors that LMDB raises when it reads a damaged page of an open file.
 _DAMAGED = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.CursorFullError)
-# The errors that LMDB raises on opening a file that is damaged or not an LMDB file.
+# The errors that LMDB raises when it opens a file that is damaged or is not an LMDB file.
 _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
@@ -81,7 +81,10 @@ def open_database(
 
 
 def damaged_pages(directory: Path, reason: str) -> DataLoss:
-    """Returns the error for damage to LMDB's own pages, which hrag cannot repair."""
+    """Returns the error to raise for damaged pages of LMDB, which hrag cannot repair.
+
+    `reason` says how the damage was noticed.
+    """
     return DataLoss(
         f"{directory / location.DATA} is damaged in LMDB's own pages ({reason}); "
         "`hrag check` finds what can still be read; restore a backup"
@@ -96,7 +99,7 @@ def explained(error: lmdb.Error, directory: Path) -> HragError | None:
     code = getattr(error, "code", 0)
     if code in FULL_DISK or isinstance(error, (lmdb.DiskError, lmdb.MapFullError)):
         return StorageFull(f"the disk of {directory} is full; nothing of this write was stored")
-    # LMDB also reports EIO when the disk accepted only a part of a write.
+    # LMDB also reports EIO when the disk accepted only a part of a write, so the disk may be full.
     if code == errno.EIO:
         return StorageFull(
             f"the disk of {directory} is full or failing; nothing of this write was stored"

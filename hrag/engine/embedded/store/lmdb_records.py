@@ -1,7 +1,7 @@
 """The records that only a store in LMDB has: their fields and their encoding as bytes.
 
-Records that are read once and then cached are encoded as JSON. Records that every call reads are
-encoded as packed structs.
+Records that are read once and then cached are encoded as JSON. Records that every call reads have a
+fixed binary format, which is faster to decode.
 """
 
 import struct
@@ -18,10 +18,12 @@ class Counters(NamedTuple):
 
     * `sequence`: the sequence number of the collection's last change.
     * `sealed_sequence`: the sequence number of the last change that segments cover.
-    * `log_start`: the change log contains all changes whose sequence numbers are above it.
+    * `log_start`: a sequence number; the change log contains all changes with larger sequence
+      numbers.
     * `log_entries`: the count of entries in the change log.
     * `sealed_ordinal`: the last ordinal that a segment covers.
-    * `tail_leaves`: the count of living leaves whose ordinals are above `sealed_ordinal`.
+    * `tail_leaves`: the count of leaves, without deleted leaves, whose ordinals are above
+      `sealed_ordinal`.
     * `unsummarised`: the count of documents whose summaries are not written yet.
     * `summary_tokens`: the count of tokens that a chat model has read and written for summaries.
     * `stored_bytes`: the sum over all documents of `tenant_usage.stored_bytes`.
@@ -51,7 +53,11 @@ class Counters(NamedTuple):
         return cls._make(_COUNTERS.unpack(value))
 
     def plus(self, document: DocumentRecord, ordinal: int, sign: int) -> "Counters":
-        """Returns the counters after a document is added (`sign` 1) or removed (`sign` -1)."""
+        """Returns the counters after a document is added (`sign` 1) or removed (`sign` -1).
+
+        `ordinal` is the document's ordinal. It decides whether the document's leaves are in the
+        tail.
+        """
         leaves = sign * document.leaf_count
         return self._replace(
             documents=self.documents + sign,
@@ -69,10 +75,12 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 
 
 class Change(NamedTuple):
-    """An entry of the change log: the ordinals that a change added and removed, 0 for none.
+    """An entry of the change log: the ordinals that a change added and removed.
 
-    If `added` and `removed` are 0, the metadata of a document changed. The document's leaves are
-    the same, but it may now pass other filters.
+    `added` is 0 if the change added no ordinal, and `removed` is 0 if it removed none.
+
+    If both are 0, the metadata of a document changed. The document's leaves are the same, but it
+    may now pass other filters.
     """
 
     added: int = 0
@@ -99,7 +107,7 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecord:
-    """A segment as the manifest lists it.
+    """The record of a segment in the manifest, the list of a collection's segments.
 
     The segment contains the leaves of the documents from `first_ordinal` to `last_ordinal` that
     existed when it was built. It has one row for each leaf, `rows` in all. Its index has `items`
@@ -137,5 +145,5 @@ class SegmentRecord:
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """Returns the fields of the segment that clients receive."""
+        """Returns the segment's description for clients: id, rows, bytes and sequence number."""
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

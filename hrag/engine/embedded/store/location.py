@@ -19,13 +19,13 @@ LOCK = "lock.mdb"
 SEGMENTS = "segments"
 INDEXER_LOCK = "indexer.lock"
 USERS_LOCK = "users.lock"
-# The name of the folder with the unfinished copy of a vacuum.
+# The name of the folder in which a vacuum writes the compact copy of LMDB's file.
 VACUUM = "vacuum.tmp"
 BACKUP_LOCK = "backup.lock"
 FILES = (DATA, LOCK, USERS_LOCK, INDEXER_LOCK, BACKUP_LOCK, SEGMENTS)
 
-# The types of network file systems. The kernel lists a file system in user space as "fuse." and its
-# name.
+# The types of network file systems. Linux lists the type of a file system in user space as "fuse."
+# and a name.
 _NETWORK = re.compile(
     r"(fuse\.)?("
     "9p|acfs|afs|beegfs|ceph|ceph-fuse|cifs|coda|davfs|glusterfs|gpfs|lustre|mfs|ncp|ncpfs|"
@@ -36,11 +36,11 @@ _NETWORK = re.compile(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-# The file system.
+# Functions about the file system of a store.
 
 
 def file_system(mountinfo: str, path: Path) -> str:
-    """Returns the type of the file system that contains `path`, or "" if no mount point does.
+    """Returns the type of the file system that contains `path`, or "" if the type is unknown.
 
     `mountinfo` is the text of `/proc/self/mountinfo`. `path` is absolute and contains no symbolic
     links.
@@ -52,7 +52,7 @@ def file_system(mountinfo: str, path: Path) -> str:
         if len(fields) < 5 or not after:
             continue
         point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4]))
-        # If two mounts have the same mount point, the later one hides the earlier one.
+        # If two lines name the same mount point, the later mount hides the earlier one.
         if path.is_relative_to(point) and len(point.parts) >= longest:
             kind, longest = after.split(" ")[0], len(point.parts)
     return kind
@@ -76,9 +76,9 @@ def refuse_network(directory: Path) -> None:
 
 
 def has_data(directory: Path) -> bool:
-    """Returns True if `directory` contains a store.
+    """Returns True if `directory` contains a store, which means: an LMDB file that is not empty.
 
-    Returns False for an empty LMDB file, because it belongs to a store that is being created.
+    An empty LMDB file belongs to a store that is being created.
     """
     path = directory / DATA
     return path.exists() and path.stat().st_size > 0
@@ -106,12 +106,12 @@ def require_data(directory: Path, hint: str = "") -> None:
             raise StoreMissing(f"{directory} holds no store{hint}")
 
 
-# Errors of the file system.
+# Functions that explain errors of the file system.
 
 
 @contextmanager
 def explained_errors(directory: Path) -> Iterator[None]:
-    """Raises StorageFull or StoreUnavailable instead of an OSError from inside the block."""
+    """Replaces an OSError that the `with` block raises by StorageFull or StoreUnavailable."""
     try:
         yield
     except OSError as error:
@@ -125,7 +125,7 @@ def explanation(directory: Path, reason: str) -> str:
     """Returns a message that says why the store in `directory` cannot be used.
 
     If this process may not access one of the store's files, the message names that file and its
-    owner; otherwise it contains `reason`.
+    owner. Otherwise the message contains `reason`.
     """
     existing = next(path for path in (directory, *directory.absolute().parents) if _exists(path))
     for path in (existing, *(directory / name for name in FILES)):

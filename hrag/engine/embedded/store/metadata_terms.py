@@ -21,14 +21,14 @@ from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
 _TERMS = "terms"
 
 _ALL_BITS = (1 << 64) - 1
-# The length of an entry's checksum: the bits that an ordinal does not need.
+# The length of an entry's checksum in bits. The ordinal needs the other bits of the 64.
 _CHECK_BITS = LEAF_BITS
 # The multiplier of Fibonacci hashing: 2 ** 64 divided by the golden ratio.
 _FACTOR = 0x9E3779B97F4A7C15
 
 
 def field_prefix(collection: int, field: str) -> bytes:
-    """Returns the bytes with which the keys of all terms of a field begin."""
+    """Returns the bytes with which the keys of a field's terms begin, in one collection."""
     return schema.u32(collection) + filter_terms.field_prefix(field)
 
 
@@ -38,7 +38,10 @@ def term_seed(term: bytes) -> int:
 
 
 def term_entry(term: bytes, ordinal: int) -> bytes:
-    """Returns the entry under a term for the document with this ordinal."""
+    """Returns the value that is stored under `term` for each document that has the term.
+
+    The 8 bytes of the value contain the document's ordinal and a checksum.
+    """
     product = (ordinal ^ term_seed(term)) * _FACTOR & _ALL_BITS
     return schema.u64(ordinal << _CHECK_BITS | product >> (64 - _CHECK_BITS))
 
@@ -46,9 +49,10 @@ def term_entry(term: bytes, ordinal: int) -> bytes:
 def ordinals_of_entries(
     entries: NDArray[np.uint64], seeds: NDArray[np.uint64] | np.uint64
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Returns the ordinal of each entry, and for each entry True if it is damaged.
+    """Decodes the ordinal of each entry, and verifies the entry's checksum.
 
-    `seeds` has the seed of each entry's term, or is one seed if all entries have the same term.
+    Returns the ordinals, and for each entry True if the entry is damaged. `seeds` has the checksum
+    seed of each entry's term, or is one seed if all entries have the same term.
     """
     ordinals = entries >> np.uint64(_CHECK_BITS)
     products = (ordinals ^ seeds) * np.uint64(_FACTOR)
@@ -58,13 +62,16 @@ def ordinals_of_entries(
 
 
 def terms_of(document: DocumentRecord) -> list[bytes]:
-    """Returns the keys of all terms of a document, sorted and without duplicates."""
+    """Returns the keys of a document in the database `terms`, sorted and without duplicates."""
     prefix = schema.u32(document.collection)
     return [prefix + term for term in filter_terms.terms_of(document)]
 
 
 class TermTable:
-    """The terms of all documents, seen through one transaction. A term has many entries."""
+    """The terms of all documents, seen through one transaction.
+
+    A term has one entry for each document that has the term.
+    """
 
     __slots__ = ("_database", "_txn")
 
@@ -78,12 +85,12 @@ class TermTable:
         return self._database.name
 
     def add(self, term: bytes, ordinal: int) -> None:
-        """Adds an entry to the term: the document with this ordinal has the term."""
+        """Stores that the document with this ordinal has the term."""
         self._txn.last_content = None
         self._txn.raw.put(term, term_entry(term, ordinal), db=self._database.handle)
 
     def remove(self, term: bytes, ordinal: int) -> None:
-        """Deletes the term's entry for the document with this ordinal, if there is one."""
+        """Deletes the entry which says that the document has the term, if the entry exists."""
         self._txn.last_content = None
         self._txn.raw.delete(term, term_entry(term, ordinal), db=self._database.handle)
 
@@ -103,20 +110,20 @@ class TermTable:
             self._txn.raw.delete(term, db=self._database.handle)
 
     def stored(self, collection: int | None = None) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields a term and an entry for each entry of the collection, in order of term.
+        """Yields pairs of a term and one of its entries, for a collection, in order of term.
 
-        Without a collection, yields the entries of all collections. Verifies no entry.
+        Without a collection, yields the entries of all collections. Does not verify the entries.
         """
         prefix = b"" if collection is None else schema.u32(collection)
         return stored_entries(self._txn, self._database, prefix)
 
     def cursor(self) -> Any:
-        """Returns LMDB's cursor over the terms."""
+        """Returns a new LMDB cursor over the database `terms`. The caller must close it."""
         return self._txn.raw.cursor(db=self._database.handle)
 
 
 class TermField:
-    """A field of a transaction that is the table of the documents' terms."""
+    """An attribute of the class `Txn`; its value is the transaction's `TermTable`."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "TermField": ...

@@ -14,8 +14,8 @@ _NAMED = {"collection_names": "collection", "tenants": "tenant"}
 def owner_of(txn: Txn, database: str, key: bytes) -> str:
     """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`.
 
-    `database` is the name of the entry's database, or of a part of a content in `content.PARTS`.
-    `key` is the packed key.
+    `key` is the entry's encoded key. `database` is the name of the entry's database; for a tree, a
+    text or vectors, it is the name in `content.PARTS`.
     """
     if database in schema.BY_SLOT:
         return document_owner(txn, *schema.read_in_collection(key[schema.SLOT_BYTES :]))

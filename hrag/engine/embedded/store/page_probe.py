@@ -20,17 +20,17 @@ _MODULE = "hrag.engine.embedded.store.page_probe"
 def every_page_is_readable(directory: Path, *, lock: bool) -> bool:
     """Returns True if a child process could read all pages of the store in `directory`.
 
-    With `lock`, the child registers in LMDB's table of readers, as it must if a process may be
-    writing to the store.
+    With `lock`, the child registers in LMDB's table of readers. It must register if another process
+    may be writing to the store.
     """
     probe = child_process.run_module(_MODULE, str(directory.absolute()), *["--lock"] * lock)
     return probe.returncode == 0
 
 
 def read_every_page(directory: Path, *, lock: bool) -> None:
-    """Reads a byte of every value, and so every page in use.
+    """Reads the last byte of every value in every database.
 
-    If a page is past the end of the file, the kernel kills this process.
+    If the file ends before a page that is in use, the kernel kills this process.
     """
     with open_lmdb(directory, readonly=True, lock=lock) as env:
         databases = [open_database(env, name) for name in schema.DATABASES]

@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 _MODES = 0o7777
 
 
-def tighten(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Removes the access of other users to the store's files, and logs the count of changed files.
 
     If this process may not change the mode of some files, logs a warning that names one of them.
@@ -31,7 +31,7 @@ def tighten(directory: Path) -> None:
             path.chmod(path.stat().st_mode & _MODES & ~OTHERS)
             changed += 1
         except FileNotFoundError:
-            continue  # The file was deleted, because its segment was replaced.
+            continue  # Another process has deleted the file, because its segment was replaced.
         except OSError:
             refused.append(path)
     if changed:
@@ -49,7 +49,7 @@ def tighten(directory: Path) -> None:
 def _open_to_others(directory: Path) -> Iterator[Path]:
     """Yields the files and folders that other users may access.
 
-    The files in a folder come before the folder itself. A folder that other users cannot enter is
+    The files in a folder are yielded before the folder. A folder that other users cannot enter is
     skipped with all its files.
     """
     for name in location.FILES:

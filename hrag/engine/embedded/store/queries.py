@@ -25,7 +25,7 @@ def find_collection(txn: Txn, tenant_id: str, name: str) -> int:
     return named.collection
 
 
-def collection_numbers(txn: Txn, tenant_id: str | None = None, after: str = "") -> Iterator[int]:
+def collection_ids(txn: Txn, tenant_id: str | None = None, after: str = "") -> Iterator[int]:
     """Yields the ids of a tenant's collections, or of all collections if `tenant_id` is None.
 
     The order is by tenant and name. With `after`, skips the tenant's collections up to and
@@ -73,13 +73,13 @@ def describe_collection(txn: Txn, collection: int) -> Collection:
 
 
 def handle_of(txn: Txn, collection: int) -> CollectionHandle:
-    """Returns a handle of a collection that exists in this transaction."""
+    """Returns the handle (tenant, name, id and settings) of a collection, which must exist."""
     record = txn.collections.require(collection)
     return CollectionHandle(record.tenant_id, record.name, collection, record.settings)
 
 
 def listed_segments(txn: Txn, collection: int) -> list[SegmentRecord]:
-    """Returns the segments that the collection's manifest lists, in order of their ordinals.
+    """Returns the collection's manifest: the records of its segments, in order of their ordinals.
 
     The segment with the oldest documents comes first. Raises DataLoss if a record is damaged.
     """
@@ -87,10 +87,10 @@ def listed_segments(txn: Txn, collection: int) -> list[SegmentRecord]:
 
 
 def is_listed(txn: Txn, collection: int, record: SegmentRecord) -> bool:
-    """Returns True if the collection's manifest contains exactly this record of a segment.
+    """Returns True if the collection's list of segments contains exactly this record.
 
-    Reads only this segment's entry, so damage to other entries has no effect. Returns False if the
-    entry itself is damaged.
+    Reads only the entry of this segment, so damage to other entries has no effect. Returns False if
+    the entry of this segment is damaged.
     """
     return txn.segments.get_sound((collection, record.last_ordinal)) == record
 
@@ -98,8 +98,8 @@ def is_listed(txn: Txn, collection: int, record: SegmentRecord) -> bool:
 def all_segments(txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
     """Yields every segment of the store with the id of its collection.
 
-    Segments of a deleted collection are included until they are reclaimed. Damaged records are
-    skipped, because reading their collection reports the damage.
+    Segments of a deleted collection are included until maintenance deletes them. Damaged records
+    are skipped, because the damage is reported when the collection is read.
     """
     for (collection, _), record in txn.segments.sound_entries():
         yield collection, record
@@ -117,7 +117,7 @@ def is_living(txn: Txn, collection: int, ordinal: int) -> bool:
 
 
 def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, DocumentRecord | None]:
-    """Returns the ordinal and record of the document with this id; 0 and None if there is none."""
+    """Returns the ordinal and record of the document with this id; 0 and None if it is missing."""
     ordinal = txn.document_ids.get((collection, document_id))
     if ordinal is None:
         return 0, None
@@ -127,10 +127,11 @@ def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, Doc
 def erase_document(
     txn: Txn, ordinal: int, document: DocumentRecord, *, keep_slot: bool = False
 ) -> int:
-    """Deletes one version of a document. Does not change the document's id, counters or log.
+    """Deletes one version of a document. Returns the count of the document's terms.
 
-    With `keep_slot`, the values under the document's slot stay, because the next version of the
-    document overwrites them. Returns the count of the document's terms.
+    The entry of the document's id, the collection's counters and the change log do not change. With
+    `keep_slot`, the record, text, tree and vectors are not deleted either, because the next version
+    of the document overwrites them.
     """
     address = address_of(txn, document.collection, ordinal)
     terms = terms_of(document)
@@ -141,10 +142,10 @@ def erase_document(
 
 
 def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None) -> None:
-    """Deletes the entries under a document's ordinal, and the values under its slot.
+    """Deletes a document's entries under its ordinal, then its record, text, tree and vectors.
 
-    Then the slot is free for another document. If `address` is None, the values under the slot stay
-    and the slot is not freed.
+    The keys of record, text, tree and vectors begin with the document's slot, which is freed for
+    another document. If `address` is None, only the entries under the ordinal are deleted.
     """
     for table in (txn.ordinals, txn.unsummarised, txn.summarised):
         table.delete((collection, ordinal))

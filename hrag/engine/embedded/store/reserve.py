@@ -1,10 +1,10 @@
 """A reserve of disk blocks for deletions, allocated inside LMDB's file in advance.
 
-LMDB never changes a page in place, so even a deletion first writes new pages. On a full disk, it
-would fail. But writing into disk blocks that LMDB's file already has never fails with a full disk.
-So before a write that may make the store grow, `posix_fallocate` allocates the blocks of LMDB's
-file for all pages in use, for that write, and for the reserve. Deletions use blocks of the reserve.
-LMDB reuses the pages that they free.
+LMDB never changes a page in place, so even a deletion first writes new pages. On a full disk, the
+deletion would fail. But on a full disk, a process can still write into disk blocks that are already
+allocated for the file. So before a write that may make the store grow, `posix_fallocate` allocates
+the blocks of LMDB's file for all pages in use, for that write, and for the reserve. Deletions use
+blocks of the reserve. Later writes use the pages that deletions free.
 
 This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS write
 changed blocks to a new location, so a deletion may fail on them in spite of the reserve. On a file
@@ -26,11 +26,11 @@ MAX_RESERVE_BYTES = 64 << 20
 """The maximum size of the reserve.
 
 This is enough for hundreds of deletions, even if an open read transaction prevents LMDB from
-reusing the pages that they free."""
+reusing the pages that the deletions free."""
 # Each allocation includes this many bytes more than needed, so that the next small writes need no
 # system call.
 _STEP_BYTES = 1 << 20
-# The error numbers of a file system that cannot allocate blocks.
+# The error numbers that `posix_fallocate` raises on a file system that cannot allocate blocks.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 
 
@@ -39,8 +39,9 @@ class Reserve:
 
     If `reserve_bytes` is 0, nothing is allocated. Only the process that has opened the store for
     writing may use this class. It must call `allocate` inside a write transaction, or before the
-    first one. Otherwise a transaction could write at the same time, and its bytes could be lost: on
-    a file system that cannot allocate blocks, the C library writes zeros into the file instead.
+    first write transaction. Otherwise a transaction could write at the same time, and its bytes
+    could be lost: on a file system that cannot allocate blocks, the C library writes zeros into the
+    file instead.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -50,11 +51,11 @@ class Reserve:
         self._allocated = 0
 
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
-        """Allocates blocks for the `used_bytes`, for `extra_bytes` more, and for the reserve.
+        """Allocates disk blocks for `used_bytes`, `extra_bytes` after them, and the reserve.
 
-        Raises StorageFull if the disk does not have enough free blocks. Before the first call, the
-        pages in use may have holes, which are parts of a file without disk blocks. Afterwards they
-        have none.
+        `used_bytes` is the size of the pages in use. Before the first call, these pages may have
+        holes, which are parts of a file without disk blocks. Afterwards they have none. Raises
+        StorageFull if the disk does not have enough free blocks.
         """
         end = used_bytes + extra_bytes + self._reserve_bytes
         if not self._reserve_bytes or end <= self._allocated:
@@ -84,5 +85,5 @@ class Reserve:
         self._allocated = end
 
     def close(self) -> None:
-        """Closes LMDB's file. Its blocks stay allocated."""
+        """Closes this object's descriptor of LMDB's file. The allocated blocks stay allocated."""
         os.close(self._descriptor)

@@ -10,8 +10,8 @@ prefix are in order of name. "collection" in the table is a collection's id.
 | collection_names    | tenant NUL name or alias     | collection u32; an alias has one     |
 |                     |                              | more byte, 1, after it               |
 | collections         | collection u32               | CollectionRecord (JSON)              |
-| counters            | collection u32               | Counters (packed u64)                |
-| tenants             | tenant                       | Usage (packed u64); never deleted    |
+| counters            | collection u32               | Counters (binary)                    |
+| tenants             | tenant                       | Usage (binary); never deleted        |
 | deleted_collections | collection u32               | empty; the background reclaim        |
 |                     |                              | deletes what the collection stored   |
 | document_ids        | collection u32, document id  | ordinal u64                          |
@@ -24,15 +24,16 @@ prefix are in order of name. "collection" in the table is a collection's id.
 | terms               | see `metadata_terms.py`      | ordinals of the documents that have  |
 |                     |                              | the term, ascending; each u64 is an  |
 |                     |                              | ordinal and a checksum of 20 bits    |
-| changes             | collection u32, sequence u64 | Change (packed)                      |
+| changes             | collection u32, sequence u64 | Change (binary)                      |
 | commits             | cursor u64                   | collection u32 that a commit changed |
 | segments            | collection u32, last ordinal | SegmentRecord (JSON)                 |
-| deleted_leaves      | collection u32, last ordinal | deleted leaves in that segment, u64  |
+| deleted_leaves      | collection u32, last ordinal | count of the deleted leaves in the   |
+|                     |                              | segment with that last ordinal, u64  |
 | tombstones          | collection u32, ordinal u64  | leaf count u32 of a deleted document |
-|                     |                              | that a segment still holds           |
+|                     |                              | that a segment still contains        |
 | unsummarised        | collection u32, ordinal u64  | empty; the document's summaries are  |
 |                     |                              | not written yet                      |
-| summarised          | collection u32, ordinal u64  | Summarised (packed): which leaves of |
+| summarised          | collection u32, ordinal u64  | Summarised (binary): which leaves of |
 |                     |                              | which document the leaves of this    |
 |                     |                              | summary document summarise           |
 
@@ -94,15 +95,16 @@ BY_COLLECTION = (
 )
 # In these databases, a key may have several values, all of the same size (LMDB's DUPFIXED).
 MANY_VALUED = ("terms",)
-# This database contains the contents of documents.
+# This database contains the text, tree and vectors of each document.
 CONTENTS = "texts"
-# The keys of these databases are addresses; see `address`. The last three names are also the names
-# of the parts of a content; see `content.PARTS`.
+# The entries of a document in these databases are found by its address; see `address`. The last
+# three names also stand for a document's text, tree and vectors in error messages; see
+# `content.PARTS`.
 BY_SLOT = ("documents", "texts", "trees", "vectors")
-# Ingesting a document again replaces its entries in these databases and its parts of a content.
+# Ingesting a document again replaces its entries in these databases.
 OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")
-# `hrag check --repair` rebuilds these databases from the other databases, or deletes those of their
-# damaged entries that are not needed.
+# `hrag check --repair` repairs damaged entries of these databases: it computes the entries again
+# from other databases, or deletes them.
 REPAIRED = (
     "counters",
     "tenants",
@@ -135,13 +137,13 @@ u64 = _U64.pack
 
 
 def read_u32(value: bytes | memoryview) -> int:
-    """Returns the integer that `u32` packed."""
+    """Decodes an integer that `u32` has encoded as 4 big-endian bytes."""
     number: int = _U32.unpack(value)[0]
     return number
 
 
 def read_u64(value: bytes | memoryview) -> int:
-    """Returns the integer that `u64` packed."""
+    """Decodes an integer that `u64` has encoded as 8 big-endian bytes."""
     number: int = _U64.unpack(value)[0]
     return number
 
@@ -157,13 +159,13 @@ def key_in_collection(key: tuple[int, int]) -> bytes:
 
 
 def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
-    """Returns the collection id and the u64 that `in_collection` packed."""
+    """Splits a key of `in_collection` into the collection id and the u64."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
 
 
 def remedy(database: str) -> str:
-    """Returns the part of an error message that says how to repair an entry of `database`."""
+    """Returns the words of an error message that say how to repair an entry of `database`."""
     if database in OF_DOCUMENT:
         return "ingesting the document again repairs it"
     if database in REPAIRED:
@@ -172,51 +174,54 @@ def remedy(database: str) -> str:
 
 
 def document_entry(leaf_count: int, slot: bytes) -> bytes:
-    """Returns a packed value of the database `ordinals`; `slot` is already packed."""
+    """Encodes a value of the database `ordinals`: a document's leaf count and slot.
+
+    `slot` is encoded already. It is the key under which LMDB stores the document.
+    """
     return _U32.pack(leaf_count) + slot
 
 
 def read_document_entry(value: memoryview) -> tuple[int, bytes]:
-    """Returns the leaf count and the packed slot in a value of the database `ordinals`."""
+    """Decodes a value of `document_entry`: the leaf count, and the slot, which stays encoded."""
     leaf_count, slot = _DOCUMENT_ENTRY.unpack(value)
     return leaf_count, slot
 
 
 def address(slot: bytes, collection: int, ordinal: int) -> bytes:
-    """Returns a document's address, the key of its record and of its content.
+    """Returns a document's address: its slot, collection id and ordinal, all encoded as bytes.
 
-    The address is the packed slot, followed by the packed collection id and ordinal of the document
-    that is stored in the slot. LMDB's key is only the slot. The remainder determines the seed of
-    checksums.
+    The slot is the key under which LMDB stores the document's record, text, tree and vectors. The
+    slot of a deleted document is reused for another document. So the seeds of the checksums are
+    computed from the whole address. Then data of the earlier document does not pass verification.
     """
     return slot + _U32_U64.pack(collection, ordinal)
 
 
 def printable(text: str) -> str:
-    """Returns the text of a key for use in a message; replaces bytes that are not UTF-8."""
+    """Returns `text`, a name or id from a key, for a message; replaces bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def collection_name(tenant_id: str, name: str) -> bytes:
-    """Returns a key of the database `collection_names`; no argument may contain NUL."""
+    """Returns a key of the database `collection_names`. No argument may contain a NUL character."""
     return f"{tenant_id}\0{name}".encode("utf-8", "surrogateescape")
 
 
 def alias(collection: int) -> bytes:
-    """Returns the value of an alias of a collection, in the database `collection_names`."""
+    """Returns the value that the database `collection_names` has for an alias of a collection."""
     return _U32.pack(collection) + _ALIAS
 
 
 def read_name(value: memoryview) -> tuple[int, bool]:
-    """Returns the collection id in a value of `collection_names`, and True for an alias."""
+    """Decodes a value of `collection_names`: the collection id, and True if it is an alias."""
     return read_u32(value[: _U32.size]), value[_U32.size :] == _ALIAS
 
 
 def tenant(tenant_id: str) -> bytes:
-    """Returns a key of the database `tenants`."""
+    """Returns the key of a tenant in the database `tenants`."""
     return tenant_id.encode("utf-8", "surrogateescape")
 
 
 def document_id(collection: int, name: str) -> bytes:
-    """Returns a key of the database `document_ids`; `name` is the document's id."""
+    """Returns the key of a document in the database `document_ids`; `name` is its id."""
     return _U32.pack(collection) + name.encode("utf-8", "surrogateescape")

@@ -33,7 +33,10 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often to try to acquire a lock that is held, and the pause between tries in seconds."""
+    """How often to try to acquire a lock that another process holds, and the pause between tries.
+
+    The pause is in seconds.
+    """
 
     tries: int = _TRIES
     pause_s: float = _PAUSE_S
@@ -83,16 +86,16 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
             if tries == patience.tries:
                 raise StoreUnavailable(
                     f"the store in {directory} is in use by a running service; "
-                    "stop both services first"
+                    "stop the indexer and the retriever first"
                 )
             time.sleep(patience.pause_s)
         yield
 
 
 def lock_for_writing(directory: Path) -> IO[bytes]:
-    """Makes this process the store's only writer until the returned file is closed.
+    """Makes this process the only one that may write to the store, until it closes the file.
 
-    Raises StoreUnavailable if another process is the writer.
+    Returns the locked file. Raises StoreUnavailable if another process holds the lock.
     """
     descriptor = opener(directory / INDEXER_LOCK, os.O_RDWR | os.O_CREAT)
     lock = os.fdopen(descriptor, "ab")
@@ -107,6 +110,8 @@ def lock_for_writing(directory: Path) -> IO[bytes]:
 
 def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
     """Acquires the shared lock and returns "", or returns the reason why it cannot be acquired.
+
+    `ours` is the name of this process's PID namespace.
 
     The exclusive lock that this process may hold is converted to a shared lock. This releases the
     lock for a moment, in which another process may write the name of its namespace into the file.
@@ -148,7 +153,7 @@ def _try_lock(file: IO[bytes], kind: int) -> bool:
 def _write(file: IO[bytes], namespace: bytes) -> None:
     """Writes the name of the namespace into the file, if the file contains another name.
 
-    Writing only a changed name, and in place, also works when the disk is full.
+    This works even when the disk is full, because the name is written in place.
     """
     if os.pread(file.fileno(), 64, 0) != namespace:
         os.pwrite(file.fileno(), namespace, 0)

@@ -41,30 +41,36 @@ class Database:
 
     @classmethod
     def of(cls, name: str, handle: Any) -> "Database":
-        """Returns the database with a name from `schema.DATABASES` and LMDB's handle of it."""
+        """Returns a Database. `name` is one of `schema.DATABASES`; `handle` is LMDB's handle."""
         return cls(name, handle, seed_of(name.encode(), 0))
 
 
 class TableTxn(Protocol):
-    """The attributes and methods of a transaction that its tables use."""
+    """The attributes and methods of a transaction that the tables in it use."""
 
     @property
     def raw(self) -> RawTxn:
-        """LMDB's transaction."""
+        """The transaction of the package lmdb."""
 
     @property
     def databases(self) -> "dict[str, Database]":
         """The open databases, by name."""
 
     last_content: Content | None
-    """The content that was read last. Every write sets it to None, because LMDB may move pages."""
+    """The text, tree and vectors of the document that was read last, as far as they were read.
+
+    Every write sets the attribute to None, because LMDB may then move pages.
+    """
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises DataLoss for an entry that does not match its checksum; `key` is packed."""
+        """Raises DataLoss: the entry under `key`, an encoded key, does not match its checksum."""
 
 
 def required(value: Value | None) -> Value:
-    """Returns `value`. Raises DataLoss if it is None, although another entry refers to it."""
+    """Returns `value`, which was read from the store. Raises DataLoss if it is None.
+
+    The caller knows that the value must exist, because another entry of the store refers to it.
+    """
     if value is None:
         raise DataLoss("the store is damaged: an entry is missing; `hrag check` names the entry")
     return value
@@ -73,10 +79,10 @@ def required(value: Value | None) -> Value:
 def stored_entries(
     txn: TableTxn, database: Database, prefix: bytes = b"", start: bytes = b""
 ) -> Iterator[tuple[memoryview, memoryview]]:
-    """Yields the entries whose keys begin with `prefix`, in order, from the key `start` on.
+    """Yields the keys and values of a database, as bytes. Does not verify checksums.
 
-    Keys and values are as LMDB stores them: packed keys, and encoded values with their checksums,
-    which are not verified.
+    Yields only keys that begin with `prefix`, in order, from the key `start` on. A value ends with
+    its checksum.
     """
     with txn.raw.cursor(db=database.handle) as cursor:
         if not cursor.set_range(max(prefix, start)):
@@ -90,8 +96,8 @@ def stored_entries(
 class Keys(Generic[K, G]):
     """The keys of a table.
 
-    In its methods, `start` is the first key to yield. With `group`, only keys of this group are
-    read; `KeyCodec` explains groups.
+    In the methods, `group` is a collection id or a tenant, and only keys that begin with it are
+    read. A method without `group` reads all keys. `start` is the first key to yield.
     """
 
     __slots__ = ("_codec", "_database", "_txn")
@@ -118,13 +124,13 @@ class Keys(Generic[K, G]):
         return self._txn.raw.get(packed, db=self._database.handle) is not None
 
     def keys(self, group: G | None = None, *, start: K | None = None) -> Iterator[K]:
-        """Yields the keys in order. Verifies no value."""
+        """Yields the keys in order. Does not verify the checksums of the values."""
         unpack = self._codec.unpack
         for key, _ in self.stored(group, start=start):
             yield unpack(key)
 
     def count(self, group: G) -> int:
-        """Returns the count of entries in a group."""
+        """Returns the count of a collection's or a tenant's entries; see `Keys`."""
         return sum(1 for _ in self.stored(group))
 
     def delete(self, key: K) -> bool:
@@ -134,7 +140,7 @@ class Keys(Generic[K, G]):
         return bool(self._txn.raw.delete(packed, db=self._database.handle))
 
     def clear(self, group: G) -> None:
-        """Deletes all entries of a group, even damaged entries."""
+        """Deletes all entries of a collection or a tenant, even damaged entries; see `Keys`."""
         self._txn.last_content = None
         for key in {bytes(key) for key, _ in self.stored(group)}:
             self._txn.raw.delete(key, db=self._database.handle)
@@ -142,9 +148,9 @@ class Keys(Generic[K, G]):
     def stored(
         self, group: G | None = None, *, start: K | None = None
     ) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields the keys and values in order, as LMDB stores them.
+        """Yields the keys and values in order, as the bytes that LMDB stores.
 
-        Keys are packed. Values are encoded and end with their checksums, which are not verified.
+        Each value ends with its checksum, which is not verified.
         """
         prefix = b"" if group is None else self._codec.prefix(group)
         first = b"" if start is None else self._codec.pack(start)
@@ -212,8 +218,8 @@ class Table(Keys[K, G], Generic[K, V, G]):
     def checksum(self, key: K) -> bytes:
         """Returns the checksum stored with a key's value, or b"" if there is no value.
 
-        Does not verify the value. If the checksum under a key has not changed, the value has not
-        changed.
+        Does not verify the value. A caller can compare two checksums of the same key: if they are
+        equal, the value has not changed.
         """
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         value = self._txn.raw.get(packed, db=self._database.handle)
@@ -224,7 +230,10 @@ class Table(Keys[K, G], Generic[K, V, G]):
         self.put_data(self._codec.pack(key), self._value.encode(value), append=append)
 
     def put_data(self, key: bytes, data: Buffer, *, append: bool = False) -> None:
-        """Stores an encoded value under a packed key, and appends the checksum to the value."""
+        """Stores `data`, an encoded value, under `key`, an encoded key.
+
+        The stored value ends with a checksum.
+        """
         database = self._database
         value = b"".join((data, checksum_of(data, seed_of(key, database.seed))))
         self._txn.last_content = None
@@ -254,7 +263,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
                 yield self._codec.unpack(key), self._value.decode(data)
 
     def damaged(self) -> Iterator[bytes]:
-        """Yields the packed keys of all damaged values."""
+        """Yields the encoded key of each value that does not match its checksum."""
         for key, value in self.stored():
             if self._data_if_sound(key, value) is None:
                 yield bytes(key)
@@ -264,7 +273,10 @@ class Table(Keys[K, G], Generic[K, V, G]):
 
 
 class KeySetField(Generic[K, G]):
-    """A field of a transaction that is the set of keys with this name and codec."""
+    """An attribute of the class `Txn`; its value is the transaction's `KeySet` of a database.
+
+    `name` is the name of the LMDB database.
+    """
 
     def __init__(self, name: str, codec: KeyCodec[K, G]) -> None:
         self._name = name
@@ -283,9 +295,10 @@ class KeySetField(Generic[K, G]):
 
 
 class TableField(Generic[K, V, G]):
-    """A field of a transaction that is the table with this name and these codecs.
+    """An attribute of the class `Txn`; its value is the transaction's `Table` of a database.
 
-    The table is created when the field is read, so beginning a transaction costs nothing for it.
+    `name` is the name of the LMDB database. The table is created when the attribute is read, so
+    beginning a transaction takes no time for it.
     """
 
     def __init__(self, name: str, codec: KeyCodec[K, G], value: ValueCodec[V]) -> None:

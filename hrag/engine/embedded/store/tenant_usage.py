@@ -36,18 +36,18 @@ def read_usage(txn: Txn, tenant_id: str) -> Usage:
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
     """Estimates by how many bytes LMDB's file grows for a document, within a factor of two.
 
-    `tree_bytes` is the size of the packed tree. Counts the record and the values of the content. A
-    value is either in separate pages or shares pages with values of other documents. Also counts
-    the document's entries in other databases: its terms, its id, its ordinal and its log entry. A
-    term is counted as if no other document had it. Free space that an update leaves for later
-    writes is not counted.
+    `tree_bytes` is the size of the encoded tree. Counts the record, and the values with the tree,
+    the text and the vectors. A value is either in separate pages or shares pages with values of
+    other documents. Also counts the document's entries in other databases: its terms, its id, its
+    ordinal and its log entry. A term is counted as if no other document had it. Free space that an
+    update leaves for later writes is not counted.
 
     The record contains three integers that depend on the store: collection id, sequence number and
     stored bytes. Each of them is counted as one digit. So a document has the same size in every
     store and at every time.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    # The JSON record has this many digits more than if each of the three integers were 0.
+    # This many digits of the JSON record are not counted: all but one digit of each integer.
     digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
@@ -60,13 +60,13 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
     entries = [(id_bytes, _U64), (_IN_COLLECTION, _U32 + _U64), (_IN_COLLECTION, 2 * _U64)]
     entries = [(key, value + SUM_BYTES) for key, value in [*entries, (_U64, _U32)]]
     entries += [(len(term), _U64) for term in terms]
-    return sum(map(_packed_bytes, values)) + sum(starmap(_scattered_bytes, entries))
+    return sum(map(_appended_bytes, values)) + sum(starmap(_inserted_bytes, entries))
 
 
-def _packed_bytes(value_bytes: int) -> int:
-    """Returns the disk space in bytes of a value under a slot.
+def _appended_bytes(value_bytes: int) -> int:
+    """Returns the disk space in bytes of a value whose key is larger than all existing keys.
 
-    New slots are appended in ascending order, so LMDB fills the pages completely.
+    New slots are such keys. LMDB appends the values and fills the pages completely.
     """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:
@@ -75,10 +75,10 @@ def _packed_bytes(value_bytes: int) -> int:
     return _PAGE // ((_PAGE - _PAGE_HEADER) // node_bytes)
 
 
-def _scattered_bytes(key_bytes: int, value_bytes: int) -> int:
-    """Returns the disk space in bytes of a short entry whose key is between existing keys.
+def _inserted_bytes(key_bytes: int, value_bytes: int) -> int:
+    """Returns the disk space in bytes of a short entry that is inserted between existing keys.
 
-    Pages with such entries are about two thirds full.
+    LMDB's pages with such entries are about two thirds full.
     """
     return _node_bytes(key_bytes, value_bytes) * 3 // 2
 

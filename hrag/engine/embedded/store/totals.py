@@ -1,7 +1,8 @@
 """Sums of a store's counters over all tenants, for monitoring.
 
-Reads the counters of every collection, which takes about 3 us for each: 30 ms for ten thousand
-collections. A damaged entry is skipped, so the sums do not include its collection or segment.
+Reads the counters of every collection. This takes about 3 us for each collection, so 30 ms for ten
+thousand collections. A damaged entry is skipped, so the sums do not include the collection or the
+segment that the entry describes.
 """
 
 from hrag.engine.embedded.store import disk

@@ -1,6 +1,7 @@
-"""A transaction, with every table of the store as a field.
+"""A transaction, with every table of the store as an attribute.
 
-Each field names the codecs of its keys and values. The module `schema` describes the stored bytes.
+Each table has codecs, which convert its keys and values to bytes. The module `schema` describes the
+stored bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,15 +25,16 @@ from hrag.values.errors import DataLoss
 OwnerOf: TypeAlias = "Callable[[Txn, str, bytes], str]"
 """Returns the name of the document or collection to which an entry belongs.
 
-The arguments are a transaction, the database's name and the packed key. Raises no error if stored
+The arguments are a transaction, the database's name and the encoded key. Raises no error if stored
 values are damaged."""
 _NO_CACHE = NoCache()
 
 
 class Txn:
-    """An LMDB transaction. Values that it returns without a copy are valid until it ends.
+    """An LMDB transaction, with every table of the store as an attribute.
 
-    `cache` contains values that other transactions have read that see the same commit.
+    Values that are returned without a copy are valid until the transaction ends. `cache` contains
+    values that were read earlier, in any transaction that sees the same commit.
     """
 
     __slots__ = ("_owner_of", "cache", "databases", "last_content", "raw")
@@ -68,27 +70,28 @@ class Txn:
     ) -> None:
         """Wraps LMDB's transaction `raw`.
 
-        `owner_of` returns the name of an entry's owner, for error messages. A write transaction is
-        created without `cache`.
+        `owner_of` returns the name of the document or collection to which an entry belongs, for
+        error messages. A write transaction has no cache, because it changes what it reads.
         """
         self.raw = raw
         self.databases = databases
         self.cache = cache
-        # The content that was read last, because callers read several parts of one content in turn.
+        # The text, tree and vectors of the document that was read last. Callers often read them one
+        # after another, and then the values need to be joined only once.
         self.last_content: Content | None = None
         self._owner_of = owner_of
 
     def number(self, name: bytes) -> int:
-        """Returns the integer that `meta` contains under `name`, or 0 if there is none."""
+        """Returns the integer that the database `meta` has under `name`; 0 if it has none."""
         value = self.meta.get(name)
         return 0 if value is None else schema.read_u64(value)
 
     def put_number(self, name: bytes, number: int) -> None:
-        """Stores an integer in `meta` under `name`."""
+        """Stores an integer in the database `meta` under `name`."""
         self.meta.put(name, schema.u64(number))
 
     def next_number(self, name: bytes) -> int:
-        """Increments the integer that `meta` contains under `name`, and returns its new value."""
+        """Increments the integer in the database `meta` under `name`; returns the new value."""
         number = self.number(name) + 1
         self.put_number(name, number)
         return number
@@ -101,10 +104,10 @@ class Txn:
         }
 
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
-        """Yields the fields that are a `Table`, in the order of `schema.DATABASES`.
+        """Yields the attributes that are a `Table`, in the order of `schema.DATABASES`.
 
-        Skips a `KeySet`, because it has no values. Skips contents and terms, because they have
-        checksums of another kind.
+        Skips a `KeySet`, because it has no values. Skips `contents` and `terms`, because their
+        checksums are stored in other ways.
         """
         for name in schema.DATABASES:
             table = getattr(self, name, None)
@@ -116,7 +119,7 @@ class Txn:
         return [getattr(self, name) for name in schema.BY_COLLECTION]
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises DataLoss for an entry that does not match its checksum; `key` is packed."""
+        """Raises DataLoss: the entry under `key`, an encoded key, does not match its checksum."""
         raise DataLoss(
             f"{self._owner_of(self, database, key)} is damaged: its entry in {database!r} does "
             f"not match its checksum; {schema.remedy(database)}; `hrag check` finds all damage"

@@ -21,7 +21,7 @@ from hrag.engine.embedded.store.codecs import CollectionName
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.queries import (
     aliases_of,
-    collection_numbers,
+    collection_ids,
     describe_aliases,
     describe_collection,
     find_collection,
@@ -63,8 +63,8 @@ class CollectionWriter(WriterPart):
     def _add_collection(self, txn: Txn, number: int, record: CollectionRecord, used: Usage) -> None:
         """Stores a new collection, and its summary collection if its settings request summaries.
 
-        `number` is the id of the new collection, and `used` is the tenant's usage, which includes
-        the collection already.
+        `number` is the id of the new collection. `used` is the tenant's usage, in which the new
+        collection is counted already.
         """
         tenant_id, name, settings = record.tenant_id, record.name, record.settings
         if settings.summaries is not SummaryUnit.NONE:
@@ -109,8 +109,8 @@ class CollectionWriter(WriterPart):
 
     def collections(self, tenant_id: str, page_size: int, page_token: str) -> Listing[Collection]:
         with self.commits.store.read() as txn:
-            all_numbers = collection_numbers(txn, tenant_id, page_token)
-            numbers = list(islice(all_numbers, page_size + 1))
+            all_ids = collection_ids(txn, tenant_id, page_token)
+            numbers = list(islice(all_ids, page_size + 1))
             page = [describe_collection(txn, number) for number in numbers[:page_size]]
         return Listing(tuple(page), page[-1].name if len(numbers) > page_size else "")
 

@@ -13,18 +13,18 @@ from hrag.values.quotas import QuotaOf, unlimited
 
 
 class IndexMaintenance(Protocol):
-    """Builds and maintains the index in the background."""
+    """Builds and merges the segments of the store in the background."""
 
     def changed(self, collection: int) -> None:
-        """Notes that a collection has changed. The writer calls it after each commit.
+        """Notes that a collection has changed. The writer calls this method after each commit.
 
         `collection` is the id of the collection.
         """
 
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
-        """Applies backpressure: waits while too many leaves of the collection are not indexed.
+        """Waits while too many leaves of the collection are in no segment yet (backpressure).
 
-        Raises DeadlineExceeded.
+        Raises DeadlineExceeded or Cancelled.
         """
 
 
@@ -53,9 +53,10 @@ class Commits:
         """Begins a write transaction, and commits it at the end of the block.
 
         If the block raises an exception, nothing is changed. `extra_bytes` is an upper bound of the
-        bytes that the changes add to the store. If it is None, the block may only delete: then the
-        transaction may use the disk space that is reserved for deletions. `failpoint` is the first
-        part of the names of the two failpoints at which a test may end the process.
+        bytes that the changes add to the store. If it is None, the block may only delete, and the
+        transaction may use the disk space that is reserved for deletions. A test may end the
+        process at two failpoints: before the commit at `{failpoint}.written`, and after the commit
+        at `{failpoint}.committed`.
         """
         store = self.store
         with store.write() if extra_bytes is None else store.growing_write(extra_bytes) as txn:
@@ -67,7 +68,7 @@ class Commits:
         self.notify_maintenance(*changes.changed)
 
     def notify_maintenance(self, *collections: int) -> None:
-        """Reports that a commit has changed the collections with these ids."""
+        """Tells the maintenance thread that a commit has changed the collections with these ids."""
         if self.maintenance is not None:
             for number in collections:
                 self.maintenance.changed(number)
@@ -76,8 +77,8 @@ class Commits:
 class WriterPart:
     """The base of the classes that `EmbeddedWriter` is composed of.
 
-    Each of them implements the writer's methods for one subject. All of them share `commits`, and
-    none of them uses another one.
+    Each of these classes implements the writer's methods for one subject, for example documents.
+    All classes share `commits`, and no class uses another class.
     """
 
     def __init__(self, commits: Commits) -> None:

@@ -38,21 +38,27 @@ from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 
 
 class Slots:
-    """Allocates slots. A slot is the first part of the keys under which a document is stored."""
+    """Allocates slots. A slot is the first part of the keys under which a document is stored.
+
+    All methods return a slot as the bytes that are in the keys.
+    """
 
     def __init__(self, txn: Txn, shared: SharedState) -> None:
         self._txn = txn
         self._shared = shared
 
     def first_free(self) -> bytes | None:
-        """Returns the first free slot as bytes of a key, or None if no slot is free."""
+        """Returns the free slot whose bytes sort first, or None if no slot is free.
+
+        A slot, the first part of a document's keys, is free after its document was deleted.
+        """
         return next(self._txn.free_slots.keys(), None)
 
     def allocate(self) -> tuple[bytes, bool]:
-        """Returns a slot as bytes of a key, and True if the slot was never used before.
+        """Returns a slot for a new document, and True if no document has used the slot before.
 
-        Reuses a free slot if there is one. Otherwise returns a new slot, whose key sorts after the
-        keys of all other slots.
+        Reuses the slot of a deleted document if such a slot is free. Otherwise returns a new slot,
+        whose bytes sort after those of all other slots.
         """
         slot = self.first_free()
         if slot is None:
@@ -62,10 +68,11 @@ class Slots:
 
 
 class DocumentVersions:
-    """Changes the versions of documents within one write transaction.
+    """Adds, replaces and removes versions of documents within one write transaction.
 
-    `shared` is the state that all changes of the transaction share. `pending` are the documents
-    that wait for summaries.
+    A version is a document as one `put` has stored it. `shared` is the state that all changes of
+    the transaction share: ids, counters and usage. `pending` are the documents that wait for
+    summaries.
     """
 
     def __init__(self, txn: Txn, shared: SharedState, pending: PendingSummaries) -> None:
@@ -75,16 +82,20 @@ class DocumentVersions:
         self._slots = Slots(txn, shared)
 
     def find(self, handle: CollectionHandle, document_id: str) -> tuple[int, DocumentRecord | None]:
-        """Returns the ordinal and the record of a document; 0 and None if it does not exist.
+        """Returns the ordinal and the record of a document.
 
-        Raises DataLoss if one of its entries is damaged.
+        Returns 0 and None if the document does not exist. Raises DataLoss if an entry of the
+        document is damaged.
         """
         return find_document(self._txn, handle.collection_id, document_id)
 
     def find_intact(
         self, handle: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord | None] | None:
-        """Returns the result of `find`, or None if any stored value of the document is damaged."""
+        """Returns the ordinal and the record of a document, or None if a stored value is damaged.
+
+        Returns 0 and None as ordinal and record if the document does not exist.
+        """
         if is_intact(self._txn, handle.collection_id, document_id):
             return self.find(handle, document_id)
         return None
@@ -103,8 +114,9 @@ class DocumentVersions:
         """Returns by how much the tenant's usage grows if `document` replaces a damaged version.
 
         `new_bytes` is the count of bytes that the new version will take. It is not known whether
-        the tenant's usage still includes the damaged version, because the collection may have been
-        counted again since the damage. So it is counted here, without the damaged version.
+        the tenant's usage still includes the damaged version, because the documents of the
+        collection may have been counted again since the damage. So this method counts the other
+        documents of the collection.
         """
         txn, number = self._txn, handle.collection_id
         damaged = find_damaged(txn, number, document.document_id)
@@ -123,11 +135,11 @@ class DocumentVersions:
         document: PreparedDocument,
         slot: bytes | None,
     ) -> None:
-        """Stores a version of a document under a slot.
+        """Stores a version of a document under a slot, the first part of the version's keys.
 
         `record` and `terms` are the document's record and filter terms. If `slot` is not None, it
-        is the slot of the previous version, whose values are overwritten. If `slot` is None, a slot
-        is allocated.
+        is the slot of the document's previous version, whose values are overwritten. If `slot` is
+        None, a slot is allocated.
         """
         txn, collection = self._txn, record.collection
         slot, is_new = self._slots.allocate() if slot is None else (slot, False)
@@ -136,8 +148,8 @@ class DocumentVersions:
         for term in terms:
             txn.terms.add(term, ordinal)
         address = schema.address(slot, collection, ordinal)
-        # The key of a new slot sorts after all other keys. With `append`, LMDB then fills each page
-        # before it begins the next page.
+        # The keys of a version in a new slot sort after all other keys. So LMDB can append them: it
+        # then fills each page before it begins the next page.
         txn.documents.put(address, record, append=is_new)
         vectors = document.vectors.astype("<f4", order="C", copy=False)
         txn.contents.put(
@@ -149,9 +161,9 @@ class DocumentVersions:
         )
 
     def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
-        """Returns the slot under which a version of a document is stored, as bytes of a key.
+        """Returns the slot of a version, the first part of the keys under which it is stored.
 
-        The next version of the document may use the same slot and overwrite the values. If the old
+        The document's next version may use the same slot and overwrite the values. If the old
         values were deleted first, LMDB would merge pages, and would split the pages again when the
         new values are written.
         """
@@ -161,9 +173,10 @@ class DocumentVersions:
     def replace_record(
         self, handle: CollectionHandle, ordinal: int, old: DocumentRecord, new: DocumentRecord
     ) -> None:
-        """Replaces the record and the filter terms of a version, and adds the change to the log.
+        """Replaces a version's record and filter terms, and adds the change to the change log.
 
-        `ordinal` is the ordinal of the version, `old` its stored record and `new` its new record.
+        `ordinal` is the ordinal of the version. `old` is its stored record, and `new` is the record
+        that replaces it.
         """
         txn = self._txn
         before, after = set(terms_of(old)), set(terms_of(new))
@@ -180,9 +193,9 @@ class DocumentVersions:
     def delete(
         self, handle: CollectionHandle, ordinal: int, document: DocumentRecord, sequence: int
     ) -> None:
-        """Deletes a document and the entry of its id, and adds the change to the change log.
+        """Deletes a document, and adds the change to the collection's change log.
 
-        `sequence` is the sequence number of the change.
+        `document` is the document's record. `sequence` is the sequence number of the change.
         """
         self.remove(handle, ordinal, document, sequence)
         self._txn.document_ids.delete((handle.collection_id, document.document_id))
@@ -199,8 +212,8 @@ class DocumentVersions:
     ) -> None:
         """Removes one version of a document and its summaries.
 
-        `sequence` is the sequence number of the change. With `keep_slot`, the values under the
-        version's slot are not deleted, because the next version will overwrite them.
+        `sequence` is the sequence number of the change. If `keep_slot` is True, the record and the
+        content of the version are not deleted, because the next version will overwrite them.
         """
         if self._shared.collection(handle).summaries:
             self.remove_summaries(handle, ordinal, document.document_id, sequence)
@@ -241,7 +254,7 @@ class DocumentVersions:
     ) -> None:
         """Removes the summaries of a document.
 
-        If the document still waits for summaries, removes it from the waiting documents instead.
+        If the document has no summaries yet, removes it from the documents that wait for summaries.
         """
         if self._pending.remove(handle, ordinal):
             return
@@ -256,10 +269,11 @@ class DocumentVersions:
             self.delete(collection, number, summaries, sequence)
 
     def check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
-        """Reads all state that putting a document changes and that other documents share.
+        """Reads what a `put` changes besides the document: ids, counters and usage, for example.
 
-        Raises DataLoss if this state is damaged, so that `put` fails before it writes anything. The
-        new version will be stored in `slot`, or in a slot that is allocated if `slot` is None.
+        Raises DataLoss if any of these is damaged, so that `put` fails before it writes anything.
+        The new version will be stored under `slot`, the first part of its keys. If `slot` is None,
+        `put` will allocate a slot.
         """
         self._shared.usage_of(handle.tenant_id)
         self._shared.last_number(schema.LAST_ORDINAL)
@@ -271,9 +285,9 @@ class DocumentVersions:
             self._check_tombstone(summary_handle(handle, number), document_id)
 
     def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads the state of a collection that changes if a document is removed from it.
+        """Reads the counts that change if a document of the collection gets a tombstone.
 
-        Raises DataLoss if this state is damaged.
+        Raises DataLoss if a count is damaged.
         """
         txn, number = self._txn, handle.collection_id
         self._shared.collection(handle)

@@ -14,8 +14,8 @@ from hrag.values.documents import DocumentDeletion, DocumentInfo, IngestResult
 from hrag.values.errors import DataLoss, HragError, outcome_of
 from hrag.values.filters import Filter
 
-# One transaction deletes at most this many documents, which takes about a hundredth of a second.
-# The count is limited because other writers wait for the transaction.
+# One transaction deletes at most this many documents, which takes about 10 ms. The count is limited
+# because other writers wait until the transaction ends.
 _DELETIONS_PER_COMMIT = 64
 
 
@@ -37,9 +37,9 @@ class DocumentWriter(WriterPart):
     ) -> list[IngestResult | HragError]:
         """Puts several documents in one commit; returns a result or an error for each, in order.
 
-        If a document cannot be written completely because stored data is damaged, the commit is
-        abandoned. Then each document is put in a separate commit, so that the error of one document
-        does not affect the others.
+        If a document cannot be written completely because stored data is damaged, nothing is
+        committed. Instead, each document is put in a separate commit, so that the error of one
+        document does not affect the others.
         """
         try:
             return self._put_in_one_commit(documents)
@@ -102,7 +102,7 @@ class DocumentWriter(WriterPart):
 
 
 def _max_bytes(document: PreparedDocument) -> int:
-    """Returns an upper bound for the size of a document's stored values, in bytes.
+    """Returns an upper bound for the size of all stored values of a document together, in bytes.
 
     For the text, it assumes 4 bytes per character, which is the most that UTF-8 needs.
     """

@@ -13,7 +13,8 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
-# The deadline is checked once for this many entries. Reading them takes a few milliseconds.
+# While entries of documents are read, the deadline is checked once for this many entries. Reading
+# so many entries takes a few milliseconds.
 _BATCH_ENTRIES = 4096
 
 Entry = TypeVar("Entry")
@@ -26,7 +27,7 @@ def matching_ordinals(txn: Txn, collection: int, filter: Filter, deadline: Deadl
     """
 
     # The ordinals of all documents are read only once, because a filter may have thousands of
-    # NoneOf conditions and each of them needs all ordinals.
+    # NoneOf conditions, and each of these conditions needs all ordinals.
     @cache
     def all_ordinals() -> Ordinals:
         ordinals = (ordinal for _, ordinal in txn.ordinals.keys(collection))
@@ -55,7 +56,7 @@ def ordinals_by_id(
 
 
 def _batches(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
-    """Yields the entries in batches of `_BATCH_ENTRIES`; checks the deadline before each batch."""
+    """Yields lists of `_BATCH_ENTRIES` of the `entries`; checks the deadline before each list."""
     entries = iter(entries)
     while batch := list(islice(entries, _BATCH_ENTRIES)):
         deadline.check("filtering")

@@ -1,7 +1,7 @@
-"""The state that all changes of a write transaction share.
+"""The state that all changes of a write transaction share: ids, counters and usage.
 
-It consists of the last ids that the store has used, the counters of collections, and the usage of
-tenants. Each changed value is written once, at the end of the transaction.
+It consists of the last ids that the store has allocated, the counters of collections, and the usage
+of tenants. Each changed value is written once, at the end of the transaction.
 """
 
 from hrag.engine.common import validation
@@ -16,10 +16,10 @@ from hrag.values.quotas import QuotaOf
 
 
 class SharedState:
-    """The state that all changes of one write transaction share; `finish` writes it.
+    """The ids, counters and usage that all changes of one write transaction share.
 
-    The change log of a collection is trimmed to `max_log_entries` entries. `quota_of` returns the
-    quota of a tenant.
+    `finish` writes them. The change log of a collection is trimmed to the newest `max_log_entries`
+    entries. `quota_of` returns the quota of a tenant.
     """
 
     def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
@@ -34,7 +34,10 @@ class SharedState:
         """The ids of the collections that the transaction has changed."""
 
     def finish(self) -> None:
-        """Writes the shared state. It must be called after the last change of the transaction."""
+        """Writes the changed ids, counters and usage, and trims the change logs.
+
+        It must be called after the last change of the transaction.
+        """
         txn = self._txn
         for name, number in self._numbers.items():
             txn.put_number(name, number)
@@ -47,19 +50,20 @@ class SharedState:
             note_commit(txn, number)
 
     def next_number(self, name: bytes) -> int:
-        """Allocates the next id of a kind, and returns it.
+        """Allocates an id, for example an ordinal, and returns it.
 
-        `name` is the key of the last id of this kind, for example `schema.LAST_ORDINAL`. Raises
-        DataLoss if the last id is damaged.
+        `name` is the key under which the store has the last id of this kind, for example
+        `schema.LAST_ORDINAL`. Raises DataLoss if the last id is damaged.
         """
         number = self.last_number(name)
         self._numbers[name] = number + 1
         return number + 1
 
     def last_number(self, name: bytes) -> int:
-        """Returns the last id of a kind that was allocated. Raises DataLoss if it is damaged.
+        """Returns the id, for example the ordinal, that was allocated last.
 
-        `name` is the key of the last id of this kind, for example `schema.LAST_ORDINAL`.
+        `name` is the key under which the store has the last id of this kind, for example
+        `schema.LAST_ORDINAL`. Raises DataLoss if the last id is damaged.
         """
         return self._numbers.get(name) or self._txn.number(name)
 
@@ -70,7 +74,10 @@ class SharedState:
         return usage.sequence + 1
 
     def collection(self, handle: CollectionHandle) -> CollectionRecord:
-        """Returns the collection's record. Raises CollectionNotFound if it has been deleted."""
+        """Returns the record of a collection.
+
+        Raises CollectionNotFound if the collection has been deleted.
+        """
         record = self._collections.get(handle.collection_id)
         if record is None:
             record = existing_collection(self._txn, handle)
@@ -78,7 +85,7 @@ class SharedState:
         return record
 
     def counters_of(self, handle: CollectionHandle) -> Counters:
-        """Returns a collection's counters, which include the changes so far.
+        """Returns a collection's counters after the changes that this transaction has made so far.
 
         Raises DataLoss if the stored counters are damaged.
         """
@@ -89,10 +96,10 @@ class SharedState:
     def add_to_counters(
         self, handle: CollectionHandle, *, unsummarised: int = 0, summary_tokens: int = 0
     ) -> None:
-        """Adds to the counters of a collection that are about its summaries.
+        """Adds to a collection's two counters about summaries.
 
-        `unsummarised` is added to the count of documents that wait for summaries, and
-        `summary_tokens` to the tokens that summaries have cost.
+        `unsummarised` is added to the count of documents that wait for summaries. `summary_tokens`
+        is added to the count of tokens that writing the summaries has cost.
         """
         counters = self.counters_of(handle)
         self._counters[handle.collection_id] = counters._replace(
@@ -101,7 +108,7 @@ class SharedState:
         )
 
     def usage_of(self, tenant_id: str) -> Usage:
-        """Returns a tenant's usage, which includes the changes so far.
+        """Returns a tenant's usage after the changes that this transaction has made so far.
 
         Raises DataLoss if the stored usage is damaged.
         """
@@ -116,10 +123,10 @@ class SharedState:
     def count(
         self, handle: CollectionHandle, document: DocumentRecord, ordinal: int, sign: int
     ) -> None:
-        """Counts a document as added (`sign` 1) or removed (`sign` -1).
+        """Adds a document to the counters (`sign` 1), or removes it from them (`sign` -1).
 
-        Changes the counters of the document's collection and the usage of its tenant. In the usage,
-        summary documents are not counted as documents, but their bytes are counted.
+        Changes the counters of the document's collection and the usage of its tenant. A summary
+        document does not change the tenant's count of documents, but its bytes change the usage.
         """
         documents = 0 if self.collection(handle).summarises else sign
         added = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
@@ -128,7 +135,10 @@ class SharedState:
         self._counters[handle.collection_id] = counters
 
     def recount(self, handle: CollectionHandle) -> None:
-        """Counts the collection's documents again, and corrects the tenant's usage accordingly."""
+        """Computes a collection's counters again from its documents.
+
+        Corrects the tenant's usage by the difference.
+        """
         before = self.counters_of(handle)
         after = recounted(self._txn, handle.collection_id, before)
         documents = after.documents - before.documents
@@ -150,7 +160,10 @@ class SharedState:
 
 
 def existing_collection(txn: Txn, handle: CollectionHandle) -> CollectionRecord:
-    """Returns the record of an open collection. Raises CollectionNotFound if it was deleted."""
+    """Returns the record of the collection to which `handle` refers.
+
+    Raises CollectionNotFound if the collection has been deleted since `handle` was created.
+    """
     if not txn.collections.has(handle.collection_id):
         raise validation.no_collection(handle.tenant_id, handle.name)
     return txn.collections.require(handle.collection_id)

@@ -1,9 +1,9 @@
 """Changes documents within one LMDB write transaction.
 
 A document is written completely or not at all. If a document must be refused, it is refused before
-its first byte is written. The state that it shares with other documents is also read, and thereby
-verified, before its first byte is written. If an error occurs after the first byte, `is_whole`
-stays False, and the transaction must not be committed.
+its first byte is written. Before that, the state that the document shares with other documents
+(ids, counters and usage) is also read and thereby verified. If an error occurs after the first
+byte, `is_whole` stays False, and the transaction must not be committed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,8 @@ class WriteTransaction:
     """Changes documents within one LMDB write transaction.
 
     The caller must call `finish` after the last change, and then commit. The change log of a
-    collection is trimmed to `max_log_entries` entries. `quota_of` returns the quota of a tenant.
+    collection is trimmed to the newest `max_log_entries` entries. `quota_of` returns the quota of a
+    tenant.
     """
 
     def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
@@ -62,20 +63,22 @@ class WriteTransaction:
         return self._shared.changed
 
     def finish(self) -> None:
-        """Writes the counters, usage and ids that the changes share.
+        """Writes the counters, usage and ids that the transaction has changed.
 
         It must be called after the last change.
         """
         self._shared.finish()
 
     def put(self, handle: CollectionHandle, document: PreparedDocument) -> IngestResult:
-        """Stores a document. Replaces the stored document with the same id if there is one.
+        """Stores a document, or replaces the stored document with the same id.
 
         If the stored document has the same content hash and is intact, nothing is changed, and the
-        outcome is UNCHANGED. Raises CollectionNotFound if the collection was deleted. Raises
-        InvalidArgument or TooLarge if the document does not fit the collection,
-        StorageQuotaExceeded if the tenant would exceed its quota, or DataLoss if state is damaged
-        that the document shares with other documents.
+        outcome is UNCHANGED.
+
+        Raises CollectionNotFound if the collection was deleted. Raises InvalidArgument or TooLarge
+        if the document does not match the collection's settings. Raises StorageQuotaExceeded if the
+        tenant would exceed its quota. Raises DataLoss if ids, counters or usage are damaged, which
+        the document shares with other documents.
         """
         collection = self._shared.collection(handle)
         check_shapes(document, handle.settings)
@@ -121,9 +124,9 @@ class WriteTransaction:
     ) -> bool:
         """Stores the summaries of the document with this ordinal.
 
-        Returns False if the document does not wait for summaries any more, for example because it
-        was deleted. In both cases, `tokens` is added to the tokens that the collection's summaries
-        have cost. Raises CollectionNotFound.
+        Returns False, and stores no summaries, if the document does not wait for summaries any
+        more, for example because it was deleted. In both cases, `tokens` is added to the count of
+        tokens that the collection's summaries have cost. Raises CollectionNotFound.
         """
         self._shared.collection(handle)
         is_waiting = self._pending.remove(handle, ordinal)
@@ -141,10 +144,10 @@ class WriteTransaction:
     def put_stored(
         self, handle: CollectionHandle, document: PreparedDocument, summaries: DocumentSummaries
     ) -> IngestResult:
-        """Puts a document together with its summaries.
+        """Stores a document together with its summaries.
 
-        Raises the errors of `put`, and InvalidArgument if the collection was created without
-        summaries.
+        Raises the errors of `put`. Also raises InvalidArgument if the collection was created
+        without summaries.
         """
         self._shared.collection(handle)
         check_summaries(document, handle)
@@ -163,10 +166,10 @@ class WriteTransaction:
     ) -> DocumentInfo:
         """Replaces the metadata and the source of a document, and returns its new state.
 
-        `expected_sequence` is the sequence number of the document's last change. The ordinal of the
-        document does not change, so its leaves in segments stay valid. Raises CollectionNotFound,
-        DocumentNotFound, StorageQuotaExceeded, or DocumentChanged if the document has another
-        sequence number.
+        `expected_sequence` is the sequence number that the document's last change should have.
+        Raises DocumentChanged if it has another sequence number. Also raises CollectionNotFound,
+        DocumentNotFound or StorageQuotaExceeded. The ordinal of the document does not change, so
+        its leaves in segments stay valid.
         """
         collection = self._shared.collection(handle)
         ordinal, old = self._versions.find(handle, document_id)
@@ -220,11 +223,11 @@ class WriteTransaction:
     def delete_unchanged(
         self, handle: CollectionHandle, ordinals: Sequence[int], last_sequence: int
     ) -> DocumentDeletion:
-        """Deletes documents of a collection that have not changed after a certain change.
+        """Deletes the documents with these ordinals that have not changed after a certain change.
 
-        `ordinals` are the ordinals of the documents, and `last_sequence` is the sequence number of
-        that change. A document is skipped if its last change is newer, or if it no longer exists.
-        Damaged documents are deleted. Raises CollectionNotFound.
+        `last_sequence` is the sequence number of that change. A document is skipped if its last
+        change is newer, or if it no longer exists. Damaged documents are deleted. Raises
+        CollectionNotFound.
         """
         self._shared.collection(handle)
         deleted, number = 0, handle.collection_id

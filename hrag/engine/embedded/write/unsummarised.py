@@ -1,8 +1,8 @@
 """The documents whose summaries are not written yet: marks these documents, and finds the next one.
 
-If a document or a whole collection is damaged, an error with a version is raised. The version is
-the document's ordinal, or the negated id of the collection. The caller excludes this version when
-it looks for the next document.
+If a document or a whole collection is damaged, the error UnreadableVersion is raised. The field
+`version` of the error identifies what is damaged: it is the ordinal of a document, or the negated
+id of a collection. The caller excludes this version when it looks for the next document.
 """
 
 from collections.abc import Container, Iterator
@@ -25,9 +25,11 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """Returns a document whose summaries are not written yet, or None.
+    """Returns a document whose summaries are not written yet; None if no document waits.
 
-    Implements `hrag.engine.Writer.next_unsummarised`.
+    Only considers collections with this embedder. Begins with the collection whose id follows the
+    id of `after`, so that the collections take turns. Skips the documents and collections whose
+    versions are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
     numbers = _collections_with_unsummarised(txn)
@@ -48,7 +50,10 @@ def next_unsummarised(
 
 @contextmanager
 def _damage_reported_as(version: int) -> Iterator[None]:
-    """Converts a DataLoss error that the block raises into UnreadableVersion with this version."""
+    """If the block raises DataLoss, raises UnreadableVersion with this version instead.
+
+    `version` is the ordinal of the damaged document, or the negated id of the damaged collection.
+    """
     try:
         yield
     except DataLoss as error:
@@ -68,7 +73,10 @@ def _collections_with_unsummarised(txn: Txn) -> list[int]:
 def _read_unsummarised(
     txn: Txn, collection: CollectionHandle, ordinal: int, spent_tokens: int
 ) -> Unsummarised:
-    """Reads the document with this ordinal. Raises DataLoss if it is damaged."""
+    """Reads the document with this ordinal, which waits for summaries.
+
+    Raises DataLoss if the document is damaged.
+    """
     address = address_of(txn, collection.collection_id, ordinal)
     document = txn.documents.require(address)
     return Unsummarised(
@@ -83,7 +91,7 @@ def _read_unsummarised(
 
 
 class PendingSummaries:
-    """Adds and removes documents that wait for summaries, within one write transaction."""
+    """The documents that wait for summaries, as one write transaction changes them."""
 
     def __init__(self, txn: Txn, shared: SharedState) -> None:
         self._txn = txn
@@ -95,7 +103,10 @@ class PendingSummaries:
         self._shared.add_to_counters(handle, unsummarised=1)
 
     def remove(self, handle: CollectionHandle, ordinal: int) -> bool:
-        """Notes that a document no longer waits for summaries. Returns False if it did not wait."""
+        """Notes that the document with this ordinal does not wait for summaries any more.
+
+        Returns False if the document did not wait before this call.
+        """
         is_waiting = self._txn.unsummarised.delete((handle.collection_id, ordinal))
         self._shared.add_to_counters(handle, unsummarised=-is_waiting)
         return is_waiting

@@ -2,8 +2,9 @@
 
 A document is visible completely or not at all. The counters of its collection, its entry in the
 change log and the tenant's sequence number are written in the same transaction. A document that is
-replaced gets a new ordinal. So the labels of its old version, which an index may still contain,
-lead to no document. The writer knows nothing of segments, except which ordinals they cover.
+replaced gets a new ordinal. So an index may still contain the labels of the old version, but no
+document has the ordinal in these labels. The writer knows nothing of segments, except which
+ordinals they cover.
 """
 
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
@@ -17,9 +18,9 @@ from hrag.values.quotas import QuotaOf, unlimited
 
 
 class EmbeddedWriter(CollectionWriter, DocumentWriter, WriterQueries, SummaryWriter):
-    """Implements `hrag.engine.Writer`, composed of one base class for each subject.
+    """Implements `hrag.engine.Writer`. Each base class implements the methods for one subject.
 
-    All base classes share the same `Commits`. Without `maintenance`, no segments are built, and
+    All base classes share one `Commits` object. Without `maintenance`, no segments are built, and
     writes never wait for maintenance.
     """
 

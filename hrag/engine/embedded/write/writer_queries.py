@@ -1,6 +1,7 @@
-"""The reads that the writer offers: decisions about ingestion, documents, counts and status.
+"""The methods of the writer that only read.
 
-Each call reads one snapshot, which contains everything that was committed before the call.
+They decide whether a document has to be ingested, and return documents, counts and status. Each
+call reads one consistent state, which contains everything that was committed before the call.
 """
 
 from itertools import islice
@@ -55,8 +56,8 @@ class WriterQueries(WriterPart):
             try:
                 _, stored = find_document(txn, number, document_id)
             except DataLoss:
-                # The stored document is damaged. Ingesting it again replaces the damaged version.
-                # `put` checks the quota later.
+                # The stored document is damaged. If it is ingested again, `put` checks the quota
+                # and replaces the damaged version.
                 return IngestDecision(handle, None)
             unchanged = unchanged_result(stored, content_hash)
             if unchanged is not None and not self._is_intact(txn, number, document_id):

@@ -110,7 +110,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
-            if collection is None:  # The collection was deleted after the list was read.
+            if collection is None:  # The collection was deleted after it was listed.
                 continue
             collection_check = _CollectionCheck(connection, collection)
             problems += collection_check.problems()
@@ -285,7 +285,7 @@ class _CollectionCheck:
             if foreign := one_value(self._connection, statement, key):
                 yield f"its home {home} has {foreign} leaves of other collections"
         if shared := one_value(self._connection, _SHARED_LEAVES, key):
-            yield f"it has home {home}, but {shared} of its leaves are in the table hrag.leaves"
+            yield f"it has home {home}, but {shared} of its leaves are in the shared table"
 
     def _check_parts(self) -> Iterator[str]:
         """Checks that the parts of the lexical index do not overlap.

@@ -54,7 +54,7 @@ _HOMES = "SELECT home, count(*) FROM hrag.collections WHERE home IS NOT NULL GRO
 
 
 def problems_of_store(connection: Connection) -> Iterator[str]:
-    """Yields a message for each problem; it names the tenant, the collection or the table."""
+    """Yields a message for each problem; the message names the tenant, collection or table."""
     for (tenant_id,) in connection.execute(_USAGE).fetchall():
         yield f"tenant {tenant_id}: its usage does not match its collections"
     for place in connection.execute(_FUTURE).fetchall():

@@ -33,7 +33,8 @@ _LINK_BYTES = 512
 # The smallest and the largest value of `maintenance_work_mem`, in kB, for building an HNSW index.
 _MIN_BUILD_KB = 64 << 10
 _MAX_BUILD_KB = 2 << 20
-# A new home that no collection uses after this time is dropped, because its build was interrupted.
+# A new home that no collection uses after this time is dropped: its build must have been
+# interrupted.
 _ABANDONED_AFTER = timedelta(days=1)
 HOME_RETENTION = timedelta(minutes=1)
 """A replaced home is dropped after this time, because snapshots on replicas may still read it."""
@@ -204,7 +205,10 @@ def _fill(
 def _build_index(
     connection: Connection, collection: OpenedCollection, leaves: sql.Composable
 ) -> None:
-    """Builds the HNSW index of the table `leaves`; in memory if it fits in `_MAX_BUILD_KB`."""
+    """Builds the HNSW index of the table `leaves`.
+
+    The index is built in memory if it needs at most `_MAX_BUILD_KB` kB.
+    """
     leaf_bytes = 2 * collection.settings.dimension + _LINK_BYTES
     memory_kb = max(_MIN_BUILD_KB, min(_MAX_BUILD_KB, collection.leaves * leaf_bytes // 1024))
     connection.execute("SELECT set_config('maintenance_work_mem', %s, true)", (f"{memory_kb}kB",))
@@ -214,10 +218,11 @@ def _build_index(
 def _replace(
     connection: Connection, old: OpenedCollection, home: int, retention: timedelta
 ) -> None:
-    """Makes `home` the home of the collection, that is, the pair of tables with its leaves.
+    """Makes the pair of tables with the id `home` the home of the collection `old`.
 
-    If the collection had another home, the old home is dropped later. If it had none, its rows in
-    the shared table `hrag.leaves` are deleted.
+    A home is a pair of tables for the leaves of one collection. If the collection had another home,
+    that home is dropped after the time `retention`. If it had no home, its rows in the shared table
+    `hrag.leaves` are deleted.
     """
     if old.home is None:
         connection.execute(_REMOVE_SHARED, old.key)

@@ -205,11 +205,11 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
     It may also return a single part that must be rewritten because too many of its leaves are
     deleted.
 
-    With a `fan_in` of 8, a part of tier t has 8**t to 8**(t + 1) - 1 living leaves. Adjacent parts
-    of tier t or lower tiers must be merged as soon as they have enough leaves for tier t + 1. Each
-    merge moves a posting to a higher tier, so a collection of n leaves writes each posting at most
-    log8(n) times. Small parts that remain between two parts of higher tiers have fewer leaves in
-    total than either of these two parts.
+    With a `fan_in` of 8, a part of tier t has 8**t to 8**(t + 1) - 1 leaves that are not deleted.
+    Adjacent parts of tier t or lower tiers must be merged as soon as they have enough leaves for
+    tier t + 1. Each merge moves a posting to a higher tier, so a collection of n leaves writes each
+    posting at most log8(n) times. Small parts that remain between two parts of higher tiers have
+    fewer leaves in total than either of these two parts.
     """
     min_leaves = fan_in
     while min_leaves <= _MAX_PART_LEAVES:
@@ -221,7 +221,7 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
 
 
 def _small_runs(parts: Sequence[IndexPart], limit: int) -> Iterator[list[IndexPart]]:
-    """Yields runs of adjacent parts; each part of a run has fewer than `limit` living leaves.
+    """Yields runs of adjacent parts of fewer than `limit` leaves each, not counting deleted leaves.
 
     The parts of a run can be merged: they do not have too many leaves for one part in total, and
     their ordinals are not too far apart.

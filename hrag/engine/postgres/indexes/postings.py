@@ -30,8 +30,8 @@ _LIMITS = np.array([1 << 8 * width for width in list(_DTYPES)[:-1]])
 _COLUMNS = 3
 _FREQUENCY_BITS = np.uint32(8)
 _LARGEST_OFFSET = 0xFFFF_FFFF
-# To divide postings into slices of similar size, a sample is sorted: the ordinal of one in this
-# many postings.
+# To divide postings into slices of similar size, a sample of their documents' ordinals is sorted.
+# The sample contains the ordinal of one in this many postings.
 _SAMPLE_STRIDE = 256
 
 _Columns = list[NDArray[Any]]
@@ -42,9 +42,10 @@ class PostingArrays(NamedTuple):
 
     Each term has at least one posting.
 
-    `terms` is `uint64[t]` and `starts` is `int64[t + 1]`. The postings of term i have the indices
-    `starts[i]` to `starts[i + 1]` (exclusive) in the other arrays. `labels` is `uint64[n]`,
-    ascending within a term. `frequencies` and `lengths` are `uint32[n]`.
+    There are t terms with n postings in total. `terms` is `uint64[t]` and `starts` is
+    `int64[t + 1]`. The postings of term i have the indices `starts[i]` to `starts[i + 1]`
+    (exclusive) in the other arrays. `labels` is `uint64[n]`, ascending within a term. `frequencies`
+    and `lengths` are `uint32[n]`.
     """
 
     terms: NDArray[np.uint64]
@@ -102,9 +103,9 @@ class PostingArrays(NamedTuple):
         return StoredPostings(stored).whole()
 
     def merged(self) -> "PostingArrays":
-        """Returns the same postings; a term that occurs several times in a row occurs only once.
+        """Returns the same postings, with one posting list in place of several of the same term.
 
-        The postings of these occurrences become one posting list.
+        Only posting lists that follow each other directly are merged.
         """
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])

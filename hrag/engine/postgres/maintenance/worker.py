@@ -139,9 +139,10 @@ class MaintenanceWorker:
         return self._backlogs.get(collection_id, 0)
 
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
-        """Waits while more than `max_backlog` leaves of a collection are in no HNSW index.
+        """Waits until few enough leaves of a collection are in no HNSW index.
 
-        Raises the errors of `Deadline.check`.
+        At most `MaintenanceLimits.max_backlog` such leaves are few enough. Raises the errors of
+        `Deadline.check`.
         """
         max_backlog = self._limits.max_backlog
         while self._thread is not None and self.backlog(collection_id) > max_backlog:

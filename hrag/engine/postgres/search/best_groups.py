@@ -186,7 +186,8 @@ class _GroupQuery:
 
     In a dense search, the statement also finds the candidate leaves. In other searches, the
     candidate leaves are parameters. `graph` is True if the statement uses the HNSW index. `exact`
-    and `complete` have the same meaning as in `BestGroups`.
+    is True if it is certain that the candidates are the best leaves of each source. `complete` is
+    True if no further leaf can become a candidate.
     """
 
     statement: sql.SQL
@@ -229,7 +230,7 @@ class _Grouping(NamedTuple):
     def of_leaves(
         self, candidates: sql.Composable, score: sql.Composable, *, has_nearest: bool
     ) -> sql.SQL:
-        """Returns the statement that groups the leaves which the query `candidates` returns.
+        """Returns the statement that groups the leaves which the SQL query `candidates` returns.
 
         `score` is the SQL expression of a leaf's score. With `has_nearest`, `candidates` is the
         query `_NEAREST`, which finds the nearest leaves, and the last column of the statement is
@@ -249,7 +250,10 @@ class _Grouping(NamedTuple):
 
 
 def _dense_query(ranker: Ranker, request: FindRequest) -> _GroupQuery:
-    """Returns the query for a dense search; the query itself finds the nearest leaves."""
+    """Returns the SQL statement of a dense search.
+
+    The statement both finds the nearest leaves and groups them.
+    """
     count = request.candidates
     graph = ranker.vectors.uses_graph(ranker.eligible, count)
     home, condition = ranker.collection.home, ranker.eligible.condition
@@ -284,10 +288,10 @@ def _lexical_statement(
 
 
 def _lexical_query(ranker: Ranker, request: FindRequest) -> _GroupQuery | None:
-    """Finds the candidates of a lexical or hybrid search, and returns the query that groups them.
+    """Finds the candidates of a lexical or hybrid search; returns the SQL statement to group them.
 
-    The candidates' labels and scores are parameters of the query. Returns None if the HNSW index
-    returned fewer leaves than requested.
+    The candidates' labels and scores are parameters of the statement. Returns None if the HNSW
+    index returned fewer leaves than requested.
     """
     first = ranker.first_candidates(request.candidates)
     if first is None:
@@ -330,8 +334,8 @@ def _ancestor_groups(
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
     scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # A table of leaves has their ancestors only for grouping. The statement has already grouped
-    # these leaves, so the array of ancestors stays empty.
+    # The table contains the ancestors of leaves only so that the leaves can be grouped by ancestor.
+    # The statement has already grouped these leaves, so the array of ancestors stays empty.
     above = np.empty((0, len(labels)), np.uint32)
     table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)

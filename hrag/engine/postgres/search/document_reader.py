@@ -89,7 +89,10 @@ class LongText:
     """
 
     def __init__(self, size_bytes: int, read: Callable[[_Part], None]) -> None:
-        """`read` must read the part of the text that it is called with, and pass it to `add`."""
+        """Creates a text of which nothing is read yet.
+
+        `read` is called with a part of the text: it must read this part and pass it to `add`.
+        """
         # The array has the size of the whole text, but blocks that are never read take no memory:
         # the operating system allocates memory only for the pages of the array that are written.
         self._bytes = bytearray(size_bytes)

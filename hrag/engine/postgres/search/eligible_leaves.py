@@ -77,7 +77,7 @@ class EligibleLeaves:
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
         """Returns `bool[n]`, true for each of `labels` whose leaf is eligible.
 
-        All labels must be labels of living leaves.
+        All labels must be labels of leaves whose documents are not deleted.
         """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:

@@ -13,10 +13,11 @@ from hrag.values.collections import CollectionSettings
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateLeaves:
-    """A table of living leaves, in ascending order of their labels and without duplicates.
+    """A table of leaves, in ascending order of their labels and without duplicates.
 
-    `labels` is `uint64[n]`. `ancestors` is `uint32[levels, n]`. `cosines` is `float32[n]`; all are
-    NaN if the search has no vector. Implements `hrag.engine.common.candidates.LeafTable`.
+    The documents of all leaves in the table exist. `labels` is `uint64[n]`. `ancestors` is
+    `uint32[levels, n]`. `cosines` is `float32[n]`; all are NaN if the search has no vector.
+    Implements `hrag.engine.common.candidates.LeafTable`.
     """
 
     settings: CollectionSettings
@@ -33,7 +34,7 @@ class CandidateLeaves:
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """An array of ones, `uint8[n]`, because the table has only living leaves."""
+        """An array of ones, `uint8[n]`: the documents of all leaves in the table exist."""
         return np.ones(len(self.labels), np.uint8)
 
     def rows(self, labels: Labels) -> RowNumbers:

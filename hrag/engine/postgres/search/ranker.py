@@ -53,10 +53,11 @@ class _NearestLeaves(NamedTuple):
 
 
 class FirstCandidates(NamedTuple):
-    """The leaves and scores that each source returned in the first round, ascending by label.
+    """The leaves and scores that each source returned in a search's first round, by label.
 
-    `graph` is True if the nearest leaves come from the HNSW index. `complete` is True if no other
-    eligible leaf can be a candidate.
+    A search ranks leaves in rounds, each with more candidates than the round before. The labels are
+    in ascending order. `graph` is True if the nearest leaves come from the HNSW index. `complete`
+    is True if no other eligible leaf can be a candidate.
     """
 
     lexical_labels: Labels
@@ -125,7 +126,7 @@ class Ranker:
         return TermLocator(self._analyzer, self._ids, weights)
 
     def has_all(self, returned: int, count: int) -> bool:
-        """Returns True if a source has returned all eligible leaves.
+        """Returns True if a source has no more eligible leaves than the leaves that it returned.
 
         The source was asked for at most `count` leaves, and it returned `returned` leaves.
         """

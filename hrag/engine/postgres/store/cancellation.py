@@ -124,8 +124,9 @@ class Canceller:
                 watched = tuple(self._watched)
             if watched:
                 last_s = time.monotonic()
-            # `all` stops at the first request that the server does not receive, because the server
-            # would probably not receive further requests either, and each one would take a second.
+            # Python's `all` stops at the first request that the server does not receive, because
+            # the server would probably not receive further requests either, and each one would take
+            # a second.
             all(transaction.cancel_if_due() for transaction in watched)
 
     def _sleep(self) -> None:

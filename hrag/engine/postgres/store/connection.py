@@ -145,7 +145,7 @@ class Connection(psycopg.Connection[Row]):
         self.commit()
 
     def abandon(self) -> bool:
-        """Rolls back the current transaction, if there is one; does not wait for the reply.
+        """Rolls back the current transaction, if one is open; does not wait for the reply.
 
         Returns False if the connection cannot be used any more.
         """
@@ -196,7 +196,7 @@ class Connection(psycopg.Connection[Row]):
 
 
 def _check(results: list[PGresult]) -> None:
-    """Raises the psycopg.Error of the first of the results that is an error."""
+    """Raises a psycopg.Error for the first error among the results, if there is an error."""
     for result in results:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)

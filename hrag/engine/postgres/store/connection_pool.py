@@ -23,7 +23,8 @@ _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
 # A connection of this age is closed and replaced by a new one. A new connection leads to the
-# nearest server, so readers that moved to another server during a failover return to it.
+# nearest server. So readers that moved to another server during a failover return to the nearest
+# server.
 _MAX_AGE_S = 1800.0
 
 
@@ -71,8 +72,9 @@ class Pool:
         """Returns a connection, outside of any transaction, for the exclusive use of the caller.
 
         `deadline` is the caller's deadline; raises the errors of `Deadline.check`. Raises TooBusy
-        if all connections stay in use for `max_wait_s`. Raises psycopg.OperationalError if the
-        server accepts no connection. Raises StoreUnavailable if the pool is closed.
+        if all connections stay in use for `ConnectionTimes.max_wait_s`. Raises
+        psycopg.OperationalError if the server accepts no connection. Raises StoreUnavailable if the
+        pool is closed.
         """
         self._wait_for_permit(deadline)
         try:
@@ -121,7 +123,7 @@ class Pool:
                 )
 
     def _take_usable(self) -> Connection | None:
-        """Returns the most recently used idle connection that works; None if there is none."""
+        """Returns the most recently used idle connection that works; None if no idle one works."""
         while (connection := self._pop_idle()) is not None:
             if connection.is_usable(_REPLY_S) and self._answers(connection):
                 return connection

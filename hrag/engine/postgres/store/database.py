@@ -74,7 +74,7 @@ class PostgresDatabase:
         is_writer: bool = False,
         times: ConnectionTimes = DEFAULT_TIMES,
     ) -> None:
-        """Raises StoreUnavailable if the DSN is malformed.
+        """Stores the arguments; raises StoreUnavailable if the DSN is malformed.
 
         `dsn` is a URI or a keyword string in libpq's syntax. `application_name` is the name
         under which the server's administrator sees this process. With `is_writer`, connections

@@ -32,7 +32,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 # PostgreSQL's condition character_not_in_repertoire: a text contains NUL. If psycopg detects the
 # NUL before it sends the text, its error has no SQLSTATE.
 _NO_TEXT = "22021"
-# PostgreSQL's conditions invalid_schema_name and undefined_table.
+# PostgreSQL's conditions invalid_schema_name and undefined_table: a schema or a table is missing.
 _MISSING = frozenset({"3F000", "42P01"})
 _UNAVAILABLE = frozenset(
     {

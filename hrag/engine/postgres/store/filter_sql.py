@@ -49,7 +49,7 @@ _TermRange = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class FilterQuery:
-    """A query that returns the column `ordinal` of the documents that pass a filter.
+    """An SQL query that returns the column `ordinal` of the documents that pass a filter.
 
     An ordinal may occur twice. The parameters are named: `tenant_id`, `collection_id`, and others
     whose names begin with `filter_`.
@@ -98,7 +98,7 @@ def filter_query(
     *,
     max_selects: int = _MAX_SELECTS,
 ) -> FilterQuery:
-    """Returns a query for the documents that pass a filter, which must be valid.
+    """Returns an SQL query for the documents that pass a filter, which must be valid.
 
     The query has at most `max_selects` SELECTs. If the filter would need more, the function
     evaluates it by other statements first, and the query contains the ordinals that they returned.
@@ -197,7 +197,7 @@ class _Evaluation:
 def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:
     """Yields batches of consecutive conditions, each with at most `max_selects` SELECTs in total.
 
-    A condition that has more SELECTs is a batch of its own.
+    A condition that alone has more SELECTs than `max_selects` is a batch of its own.
     """
     batch: list[Any] = []
     for condition in conditions:

@@ -35,10 +35,10 @@ class OpenedCollection:
 
     `home` is the id of the collection's home, a pair of tables for its leaves; None while its
     leaves are in the table `hrag.leaves`, which many collections share. `leaves` is the count of
-    living leaves. `terms` is the count of occurrences of terms in these leaves. `sequence` is the
-    sequence number of the tenant's last commit. `in_graph` estimates how many leaves the HNSW index
-    of the home contains; None without a home. Deleted leaves stay in the index until VACUUM, which
-    also updates the estimate.
+    leaves of documents that are not deleted. `terms` is the count of occurrences of terms in these
+    leaves. `sequence` is the sequence number of the tenant's last commit. `in_graph` estimates how
+    many leaves the HNSW index of the home contains; None without a home. Deleted leaves stay in the
+    index until VACUUM, which also updates the estimate.
     """
 
     tenant_id: str

@@ -69,7 +69,7 @@ def newest_version() -> int:
 
 
 def migrate(database: PostgresDatabase, *, oldest_server: int = OLDEST_SERVER) -> MigrationReport:
-    """Migrates the database to the newest schema version; creates the store if there is none.
+    """Migrates the database to the newest schema version; creates the store if it does not exist.
 
     Several processes may call this function at once. If it is interrupted, the store has the
     version of the last complete migration. A new store is created in one transaction, so other

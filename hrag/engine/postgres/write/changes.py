@@ -37,8 +37,8 @@ WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 _DELETE_LEAVES = """
 DELETE FROM {} WHERE tenant_id = %s AND collection_id = %s AND ordinal = ANY(%s)
 """
-# Deletes the rows of all pairs of one of the terms and one of the ordinals. A pair without a row is
-# ignored. No other document loses a row, because each ordinal belongs to one document.
+# Deletes each row whose filter term is one of the given terms and whose ordinal is one of the given
+# ordinals. Only the documents with these ordinals lose rows.
 _DELETE_TERMS = """
 DELETE FROM hrag.terms
 WHERE tenant_id = %s AND collection_id = %s AND term = ANY(%s) AND ordinal = ANY(%s)
@@ -113,7 +113,7 @@ class DocumentVersion:
 
 
 class Counts(NamedTuple):
-    """What a transaction adds to the running totals of a collection; values may be negative."""
+    """The amounts that a transaction adds to the totals of a collection; they may be negative."""
 
     documents: int = 0
     chunks: int = 0

@@ -52,7 +52,7 @@ class DocumentDraft:
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
     def described_as(self, document: DocumentRecord) -> "DocumentDraft":
-        """Returns a copy of the draft with the source, metadata and content hash of `document`."""
+        """Returns a copy of this draft with the source, metadata and content hash of `document`."""
         record = replace(
             self.record,
             source=document.source,

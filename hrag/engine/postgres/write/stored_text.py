@@ -54,8 +54,8 @@ def read_text(
 ) -> tuple[DocumentInfo, str, int]:
     """Returns a document, the requested part of its text, and the byte at which the part ends.
 
-    If `part` is None, the whole text is requested. Implements
-    `hrag.engine.Writer.document_with_text`.
+    If `part` is None, the whole text is requested. `reply` is the limit of the response's size in
+    bytes. Implements `hrag.engine.Writer.document_with_text`.
     """
     start, size = _byte_range(part, reply)
     parameters = (start + 1, size, handle.tenant_id, handle.collection_id, document_id)
@@ -76,7 +76,7 @@ def read_text(
 
 
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
-    """Returns the bytes that `read_part` may access: the offset of the first, and their count."""
+    """Returns the offset and the count of the bytes that `read_part` may access."""
     if part is None:
         # A text with more bytes than are left in the reply is read only in part, because it does
         # not fit; `read_part` raises an error for it.

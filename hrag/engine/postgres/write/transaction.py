@@ -138,10 +138,11 @@ class TenantTransaction:
     # The following methods change documents.
 
     def put(self, draft: DocumentDraft) -> IngestResult:
-        """Stores a document. Replaces the stored document with the same id if there is one.
+        """Stores the document in `draft`, or replaces the stored document with the same id.
 
-        If the stored document has the same content hash, nothing is changed, and the outcome is
-        UNCHANGED. Raises CollectionNotFound or StorageQuotaExceeded.
+        The draft also has all other values to store. If the stored document has the same content
+        hash, nothing is changed, and the outcome is UNCHANGED. Raises CollectionNotFound or
+        StorageQuotaExceeded.
         """
         handle, document = draft.handle, draft.document
         self.require(handle)
@@ -288,7 +289,8 @@ class TenantTransaction:
     ) -> DocumentVersion:
         """Adds a new version of a document.
 
-        The sequence number of the last change becomes the ordinal of the version.
+        The ordinal of the version is the tenant's last sequence number, which the caller has just
+        assigned to this change.
         """
         ordinal = self._usage.sequence
         record = replace(draft.record, sequence=ordinal)
@@ -374,7 +376,7 @@ def summary_id_of(number: int) -> int:
 
 
 def summary_collection(handle: CollectionHandle) -> CollectionHandle:
-    """Returns the handle of the summary collection of a collection that has summaries."""
+    """Returns the handle (tenant, name, id and settings) of a collection's summary collection."""
     return summary_handle(handle, summary_id_of(handle.collection_id))
 
 

@@ -57,7 +57,7 @@ def next_unsummarised(
     after: CollectionHandle | None,
     excluding: Container[int],
 ) -> Unsummarised | None:
-    """Returns a document whose summaries are not written yet; None if there is none.
+    """Returns a document whose summaries are not written yet; None if no document waits for them.
 
     Implements `hrag.engine.Writer.next_unsummarised`.
     """

@@ -157,8 +157,8 @@ def test_an_embedded_store_needs_no_schema_migration() -> None:
     result = migrate_schema()
     assert result.exit_code == 1
     assert result.stderr.endswith(
-        "error: an embedded store needs no migration: a store of another schema version is "
-        "refused\n"
+        "error: the embedded engine has no migrations: it opens only stores of its own schema "
+        "version\n"
     )
 
 

@@ -157,7 +157,10 @@ def test_an_empty_description_is_left_out(tool):
 
 @pytest.mark.parametrize(
     ("description", "message"),
-    [("x" * 2001, "description has 2001 characters; at most 2000"), ("a\udcff", "surrogate at 1")],
+    [
+        ("x" * 2001, "description has 2001 characters; at most 2000"),
+        ("a\udcff", "surrogate at offset 1"),
+    ],
 )
 def test_invalid_descriptions_are_refused_when_the_tool_is_created(tool, description, message):
     with pytest.raises(errors.InvalidArgument, match=message):

@@ -49,8 +49,8 @@ def test_arguments_that_the_evaluation_sets_are_not_options_of_a_system() -> Non
         ("standard:limit=3", "the option 'limit'"),
         ("standard:candidates=many", "candidates 'many'; it must be a value of type int"),
         ("standard:merge_adjacent=yes", "merge_adjacent 'yes'; it must be a value of type bool"),
-        ("standard:dense:lexical", "has retrieval twice"),
-        ("context,context", "has 'context' twice"),
+        ("standard:dense:lexical", "has the option retrieval twice"),
+        ("context,context", "has the system 'context' twice"),
     ],
 )
 def test_unknown_systems_and_options_are_refused(text: str, message: str) -> None:

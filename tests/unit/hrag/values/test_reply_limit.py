@@ -31,10 +31,13 @@ def test_the_computed_size_of_texts_is_their_encoded_size(title: str, source: st
     assert text_bytes(title, source) == message.ByteSize()
 
 
-def test_an_error_names_the_size_the_limit_and_the_used_bytes() -> None:
+def test_an_error_names_the_size_the_limit_and_the_earlier_bytes() -> None:
     limit = ReplyLimit(1000).after(400)
     limit.check(600, "ask for less")
-    message = "at least 601 bytes; at most 1,000 are sent (HRAG_MAX_REPLY_BYTES), of which 400"
+    message = (
+        "at least 601 bytes in addition to 400 earlier bytes; "
+        "at most 1,000 are allowed in all (HRAG_MAX_REPLY_BYTES)"
+    )
     with pytest.raises(ReplyTooLarge, match=re.escape(message)) as refused:
         limit.check(601, "ask for less")
     assert refused.value.message.endswith("; ask for less")

@@ -76,7 +76,7 @@ def test_a_part_that_is_read_twice_counts_once(monkeypatch):
 
 def test_an_archive_with_too_many_parts_is_refused(monkeypatch):
     monkeypatch.setattr(module, "MAX_PARTS", 2)
-    with pytest.raises(TooLarge, match="3 parts; at most 2"):
+    with pytest.raises(TooLarge, match="3 files; at most 2"):
         Package(archive(dict.fromkeys("abc", "")), "a test", "a")
 
 

@@ -1,1 +1,1 @@
-"""Which invariants of a store does `hrag check` check? Each module checks one subject."""
+"""Which invariants of a store does `hrag check` verify? Each module verifies one kind."""

@@ -21,7 +21,7 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
-# Each part of a content, with the subject and the verb of a problem about it.
+# The beginning of the problem "its text does not match its checksum", for each part of a document.
 _PARTS = {
     ContentPart.TEXT: "text does",
     ContentPart.TREE: "tree does",
@@ -35,10 +35,10 @@ _UNIT_TOLERANCE = 1e-3
 def document_problems(
     walk: Walk, collection: int, record: CollectionRecord, stored: Counters
 ) -> Iterator[str]:
-    """Yields the problems of a collection's documents.
+    """Checks the documents of a collection, and the counters of the documents. Yields problems.
 
-    `stored` are the collection's stored counters. Adds the documents to the totals in `walk` and to
-    the usage of their tenant.
+    `stored` are the counters that the store has for the collection. Adds the documents to the
+    totals in `walk`.
     """
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     terms, are_readable = 0, True
@@ -63,7 +63,7 @@ def document_problems(
             yield f"{location}: {problem}"
     walk.documents += counted.documents
     walk.leaves += counted.leaves
-    _charge(walk, record, counted)
+    _add_usage(walk, record, counted)
     if not are_readable:
         walk.uncounted.add(record.tenant_id)
     if walk.uncounted:
@@ -82,7 +82,7 @@ def _documents(walk: Walk, collection: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
-    """Returns a problem for each part of a document's content with a wrong checksum."""
+    """Returns a problem for each of text, tree and vectors that does not match its checksum."""
     contents = walk.txn.contents
     return [
         f"its {part_does} not match its checksum"
@@ -91,8 +91,11 @@ def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
     ]
 
 
-def _charge(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
-    """Adds a collection to its tenant's usage. A summary collection adds only its bytes."""
+def _add_usage(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
+    """Adds a collection to the counted usage of its tenant.
+
+    Of a summary collection, adds only the bytes.
+    """
     usage = Usage(1, counted.documents) if not record.summarises else Usage()
     usage = usage._replace(stored_bytes=counted.stored_bytes)
     walk.usage[record.tenant_id] = walk.usage.get(record.tenant_id, Usage()).plus(usage)
@@ -182,7 +185,10 @@ def _tree_problems(
 
 
 def _coverage_problems(tree: Tree, document: DocumentRecord) -> Iterator[str]:
-    """Yields a problem if an intact tree does not cover the text, or refers to missing sections."""
+    """Yields a problem if the tree does not cover the whole text, or refers to missing sections.
+
+    The caller has checked that the tree itself is intact.
+    """
     if int(tree.level(0)["byte_end"][-1]) != document.text_bytes:
         yield "tree does not cover the text"
     sections = np.concatenate([tree.level(level)["section"] for level in range(len(tree.counts))])

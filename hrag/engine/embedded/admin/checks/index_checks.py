@@ -1,4 +1,8 @@
-"""Checks that change log and manifest match the counters, and that files match the manifest."""
+"""Checks the change log, the segments and the tombstones of a collection.
+
+The change log and the manifest, which is the list of the collection's segments, must match the
+collection's counters. The files of the segments must match the manifest.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,11 +19,12 @@ from hrag.values.collections import CollectionSettings
 def sequence_problems(
     walk: Walk, collection: int, tenant_id: str, counters: Counters
 ) -> Iterator[str]:
-    """Yields a problem for each sequence number of a collection that is too large.
+    """Yields a problem for each of a collection's sequence numbers that exceeds its upper limit.
 
-    The sequence number that a segment covers must be at most the sealed sequence number in the
-    counters. That must be at most the collection's last sequence number, and that must be at most
-    the tenant's last sequence number.
+    These are the limits. A segment covers the changes up to a sequence number, which must be at
+    most `sealed_sequence` in the collection's counters. `sealed_sequence` must be at most the
+    collection's last sequence number. The collection's last sequence number must be at most the
+    tenant's.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
@@ -38,7 +43,7 @@ def sequence_problems(
 
 
 def log_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[str]:
-    """Yields the problems of a collection's change log."""
+    """Yields a problem if a collection's change log does not match the collection's counters."""
     entries = [sequence for _, sequence in walk.txn.changes.keys(collection)]
     if len(entries) != counters.log_entries:
         yield f"the log has {len(entries)} entries, the counters say {counters.log_entries}"
@@ -57,7 +62,11 @@ def log_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[st
 def manifest_problems(
     walk: Walk, collection: int, settings: CollectionSettings, counters: Counters
 ) -> Iterator[str]:
-    """Yields the problems of a collection's segments and tombstones."""
+    """Checks the segments and tombstones of a collection. Yields the problems.
+
+    Every document that is not deleted must be in exactly one segment or in the tail. Every
+    tombstone must be of a document that a segment contains.
+    """
     covered, tombstones = 0, 0
     counted = {
         last_ordinal: deleted
@@ -96,16 +105,17 @@ def _order_problems(
 
 
 def _uncovered_problems(walk: Walk, collection: int, after: int, last: int) -> Iterator[str]:
-    """Yields a problem for each living document with an ordinal above `after` and up to `last`.
+    """Yields a problem for each existing document with an ordinal above `after` and up to `last`.
 
-    The caller has found that no segment covers these ordinals, although they are not in the tail.
+    The caller knows that no segment covers these ordinals and that they are not in the tail. So a
+    search would not find the document.
     """
     for ordinal, _ in leaves.living_ordinals(walk.txn, collection, after, last):
         yield f"no segment covers ordinal {ordinal}, which is not in the tail either"
 
 
 def _deleted_in(walk: Walk, collection: int, record: SegmentRecord) -> dict[int, int]:
-    """Returns the leaf count of each tombstone in the segment's range of ordinals, by ordinal."""
+    """Returns the leaf counts of the deleted documents that a segment contains, by ordinal."""
     return dict(
         manifest.read_tombstones(walk.txn, collection, record.first_ordinal, record.last_ordinal)
     )
@@ -147,9 +157,10 @@ def _index_settings(source: CollectionSettings | SegmentRecord) -> tuple[str, in
 
 
 def _is_still_listed(walk: Walk, collection: int, record: SegmentRecord) -> bool:
-    """Returns True if the manifest lists the segment in a new transaction.
+    """Returns True if a new transaction still finds the segment in the collection's manifest.
 
-    During a long check, a segment may have been replaced and its files removed. This is no problem.
+    If the manifest does not list the segment any more, the segment was replaced during the check,
+    and its files may be missing.
     """
     with walk.store.read() as later:
         return record in listed_segments(later, collection)

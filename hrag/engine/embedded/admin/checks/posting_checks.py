@@ -1,10 +1,11 @@
 """Checks that a segment's postings agree with the texts.
 
-The check builds postings from the texts of the living documents, in the same way as a build does.
-It compares them with the segment's postings without the rows of deleted documents. Equal rows
-always result in the same postings, byte for byte. The documents are compared in batches of some ten
-thousand leaves, so memory and a temporary file contain the postings of only one batch at a time.
-The file is outside the store's folder, because the store may be read-only.
+A segment has one row for each leaf. The check builds postings from the texts of the documents that
+are not deleted, in the same way as a segment is built. It compares them with the segment's postings
+without the rows of deleted documents. Equal rows always result in the same postings, byte for byte.
+The documents are compared in batches of some ten thousand leaves, so memory and a temporary file
+contain the postings of only one batch at a time. The file is outside the store's folder, because
+the store may be read-only.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ _DAMAGED = (*UNREADABLE, LookupError)
 
 
 class _ComparedPostings(NamedTuple):
-    """Postings, and which of their rows are compared.
+    """Postings, and which of their rows are compared. A row is a leaf.
 
     `positions` has a value for each row: the position of the row among the compared rows, or
     DROPPED if the row is not compared. `lengths` has the count of terms of each compared row.
@@ -57,7 +58,7 @@ class _ComparedPostings(NamedTuple):
 def postings_problems(
     walk: Walk, collection: int, settings: CollectionSettings, segment: LoadedSegment
 ) -> Iterator[str]:
-    """Yields a problem if the segment's postings or lengths of rows do not match the texts.
+    """Yields a problem if the segment's postings or its term counts do not match the texts.
 
     Documents that cannot be read are not compared. Raises StorageFull or StoreUnavailable if
     temporary files cannot be written.
@@ -115,8 +116,12 @@ def _problems(
 def _batches(
     walk: Walk, collection: int, settings: CollectionSettings, record: SegmentRecord
 ) -> Iterator[tuple[PostingsPart, Labels]]:
-    """Yields the postings of the living, readable documents in batches, with the leaves' labels."""
-    # An unknown analyzer raises InvalidArgument here. `_blocks` would skip the error as damage.
+    """Builds postings from the texts of the segment's documents, in batches.
+
+    Yields the postings of each batch, and the labels of its leaves. Skips documents that are
+    deleted or cannot be read. Raises InvalidArgument if the analyzer is unknown.
+    """
+    # This raises InvalidArgument for an unknown analyzer. `_blocks` would treat it as damage.
     analyzer(record.analyzer)
     lexical_settings = replace(settings, analyzer=record.analyzer, dimension=0)
     batch, labels, entries = PostingsPart(), list[Labels](), 0
@@ -142,9 +147,9 @@ def _blocks(
 
 
 def _build_postings(batch: PostingsPart, leaf_count: int, folder: Path) -> _ComparedPostings:
-    """Writes the postings of a batch to a file in `folder`, and returns them.
+    """Writes the postings of a batch to a file in `folder`, reads the file and returns them.
 
-    All rows of the result are compared.
+    In the result, all rows are marked as compared.
     """
     rows = np.arange(leaf_count)
     lengths = batch.write(folder, rows)["lengths"]
@@ -154,7 +159,10 @@ def _build_postings(batch: PostingsPart, leaf_count: int, folder: Path) -> _Comp
 
 
 def _first_difference(actual: _ComparedPostings, expected: _ComparedPostings, folder: Path) -> int:
-    """Returns the first compared row whose terms or length differ, found by bisection."""
+    """Returns the index of the first compared row whose terms or term counts differ.
+
+    Finds the row by bisection.
+    """
     counts = range(1, len(actual.lengths) + 1)
     return bisect_left(counts, True, key=lambda count: _differ(actual, expected, count, folder))
 
@@ -162,7 +170,10 @@ def _first_difference(actual: _ComparedPostings, expected: _ComparedPostings, fo
 def _differ(
     actual: _ComparedPostings, expected: _ComparedPostings, count: int, folder: Path
 ) -> bool:
-    """Returns True if the terms or the length of any of the first `count` rows differ."""
+    """Returns True if `actual` and `expected` differ in the first `count` compared rows.
+
+    The rows differ if they have different terms or different term counts.
+    """
     if not np.array_equal(actual.lengths[:count], expected.lengths[:count]):
         return True
     # All postings are written to the same path, so there is never more than one temporary file.

@@ -1,4 +1,4 @@
-"""The state that all checks share: a read transaction, and the totals counted so far."""
+"""The state that all checks of a store share: a read transaction, and the totals counted so far."""
 
 import struct
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ Numbers = TypeVar("Numbers", Counters, Usage)
 
 @dataclass(slots=True)
 class Walk:
-    """A read transaction on a store, and the totals that were counted in it so far.
+    """A read transaction on a store, and the totals that the checks have counted so far.
 
-    Postings are compared with the texts in batches of about `batch_entries` entries. `usage` has
-    the counted usage of each tenant. `uncounted` contains the tenants with damaged entries, whose
-    totals are incomplete and therefore not compared.
+    Postings are compared with the texts in batches of about `batch_entries` entries (pairs of a
+    leaf and a term). `usage` has the counted usage of each tenant. `uncounted` contains the tenants
+    with damaged entries, whose totals are incomplete and therefore not compared.
     """
 
     store: Store
@@ -39,15 +39,15 @@ class Walk:
     uncounted: set[str] = field(default_factory=set)
 
     def leaf_count(self, collection: int, ordinal: int) -> int | None:
-        """Returns the leaf count of a document, or None if it does not exist or is damaged."""
+        """Returns the leaf count of a document; None if its entry is missing or damaged."""
         entry = self.txn.ordinals.get_sound((collection, ordinal))
         return None if entry is None else entry.leaf_count
 
 
 def guarded(problems: Iterator[str]) -> Iterator[str]:
-    """Yields the problems that the iterator yields.
+    """Yields the same problems as the iterator `problems`.
 
-    If damage makes the iterator raise an error, yields a last problem with this error and ends.
+    If damage makes the iterator raise an error, yields this error as the last problem and ends.
     """
     try:
         yield from problems
@@ -58,7 +58,7 @@ def guarded(problems: Iterator[str]) -> Iterator[str]:
 
 
 def differences(stored: Numbers, counted: Numbers) -> Iterator[str]:
-    """Yields a problem for each stored counter that differs from the counted value."""
+    """Yields a problem for each field whose stored value differs from the counted value."""
     for name, expected, actual in zip(stored._fields, counted, stored, strict=True):
         if expected != actual:
             yield f"counter {name} is {actual}, a recount gives {expected}"

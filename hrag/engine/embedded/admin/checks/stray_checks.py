@@ -1,6 +1,8 @@
-"""Checks that every entry refers to existing collections and documents, and counting is right.
+"""Checks that entries refer only to existing collections and documents.
 
-Ordinals, commits and slots are counted from 1 in the whole store.
+Also checks the numbers that a store assigns: ordinals, slots (the keys under which documents are
+stored) and the keys of commits. The store counts the numbers of each kind up from 1, across all
+collections.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ def name_problems(walk: Walk) -> Iterator[str]:
 def _is_alias_of_its_tenant(walk: Walk, tenant_id: str, collection: int) -> bool:
     record = walk.txn.collections.get_sound(collection)
     if record is None:
-        return True  # The check of the collections reports the damaged record.
+        return True  # The record is damaged, which the check of the collections reports.
     return not record.summarises and record.tenant_id == tenant_id
 
 
@@ -46,26 +48,27 @@ def stray_problems(walk: Walk) -> Iterator[str]:
 
 
 def counting_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem if an ordinal or a commit is above the last one that `meta` contains.
+    """Yields a problem if an ordinal or the key of a commit is larger than the last assigned one.
 
-    Also yields a problem if the list of commits has gaps.
+    The database `meta` contains the last ordinal and the last key that were assigned. Also yields a
+    problem if the list of commits has gaps.
     """
     commits = list(walk.txn.commits.keys())
     cursor = walk.txn.number(schema.COMMIT_CURSOR)
     if commits and commits[-1] > cursor:
-        yield f"the list of commits ends with {commits[-1]}, but the store's last is {cursor}"
+        yield f"the list of commits ends with {commits[-1]}, but the last assigned key is {cursor}"
     elif commits != list(range(cursor - len(commits) + 1, cursor + 1)):
         yield f"the list of commits has gaps: {len(commits)} entries up to the last, {cursor}"
     keys = walk.txn.ordinals.keys()
     last = max((ordinal for _, ordinal in keys), default=0)
     if last > walk.txn.number(schema.LAST_ORDINAL):
-        yield f"ordinal {last} is greater than the store's last; it would be used twice"
+        yield f"ordinal {last} is greater than the last assigned ordinal; it would be used twice"
 
 
 def slot_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem for each slot that is neither free nor used by exactly one document.
+    """Checks the slots, the keys under which documents are stored. Yields the problems.
 
-    Also yields a problem for each slot that is free and used.
+    Each slot must be either listed as free or used by exactly one document.
     """
     slots = [entry.slot for _, entry in walk.txn.ordinals.sound_entries()]
     used, free = set(slots), set(walk.txn.free_slots.keys())

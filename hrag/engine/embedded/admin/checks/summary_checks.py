@@ -7,9 +7,9 @@ from hrag.engine.embedded.store.lmdb_records import Counters
 
 
 def waiting_problems(walk: Walk, collection: int, counters: Counters) -> Iterator[str]:
-    """Yields the problems of the documents that wait for summaries.
+    """Checks the entries of the documents whose summaries are not written yet. Yields the problems.
 
-    These documents must exist, and the counter `unsummarised` must be their count.
+    These documents must exist, and the collection's counter `unsummarised` must be their count.
     """
     ordinals = [ordinal for _, ordinal in walk.txn.unsummarised.keys(collection)]
     if len(ordinals) != counters.unsummarised:
@@ -23,10 +23,11 @@ def waiting_problems(walk: Walk, collection: int, counters: Counters) -> Iterato
 
 
 def summary_problems(walk: Walk, collection: int, summarised_collection: int) -> Iterator[str]:
-    """Yields the problems of the summary collection `collection`.
+    """Checks the summary collection `collection`. Yields the problems.
 
-    Each of its documents has the summaries of a document of `summarised_collection`. That document
-    must exist, and the sections in `summarised` must be ranges of its leaves.
+    Each of its documents has the summaries of one document of `summarised_collection`. This
+    document must exist. The database `summarised` says which leaves of the document each section
+    consists of, and these leaves must exist.
     """
     documents = 0
     for (_, ordinal), summarised in walk.txn.summarised.entries(collection):

@@ -1,6 +1,6 @@
-"""Checks the checksums of all values except the records and contents of documents.
+"""Verifies the checksums of all values except documents' records, texts, trees and vectors.
 
-The module `document_checks` checks the records and contents.
+The module `document_checks` verifies the checksums of these four kinds of values.
 """
 
 from collections.abc import Iterator

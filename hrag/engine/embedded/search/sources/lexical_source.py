@@ -1,8 +1,8 @@
 """The lexical source: ranks leaves by the terms that they share with the query, with BM25.
 
-`hrag.text.bm25` has the formula. The statistics in the formula are computed over all living leaves
-of the collection, in the segments and in the tail. So deleted leaves do not change scores, and
-scores do not depend on how leaves are distributed over segments.
+`hrag.text.bm25` has the formula. The statistics in the formula are computed over all leaves of the
+collection that are not deleted, in the segments and in the tail. So deleted leaves do not change
+scores, and scores do not depend on how leaves are distributed over segments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,8 @@ from hrag.text.analysis import QueryTerm
 from hrag.text.bm25 import LengthNorm, leaf_scores, length_norm, term_weights
 from hrag_fast import Postings, forward_matches
 
-# A view caches the document frequencies of at most this many terms. This takes about two megabytes.
+# A view caches the document frequencies of at most this many terms, which takes about two megabytes
+# of memory.
 _MAX_FREQUENCIES = 1 << 14
 
 
@@ -27,8 +28,8 @@ _MAX_FREQUENCIES = 1 << 14
 class TermMatches:
     """The occurrences of a query's terms in the tail, as three arrays `uint32[n]`.
 
-    For each index i of the arrays, the row `rows[i]` of the view contains one of the query's terms
-    `frequencies[i]` times. `term_indices[i]` is the index of this term in the query.
+    Occurrence i means: the row `rows[i]` of the view contains the query's term with the index
+    `term_indices[i]`, and contains it `frequencies[i]` times.
     """
 
     rows: RowNumbers
@@ -42,11 +43,12 @@ _NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """The terms of a query, with the statistics of one view that BM25 needs.
+    """The q terms of a query, with the statistics of one view that BM25 needs.
 
-    `ids` are the ids of the q terms, ascending: `uint64[q]`. `weights` is each term's share of the
-    highest possible score: `float32[q]`. `norm` is used to compute the length norm of each leaf.
-    `in_tail` are the occurrences of the terms in the view's tail.
+    `ids` are the ids of the terms, ascending: `uint64[q]`. `weights` is each term's share of the
+    highest possible score: `float32[q]`. `norm` has the parameters from which BM25's length
+    normalisation of each leaf is computed. `in_tail` are the occurrences of the terms in the view's
+    tail.
     """
 
     ids: NDArray[np.uint64]
@@ -56,9 +58,9 @@ class LexicalQuery:
 
 
 def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
-    """Returns the terms of a query with the statistics of `view`.
+    """Returns the terms of a query, with the statistics of `view` that BM25 needs.
 
-    Terms that occur nowhere in the view are included.
+    The result also includes terms that do not occur in the view.
     """
     terms = sorted(terms)
     ids = np.array([term.id for term in terms], np.uint64)
@@ -76,7 +78,7 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 
 def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Returns the occurrences of terms in living rows of the tail.
+    """Returns the occurrences of terms in the rows of the tail that are not deleted.
 
     `ids` are the ids of the terms, ascending: `uint64[q]`.
     """
@@ -92,13 +94,13 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
 
 
 def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
-    """Returns, for each term, the count of living rows in segments that contain it: `int64[q]`.
+    """Returns in how many rows of segments each term occurs, not counting deleted rows: `int64[q]`.
 
-    If a segment has deleted rows, its posting list of each term must be read to count the living
+    If a segment has deleted rows, its posting list of each term must be read to count the other
     rows. So the counts are cached in the view. The cache is effective because the terms with the
     longest posting lists are common terms, which many queries contain.
     """
-    cached = view.segment_frequencies  # All threads share this cache.
+    cached = view.segment_frequencies  # All threads that search the view share this cache.
     frequencies = {term: cached.get(term) for term in ids.tolist()}
     missing = ids[[count is None for count in frequencies.values()]]
     if len(missing):
@@ -119,7 +121,7 @@ def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int6
 class LexicalSource:
     """Ranks rows by BM25. Implements `CandidateSource`.
 
-    A query must be a result of `lexical_query` for the view that is searched.
+    The query that a method gets must be a result of `lexical_query` for the searched view.
     """
 
     def candidates(self, query: LexicalQuery, eligible: EligibleRows, count: int) -> Candidates:
@@ -136,7 +138,7 @@ class LexicalSource:
                 *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # If one more row is returned, the segment has more than `count` rows.
+                count + 1,  # If one row more is found, there are further matches.
             )
             complete = len(rows) <= count
             candidates.append(
@@ -145,7 +147,10 @@ class LexicalSource:
         return best_of(candidates, count)
 
     def scores(self, query: LexicalQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the BM25 score of each of `rows`, which are ascending: `float32[n]`."""
+        """Returns the BM25 score of each row in `rows`: `float32[n]`.
+
+        `rows` are row numbers of the view, ascending.
+        """
         scores = np.zeros(len(rows), np.float32)
         tail_rows, tail_scores = _tail_scores(query, view)
         first = np.searchsorted(rows, view.tail_base)
@@ -175,9 +180,9 @@ def _best_in_tail(query: LexicalQuery, eligible: EligibleRows, count: int) -> Ca
 
 
 def _tail_scores(query: LexicalQuery, view: View) -> tuple[RowNumbers, Scores]:
-    """Returns the living rows of the tail that contain a term of the query, and their scores.
+    """Returns the rows of the tail that contain a term of the query, and the scores of these rows.
 
-    The rows are ascending.
+    The rows are ascending row numbers of the view. Deleted rows are left out.
     """
     matches = query.in_tail
     if not len(matches.rows):
@@ -199,8 +204,8 @@ def _segments_with_masks(
 ) -> Iterator[tuple[LoadedSegment, int, NDArray[np.uint8] | None]]:
     """Yields each segment with the number of its first row and a mask of its eligible rows.
 
-    The mask is `uint8[rows of the segment]`: 1 for an eligible row, 0 for any other row. It is None
-    if all rows of the view are eligible. Segments without eligible rows may be left out.
+    The mask is `uint8[rows of the segment]`: 1 for an eligible row, 0 for any other row. The mask
+    is None if all rows of the view are eligible. A segment without eligible rows may be left out.
     """
     view = eligible.view
     if eligible.rows is None:
@@ -221,9 +226,9 @@ def _postings(segment: LoadedSegment) -> Postings:
 
 
 def rows_with_all(view: View, ids: NDArray[np.uint64]) -> RowNumbers:
-    """Returns the living rows that contain every one of the terms, ascending: `uint32[n]`.
+    """Returns the rows of a view that contain all terms, ascending: `uint32[n]`.
 
-    `ids` are the ids of the terms: `uint64[q]`.
+    Leaves out deleted rows. `ids` are the ids of the terms: `uint64[q]`.
     """
     ids = np.unique(ids)
     in_segments = []

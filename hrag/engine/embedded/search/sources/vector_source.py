@@ -22,13 +22,14 @@ from hrag_fast import inner_products
 # segment of 100,000 rows with 384 dimensions. A graph search for 50 rows took as long as a scan of
 # 30 * 50 rows, and a graph search for 200 rows took as long as a scan of 36 * 200 rows.
 _SEARCH_COST = 33
-# If only some rows of a segment are eligible, the first graph search requests more rows than are
-# needed on average. It requests this many standard deviations more.
+# If only some rows of a segment are eligible, a search requests more rows from the graph than are
+# needed on average, so that enough of them are eligible. It requests this many standard deviations
+# more.
 _SPARE_DEVIATIONS = 3
 
 
 class VectorQuery:
-    """The vector of a query, with the state of its graph searches in the segments.
+    """The vector of a query, and the graph search for it in each segment.
 
     `vector` is `float32[dimension]`, of unit length. Not safe to use from several threads.
     """
@@ -38,9 +39,10 @@ class VectorQuery:
         self._searches: dict[int, SegmentSearch] = {}
 
     def search(self, segment: LoadedSegment) -> SegmentSearch:
-        """Returns the search of this query in a segment's graph.
+        """Returns the search for this query in a segment's graph.
 
-        All calls with the same segment return the same object, so that a search can continue.
+        All calls with the same segment return the same object, so that the search can continue
+        where it stopped.
         """
         number = segment.record.segment_id
         if number not in self._searches:
@@ -49,11 +51,11 @@ class VectorQuery:
 
 
 class VectorSource:
-    """Ranks rows by cosine. Implements `CandidateSource`.
+    """Ranks rows by the cosine between their vectors and the query's vector.
 
-    If the same query is searched again with a larger `count`, the graph searches continue where
-    they stopped. Searching the graph for one row is assumed to cost as much as scanning
-    `search_cost` rows.
+    Implements `CandidateSource`. If the same query is searched again with a larger `count`, the
+    graph searches continue where they stopped. Searching the graph for one row is assumed to cost
+    as much as scanning `search_cost` rows.
     """
 
     def __init__(self, search_cost: int = _SEARCH_COST) -> None:
@@ -74,7 +76,10 @@ class VectorSource:
         return best_of(parts, count)
 
     def cosines(self, query: VectorQuery, view: View, rows: RowNumbers) -> Scores:
-        """Returns the exact cosine of each of `rows`, which are ascending: `float32[n]`."""
+        """Returns the exact cosine of each row in `rows` with the query: `float32[n]`.
+
+        `rows` are row numbers of the view, ascending.
+        """
         cosines = np.empty(len(rows), np.float32)
         first = np.searchsorted(rows, view.tail_base)
         in_tail = view.tail.vectors[rows[first:] - np.uint32(view.tail_base)]
@@ -99,15 +104,15 @@ def _nearest(
 ) -> Candidates:
     """Returns the `count` nearest eligible rows of a segment, or all of them if there are fewer.
 
-    The segment has the rows of the view from `base` up to, but not including, `end`. Its graph is
-    searched. If a scan costs less, or if the graph does not reach enough rows, the segment is
-    scanned exactly instead.
+    The segment has the rows of the view from `base` up to, but not including, `end`. If a scan of
+    the eligible rows costs less than a search in the segment's graph, or if the graph search does
+    not reach enough rows, the eligible rows are scanned exactly.
 
     The graph search continues until it has found `count` eligible rows. If it stopped earlier, rows
     of the tail or of other segments would be returned in place of nearer rows of this segment.
     """
     eligible_count = eligible.count_between(base, end)
-    requested = _rows_in_first_round(count, eligible_count, end - base)
+    requested = _rows_to_request(count, eligible_count, end - base)
     while not eligible.exact and requested * search_cost < eligible_count:
         reached = query.search(segment).nearest(requested)
         if reached is None:
@@ -122,7 +127,7 @@ def _nearest(
     return Candidates(best + np.uint32(base), scores, exact=True, complete=len(best) == len(rows))
 
 
-def _rows_in_first_round(count: int, eligible_count: int, rows: int) -> int:
+def _rows_to_request(count: int, eligible_count: int, rows: int) -> int:
     """Returns how many rows to request from a graph so that `count` of them are probably eligible.
 
     The segment has `rows` rows, of which `eligible_count` are eligible. The result is greater, by
@@ -136,9 +141,10 @@ def _rows_in_first_round(count: int, eligible_count: int, rows: int) -> int:
 def _eligible_candidates(
     eligible: EligibleRows, rows: RowNumbers, scores: Scores, complete: bool
 ) -> Candidates:
-    """Returns those of `rows` that are eligible, with their scores, as candidates.
+    """Returns the rows in `rows` that are eligible, with their scores, as candidates.
 
-    `rows` are the rows that a graph search reached.
+    `rows` are the rows that a graph search found. `complete` is True if these are all rows of the
+    segment.
     """
     is_eligible = eligible.contains(rows)
     if is_eligible is None:
@@ -152,8 +158,8 @@ def _scan_tail(query: Vector, eligible: EligibleRows) -> Candidates:
     vectors = view.tail.vectors
     rows = eligible.in_tail()
     if eligible.rows is None:
-        # Most rows of the tail are living. So scoring all rows costs less than copying the vectors
-        # of the living rows first.
+        # Most rows of the tail are not deleted. So scoring all rows costs less than first copying
+        # the vectors of the rows that are not deleted, and then scoring only these rows.
         scores = inner_products(query, vectors[: view.count - view.tail_base])
         if len(rows) < len(scores):
             scores = scores[rows - view.tail_base]

@@ -59,11 +59,12 @@ Row = tuple[int, int, int, bytes, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermMatches:
-    """The occurrences of terms in living leaves.
+    """The occurrences of terms in the leaves of documents that are not deleted.
 
-    `labels`, `uint64[n]`, are the leaves with at least one of the terms, in ascending order.
+    `labels`, `uint64[n]`, are the labels of the leaves with at least one of the terms, ascending.
     `lengths`, `uint32[n]`, are the lengths of these leaves. `rows`, `term_indices` and
-    `frequencies` are `uint32[m]`: leaf `rows[j]` has term `term_indices[j]` `frequencies[j]` times.
+    `frequencies` are `uint32[m]`. Each j is one match: the leaf `labels[rows[j]]` contains the term
+    with the index `term_indices[j]`, among the terms that were looked up, `frequencies[j]` times.
     The matches of each leaf are in order of terms.
     """
 
@@ -101,7 +102,7 @@ class LexicalQuery:
         slice_postings: int = _SLICE_POSTINGS,
         max_cached_postings: int = _MAX_CACHED_POSTINGS,
     ) -> None:
-        """Scores about `slice_postings` postings at a time, so that memory stays bounded.
+        """Computes the scores, for about `slice_postings` postings at a time to limit the memory.
 
         Decoded postings are needed twice: to count the leaves of each term, and to score. Up to
         `max_cached_postings` postings are decoded once and cached; more postings are decoded twice.
@@ -154,7 +155,7 @@ class LexicalQuery:
 def leaves_with_all(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> Labels:
-    """Returns the labels of the living leaves that have all of the terms, in ascending order.
+    """Returns the labels of the leaves that have all of the terms, in ascending order.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -166,7 +167,7 @@ def leaves_with_all(
 def matches_of(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> TermMatches:
-    """Returns the occurrences of terms in living leaves of the collection.
+    """Returns the occurrences of terms in the leaves of documents that are not deleted.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -228,9 +229,10 @@ class _Matches(NamedTuple):
         return _Matches(*(column[is_living] for column in self))
 
     def by_leaf(self) -> TermMatches:
-        """Returns the same matches in the same order, in the form of TermMatches.
+        """Returns these matches, in the same order, as a TermMatches.
 
-        There, each match refers to its leaf by an index into the ascending labels of the leaves.
+        A TermMatches contains the label of each leaf with a match only once, in ascending order.
+        Each match refers to its leaf by an index into these labels.
         """
         # This sort is fast, because the labels of each term are already ascending.
         order = np.argsort(self.labels, kind="stable")
@@ -243,7 +245,7 @@ class _Matches(NamedTuple):
 
 
 class _StoredMatches(NamedTuple):
-    """The rows that the statement MATCHES returned for terms.
+    """The rows that the statement MATCHES returned: postings, term vectors and tombstones.
 
     `ids` are the ids of the terms, in ascending order.
     """
@@ -266,7 +268,7 @@ class _StoredMatches(NamedTuple):
     def slices(
         self, deadline: Deadline, slice_postings: int = _SLICE_POSTINGS
     ) -> Iterator[_Matches]:
-        """Yields the matches of living leaves in slices of about `slice_postings` postings.
+        """Yields the matches in slices of about `slice_postings` postings.
 
         All matches of a document are in the same slice. Checks the deadline before each slice, and
         raises the errors of `Deadline.check`.
@@ -278,7 +280,7 @@ class _StoredMatches(NamedTuple):
         yield _Matches.from_term_vectors(self.ids, self.vectors).without(self.deleted)
 
     def whole(self) -> _Matches:
-        """Returns the matches of all living leaves at once."""
+        """Returns all matches at once, without the matches in deleted documents."""
         in_postings = _Matches.from_postings(self.ids, self.postings.whole())
         in_vectors = _Matches.from_term_vectors(self.ids, self.vectors)
         return _Matches.concatenated(in_postings, in_vectors).without(self.deleted)

@@ -134,7 +134,7 @@ class VectorSource:
         graph: bool,
         **extra: object,
     ) -> Cursor[Any]:
-        """Runs a statement that contains the query that `nearest_leaves` returns.
+        """Runs a statement that contains the SQL query which `nearest_leaves` returns.
 
         If the index has to visit more than EF_SEARCH leaves, first sets `hnsw.ef_search`. `extra`
         are additional parameters of the statement.
@@ -199,7 +199,7 @@ def _index_limit(condition: str, count: int) -> int:
 
 @lru_cache(maxsize=1024)
 def nearest_leaves(home: int | None, condition: str, count: int, *, graph: bool) -> sql.SQL:
-    """Returns the query for at least the `count` nearest eligible leaves.
+    """Returns the SQL query that finds at least the `count` nearest eligible leaves.
 
     With `graph`, the query uses the HNSW index, which may return fewer leaves; otherwise the query
     scans all leaves. Its columns are ordinal, leaf (the leaf's index in the document), above (the

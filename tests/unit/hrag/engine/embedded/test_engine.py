@@ -62,7 +62,7 @@ def test_a_reader_needs_a_store_and_no_writer_can_be_opened_after_it(tmp_path):
     fill(engine)
     engine.close()
     assert engine.reader().sequence("t") == 5
-    with pytest.raises(RuntimeError, match="before its reader"):
+    with pytest.raises(RuntimeError, match="before any reader"):
         engine.writer()
     engine.close()
 
@@ -133,7 +133,7 @@ def test_reindexing_after_deletions_covers_their_sequences(tmp_path):
 def test_a_vacuum_is_refused_while_the_store_is_open(tmp_path):
     engine = engine_in(tmp_path)
     fill(engine)
-    with pytest.raises(StoreUnavailable, match="stop both services first"):
+    with pytest.raises(StoreUnavailable, match="stop the indexer and the retriever"):
         engine.administration().vacuum()
     engine.close()
     report = engine.administration().vacuum()

@@ -24,7 +24,7 @@ def test_one_caller_may_use_half_of_the_bytes() -> None:
             second.take(1)
         with budget.share("b") as other:
             other.take(50)
-            with pytest.raises(TooBusy, match="all callers 100"):
+            with pytest.raises(TooBusy, match="all callers have 100"):
                 other.take(1)
     with budget.share("a") as share:
         share.take(50)

@@ -15,7 +15,7 @@ WRONG_ENTRIES: list[tuple[list[tuple[Any, Any]], str]] = [
     ([(0, 1.0), (1, 1.0)], "returned 2 scores for 3 texts"),
     ([(0, 1.0), (1, 1.0), (2, 1.0), (2, 1.0)], "returned 4 scores for 3 texts"),
     *(
-        ([(0, 1.0), (index, 1.0), (2, 1.0)], "whose indexes are not 0 to 2, each once")
+        ([(0, 1.0), (index, 1.0), (2, 1.0)], "each index from 0 to 2 must occur exactly once")
         for index in (0, 3, -1, "1", True, 1.0, None, 10**100)
     ),
     *(

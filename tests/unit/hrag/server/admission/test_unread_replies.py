@@ -53,7 +53,7 @@ def test_the_bytes_of_all_tenants_together_are_limited() -> None:
     replies = _replies()
     _send(replies, "a", 50)
     _send(replies, "b", 50)
-    with pytest.raises(TooBusy, match=r"those of all tenants 100"):
+    with pytest.raises(TooBusy, match=r"unread replies of all tenants have 100 bytes"):
         _send(replies, "c", 1)
 
 

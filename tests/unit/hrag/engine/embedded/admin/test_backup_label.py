@@ -56,6 +56,6 @@ def test_a_label_with_an_unknown_field_is_refused(backup_folder, tmp_path):
     path = backup_folder / "backup.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "more": 1}))
     with pytest.raises(
-        StoreUnavailable, match=r"it must have the fields documents, .* no other fields"
+        StoreUnavailable, match=r"the file must have the fields documents, .* no other fields"
     ):
         restore(backup_folder, tmp_path / "new", ignore_progress)

@@ -255,7 +255,7 @@ def test_entries_of_a_collection_that_does_not_exist_are_found(store, name):
 
 def test_an_ordinal_that_would_be_used_twice_is_found(store):
     found = problems_after(store, lambda txn: txn.put_number(schema.LAST_ORDINAL, 1))
-    assert found == ("ordinal 2 is greater than the store's last; it would be used twice",)
+    assert found == ("ordinal 2 is greater than the last assigned ordinal; it would be used twice",)
 
 
 def test_a_slot_that_two_documents_use_is_found(store):
@@ -444,7 +444,7 @@ def test_a_damaged_segment_file_is_found(store, name):
     problems = check(store).problems
     assert len(problems) == 1
     assert problems[0].startswith("collection t/c: segment 1: ")
-    assert problems[0].endswith(f"{name} does not match the manifest's checksum")
+    assert problems[0].endswith(f"{name} does not have the checksum that the manifest says")
     path.unlink()
     assert "No such file" in check(store).problems[0]
 

@@ -112,6 +112,7 @@ OPERATIONS = ("vacuum", "backup", "restore")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_that_is_killed_is_done_completely_or_not_at_all(
     tmp_path: Path, operation: str
@@ -119,8 +120,8 @@ def test_an_operation_that_is_killed_is_done_completely_or_not_at_all(
     assert count_kills(tmp_path, operation, stride=23) > 5
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.endurance
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_killed_at_many_steps_is_done_completely_or_not_at_all(
     tmp_path: Path, operation: str

@@ -118,7 +118,7 @@ def test_a_vacuum_of_a_store_in_use_is_refused(directory, open_store):
     before = (directory / "data.mdb").read_bytes()
     with (
         closing(open_store(directory)),
-        pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
+        pytest.raises(StoreUnavailable, match="in use by a running service; stop the indexer"),
     ):
         vacuum(directory)
     assert (directory / "data.mdb").read_bytes() == before

@@ -171,7 +171,7 @@ def test_a_truncated_file_is_named(tmp_path, record, name):
     os.truncate(path, size - 1)
     with pytest.raises(
         segment_files.DamagedSegment,
-        match=rf"{name} has {size - 1} bytes; the manifest says {size}",
+        match=rf"{name} has {size - 1} bytes, but the manifest says {size}",
     ):
         segment_files.load(tmp_path, record)
 
@@ -183,18 +183,20 @@ def test_a_file_with_a_flipped_bit_is_named(tmp_path, record, name, position):
     content = bytearray(path.read_bytes())
     content[int(len(content) * position)] ^= 1
     path.write_bytes(content)
-    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not match the manifest"):
+    with pytest.raises(segment_files.DamagedSegment, match=rf"{name} does not have the checksum"):
         segment_files.load(tmp_path, record)
 
 
 def test_vectors_of_another_dimension_are_refused(tmp_path, record):
-    with pytest.raises(segment_files.DamagedSegment, match="vectors of dimension 16, not 8"):
+    with pytest.raises(
+        segment_files.DamagedSegment, match="vectors of dimension 16, but the manifest says 8"
+    ):
         segment_files.load(tmp_path, replace(record, dimension=8))
 
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
-    [({"rows": 199}, "holds 200 leaves"), ({"items": 201}, "holds 200 vectors")],
+    [({"rows": 199}, "has 200 leaves"), ({"items": 201}, "has 200 vectors")],
 )
 def test_a_count_that_differs_from_the_manifest_is_refused(tmp_path, record, wrong, problem):
     with pytest.raises(segment_files.DamagedSegment, match=problem):
@@ -206,7 +208,7 @@ def test_postings_of_other_leaves_are_refused(tmp_path, record):
     path = path_of(tmp_path, record, "postings.bin")
     path.write_bytes(path_of(tmp_path, other, "postings.bin").read_bytes())
     files = {**record.files, "postings.bin": other.files["postings.bin"]}
-    with pytest.raises(segment_files.DamagedSegment, match="has 20 leaves; the manifest says"):
+    with pytest.raises(segment_files.DamagedSegment, match="has 20 leaves, but the manifest says"):
         segment_files.load(tmp_path, replace(record, files=files))
 
 
@@ -218,7 +220,7 @@ def test_a_file_in_a_wrong_format_is_refused_even_if_its_checksum_is_right(
     path = path_of(tmp_path, record, name)
     path.write_bytes(content)
     files = {**record.files, name: segment_files.sync_file(path)}
-    with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|holds vectors of"):
+    with pytest.raises(segment_files.DamagedSegment, match=r"cannot be read|has vectors of"):
         segment_files.load(tmp_path, replace(record, files=files))
 
 

@@ -124,7 +124,7 @@ def test_a_damaged_schema_version_is_reported_as_damage(tmp_path):
 def test_no_new_store_is_created_in_a_folder_with_segments(tmp_path):
     (tmp_path / "segments" / "1").mkdir(parents=True)
     lmdb.open(str(tmp_path), max_dbs=1, lib_version=0).close()
-    with pytest.raises(DataLoss, match="it has no database, but segments exist"):
+    with pytest.raises(DataLoss, match="the file has no database, but the store has segments"):
         open_for_writing(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_store_that_is_open_cannot_be_locked_exclusively(tmp_path):
     for open_store in (open_for_writing, open_for_reading):
         with (
             closing(open_store(tmp_path)),
-            pytest.raises(StoreUnavailable, match="stop both services first"),
+            pytest.raises(StoreUnavailable, match="stop the indexer and the retriever"),
             store_locks.exclusive(tmp_path, store_locks.Patience(tries=1)),
         ):
             pass

@@ -88,7 +88,7 @@ def test_exclusive_use_keeps_all_others_out_until_it_ends(tmp_path):
 def test_a_store_in_use_cannot_be_used_exclusively(tmp_path):
     with (
         store_locks.join(tmp_path, do_nothing),
-        pytest.raises(StoreUnavailable, match="in use by a running service; stop both services"),
+        pytest.raises(StoreUnavailable, match="in use by a running service; stop the indexer"),
         store_locks.exclusive(tmp_path, IMPATIENT),
     ):
         pass

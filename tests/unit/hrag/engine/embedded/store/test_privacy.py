@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_made_private_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "chmod", refuse)
     with capture_logs() as logs:
-        privacy.tighten(folder)
+        privacy.make_private(folder)
     (line,) = logs
     assert line["event"] == "files_not_private"
     assert line["log_level"] == "warning"

@@ -110,7 +110,7 @@ def test_a_newer_version_replaces_the_document_and_its_summaries(store, writer):
 def test_a_collection_without_summaries_refuses_them(writer):
     writer.create_collection("t", "plain", collection_settings())
     plain = writer.open("t", "plain")
-    with pytest.raises(InvalidArgument, match="'plain' has none"):
+    with pytest.raises(InvalidArgument, match="'plain' was created without summaries"):
         writer.put_stored(plain, StoredDocument(DOCUMENT, SUMMARIES))
     assert writer.put_stored(plain, StoredDocument(DOCUMENT)).outcome is IngestOutcome.CREATED
 

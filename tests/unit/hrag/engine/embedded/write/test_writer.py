@@ -280,7 +280,7 @@ def test_a_missing_entry_is_reported_as_damage(store, writer):
     with store.write() as txn:
         counters = txn.counters.require(opened.collection_id)
         txn.counters.delete(opened.collection_id)
-    with pytest.raises(DataLoss, match=r"the store is damaged: .* `hrag check` names it"):
+    with pytest.raises(DataLoss, match=r"the store is damaged: .* `hrag check` names the entry"):
         writer.status(opened)
     with store.write() as txn:
         txn.counters.put(opened.collection_id, counters)

@@ -260,11 +260,12 @@ def _check_recall(store: LargeStore, seed: int, capsys: pytest.CaptureFixture[st
         assert recall >= _MIN_RECALL, kind
 
 
-@pytest.mark.slow
-@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("leaves", "dimension", "tenants", "tenant_leaves"),
-    [(20_000, 384, 0, 0), (100_000, 384, 50, 500)],
+    [
+        pytest.param(20_000, 384, 0, 0, marks=pytest.mark.slow),
+        pytest.param(100_000, 384, 50, 500, marks=pytest.mark.endurance),
+    ],
 )
 def test_recall_of_many_leaves_is_at_least_ninety_nine_percent(
     postgres: PostgresServer,
