@@ -116,7 +116,7 @@ def list_archive(path: Path) -> ArchiveListing | None:
         raise Unreadable(error.strerror or str(error)) from error
     listing = ArchiveListing()
     opened = _OpenArchives()
-    archive = _Archive(path.name, size, partial(path.open, "rb"), None, opened)
+    archive = _Archive(path.name, size, lambda: path.open("rb"), None, opened)
     return listing if _Lister(archive, listing, _Budget(size)).run() else None
 
 
@@ -267,7 +267,8 @@ class _Lister:
                     self.budget.add(member.size)
                     if member.isreg() and not member.issparse():
                         positions[member.name] = member.offset_data, member.size
-                    tar.members.clear()  # `tarfile` would keep all headers in memory.
+                    # `tarfile` would keep all headers in memory.
+                    tar.members.clear()  # type: ignore[attr-defined]
         for name, (offset, size) in positions.items():
             self._add(name, size, partial(_read_tar, self.archive, unpack, offset, size))
 

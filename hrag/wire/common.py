@@ -402,7 +402,7 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
 # The following functions convert chunks and errors.
 
 
-def page_unit_number(unit: PageUnit | None) -> pb.PageUnit.ValueType:
+def page_unit_number(unit: PageUnit | None) -> pb.PageUnit:
     """Returns the number of a unit in messages; None is the unit of a document without pages."""
     return pb.PAGE_UNIT_UNSPECIFIED if unit is None else _PAGE_UNIT_NUMBERS[unit]
 

@@ -279,7 +279,7 @@ class _WordBody:
             return self._cell_text(cell, block.story, notes, by_table=by_table)
 
         grid = read_grid(table, text_of, self._max_text_bytes)
-        self._writer.table(grid.rows, has_header=grid.header_rows == 1)
+        self._writer.table(grid.rows, header_rows=grid.header_rows)
         return self._following(notes, [])
 
     def _cell_text(

@@ -329,7 +329,7 @@ class _OdfBlocks:
         grid = read_grid(
             table, lambda cell: self._cell_text(cell, place, notes), self._max_text_bytes
         )
-        self._writer.table(grid.rows, has_header=grid.header_rows == 1)
+        self._writer.table(grid.rows, header_rows=grid.header_rows)
         return _following(notes, [])
 
     def _cell_text(self, cell: Element, place: _OdfPlace, notes: list[OdfNote]) -> str:

@@ -105,7 +105,8 @@ def _picture(page: Image.Image) -> Picture:
     page.draft("RGB", size)
     if page.mode in _DEEP_MODES:
         grey = np.asarray(page).astype(np.float32)
-        grey = grey / _DEEP_FACTOR if grey.max(initial=0) >= _DEEP_FACTOR else grey
+        if grey.max(initial=0) >= _DEEP_FACTOR:
+            grey /= _DEEP_FACTOR
         page = Image.fromarray(grey.clip(0, 255).astype(np.uint8))
     image = page.convert("RGBA") if page.has_transparency_data else page.convert("RGB")
     image.thumbnail(size, Image.Resampling.LANCZOS)
@@ -113,7 +114,7 @@ def _picture(page: Image.Image) -> Picture:
         white = Image.new("RGB", image.size, "white")
         white.paste(image, mask=image)
         image = white
-    transposition = _TRANSPOSITIONS.get(orientation)
+    transposition = _TRANSPOSITIONS.get(orientation or 0)
     if transposition is not None:
         image = image.transpose(transposition)
     return np.ascontiguousarray(np.asarray(image)[:, :, ::-1])

@@ -13,10 +13,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import rapidocr
+from numpy.typing import NDArray
 from rapidocr.main import RapidOCRError
 from rapidocr.utils.process_img import map_boxes_to_original
 
-from indexer_svc.parsers.recognition import FoundLine, Picture, Recognise
+from indexer_svc.parsers.recognition import FoundLine, Picture, Point, Recognise
 
 _MODELS = Path(rapidocr.__file__).parent / "models"
 # A line is turned by 180 degrees only if the second model is so certain. It is RapidOCR's default.
@@ -60,13 +61,15 @@ def open_recogniser() -> Recognise:
             lines = engine.recognize_txt(crops)
         except RapidOCRError:  # The picture has no text.
             return ()
+        if boxes.boxes is None or lines.txts is None or turns.cls_res is None:
+            return ()
         height, width = picture.shape[:2]
         corners = map_boxes_to_original(boxes.boxes, record, height, width)
         found = zip(lines.txts, lines.scores, corners, turns.cls_res, strict=True)
         return tuple(
             FoundLine(
                 text.strip(),
-                tuple(map(tuple, box.tolist())),
+                _corners(box),
                 _turn(box, label, flip_score),
                 score,
             )
@@ -81,9 +84,12 @@ def open_recogniser() -> Recognise:
     return recognise
 
 
-def _turn(
-    box: "np.ndarray[tuple[int, int], np.dtype[np.float32]]", label: str, score: float
-) -> int:
+def _corners(box: NDArray[np.float32]) -> tuple[Point, Point, Point, Point]:
+    first, second, third, fourth = ((x, y) for x, y in box.tolist())
+    return first, second, third, fourth
+
+
+def _turn(box: NDArray[np.float32], label: str, score: float) -> int:
     """Returns by how many degrees the text of a box is turned counterclockwise."""
     width = max(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[2] - box[3]))
     height = max(np.linalg.norm(box[0] - box[3]), np.linalg.norm(box[1] - box[2]))

@@ -99,7 +99,9 @@ def test_files_in_archives_become_documents(explorer: Explorer) -> None:
     upload = explorer.page.get_by_role("list", name="Uploads").get_by_role("listitem")
     expect(upload.filter(has_text="created")).to_have_count(7)
     archived = upload.filter(has_text="files in the archive")
-    expect(archived.filter(has_text="1 file of unknown format is skipped: photo.bin")).to_have_count(1)
+    expect(
+        archived.filter(has_text="1 file of unknown format is skipped: photo.bin")
+    ).to_have_count(1)
     expect(upload.filter(has_text="many.zip:docs:b.md")).to_contain_text("1 section")
     expect(upload.filter(has_text="many.zip:a.txt")).to_contain_text("read as windows-1252")
     expect(upload.filter(has_text="many.zip:inner.zip:deep.txt")).to_contain_text("created")

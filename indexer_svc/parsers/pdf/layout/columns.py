@@ -103,7 +103,7 @@ def _inside(strip: int) -> int:
 def zeros_inside(mask: int) -> list[tuple[int, int]]:
     """Returns the runs of zeros between ones: the first strip and the strip after the last."""
     bits = bin(mask)[2:][::-1]
-    runs = []
+    runs: list[tuple[int, int]] = []
     at = bits.find("1")
     while True:
         start = bits.find("0", at)

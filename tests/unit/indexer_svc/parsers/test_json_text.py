@@ -86,7 +86,16 @@ def test_equal_records_are_a_table(text, shown):
         [{f"a{n}": 1} for n in range(5)],
         [{f"a{n}": 1 for n in range(60)}] * 2,
     ],
-    ids=["one", "one column", "nested", "list", "long text", "lines", "few in common", "many columns"],
+    ids=[
+        "one",
+        "one column",
+        "nested",
+        "list",
+        "long text",
+        "lines",
+        "few in common",
+        "many columns",
+    ],
 )
 def test_other_lists_are_no_table(records):
     assert parsed(json.dumps(records)).report.table_count == 0

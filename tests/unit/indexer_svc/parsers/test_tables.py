@@ -42,7 +42,7 @@ def test_a_first_row_of_years_is_a_header_if_its_first_cell_is_empty():
     assert table_blocks(rows)[0] == "Pump 0\n2025: 1\n2026: 2"
 
 
-def test_with_has_header_the_first_row_is_a_header_whatever_its_values_are():
+def test_with_header_rows_the_first_row_is_a_header_whatever_its_values_are():
     rows = [("1", "1"), *MANY]
     assert table_blocks(rows, header_rows=1)[0] == "1: Pump 0\n1: 0.5"
 
