@@ -61,28 +61,15 @@ class FormValue(NamedTuple):
     bottom: float
 
 
-class Cell(NamedTuple):
-    """The place of a cell in a tagged table. `table` is a number that is unique on the page."""
-
-    table: int
-    row: int
-    column: int
-    row_span: int = 1
-    column_span: int = 1
-    is_header: bool = False
-
-
 class Tag(NamedTuple):
     """The part of a tagged PDF's structure tree to which a marked content belongs.
 
     `heading_depth` is the depth of the heading that the content belongs to, from 1, or 0. `element`
-    is a number that all contents of the same heading have. `cell` is the cell of a table that the
-    content belongs to, or None.
+    is a number that all contents of the same heading have.
     """
 
     heading_depth: int = 0
     element: int = 0
-    cell: Cell | None = None
 
 
 @dataclass(frozen=True, slots=True)
