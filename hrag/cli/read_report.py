@@ -19,6 +19,7 @@ _LEFT_OUT_NAMES = {
     LeftOutKind.OUTPUT: ("output", "outputs"),
     LeftOutKind.ATTACHMENT: ("attachment", "attachments"),
     LeftOutKind.METADATA: ("field of metadata", "fields of metadata"),
+    LeftOutKind.SLANTED_TEXT: ("slanted text", "slanted texts"),
 }
 
 

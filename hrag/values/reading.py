@@ -20,7 +20,7 @@ class LeftOutKind(StrEnum):
     """The reason why a part of a file is not in its text.
 
     METADATA: fields of the file that are not in the document's metadata, because its metadata would
-    exceed a limit.
+    exceed a limit. SLANTED_TEXT: text in a slanted direction, such as watermarks.
     """
 
     RUNNING_HEAD = "running_head"
@@ -30,6 +30,7 @@ class LeftOutKind(StrEnum):
     OUTPUT = "output"
     ATTACHMENT = "attachment"
     METADATA = "metadata"
+    SLANTED_TEXT = "slanted_text"
 
 
 class LeftOut(NamedTuple):

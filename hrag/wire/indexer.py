@@ -48,6 +48,7 @@ _LEFT_OUT_NUMBER = {
     LeftOutKind.OUTPUT: pb.LEFT_OUT_KIND_OUTPUT,
     LeftOutKind.ATTACHMENT: pb.LEFT_OUT_KIND_ATTACHMENT,
     LeftOutKind.METADATA: pb.LEFT_OUT_KIND_METADATA,
+    LeftOutKind.SLANTED_TEXT: pb.LEFT_OUT_KIND_SLANTED_TEXT,
 }
 _LEFT_OUT_KIND: Mapping[int, LeftOutKind] = {
     number: kind for kind, number in _LEFT_OUT_NUMBER.items()

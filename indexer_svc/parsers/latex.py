@@ -166,34 +166,34 @@ def parse_latex(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _SourcePart:
     """A part of the source without comments: code that is shown as it is written, or LaTeX."""
 
     text: str
     is_code: bool = False
 
 
-def _pieces(source: str) -> list[_Piece]:
+def _pieces(source: str) -> list[_SourcePart]:
     """Returns the source without comments, divided at what is written verbatim."""
     source = source.replace("\r\n", "\n").replace("\r", "\n")
-    pieces: list[_Piece] = []
+    pieces: list[_SourcePart] = []
     parts: list[str] = []
     position = 0
     for match in _PIECE.finditer(source):
         parts.append(source[position : match.start()])
         position = match.end()
         if match["env"]:
-            pieces.append(_Piece("".join(parts)))
+            pieces.append(_SourcePart("".join(parts)))
             parts.clear()
             code = match["code"]
             options = _CODE_OPTIONS.match(code)
-            pieces.append(_Piece(code[options.end() :] if options else code, is_code=True))
+            pieces.append(_SourcePart(code[options.end() :] if options else code, is_code=True))
         elif match["mark"]:
             parts.append(_SPECIAL.sub(_as_text, match["verb"]))
         elif match["line"] is None and match["comment"] is None:
             parts.append(match[0])
     parts.append(source[position:])
-    pieces.append(_Piece("".join(parts)))
+    pieces.append(_SourcePart("".join(parts)))
     return pieces
 
 
@@ -202,7 +202,7 @@ def _as_text(match: re.Match[str]) -> str:
     return _SPECIAL_SIGNS.get(match[0], f"\\{match[0]}")
 
 
-def _body(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+def _body(pieces: Sequence[_SourcePart]) -> Iterator[_SourcePart]:
     """Yields the pieces of the document, without the preamble and what follows the document.
 
     A file without `\\begin{document}` is a part of a document, and is yielded whole.
@@ -216,10 +216,10 @@ def _body(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
                 has_begun, text = True, text[begin.end() :]
             end = _BODY_END.search(text)
             if has_begun and end:
-                yield _Piece(text[: end.start()])
+                yield _SourcePart(text[: end.start()])
                 return
         if has_begun:
-            yield _Piece(text, piece.is_code)
+            yield _SourcePart(text, piece.is_code)
 
 
 def _top_level(source: str) -> int:
@@ -433,7 +433,7 @@ class _BlockReader:
         # Names of environments whose end was not found, so that it is not looked for again.
         self._endless: set[str] = set()
 
-    def read(self, piece: _Piece) -> None:
+    def read(self, piece: _SourcePart) -> None:
         """Reads a piece of the document."""
         if piece.is_code:
             self._end_block()

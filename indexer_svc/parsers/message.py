@@ -110,7 +110,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _AttachmentSection:
     """An attachment that has been read. Exactly one of `file` and `message` is set."""
 
     name: str
@@ -180,7 +180,7 @@ class _MessageWriter:
         if self._writer.bytes_left == length:
             self._writer.paragraph(document_title(message.subject))
 
-    def _read(self, attachments: Sequence[Attachment]) -> list[_Section]:
+    def _read(self, attachments: Sequence[Attachment]) -> list[_AttachmentSection]:
         sections = []
         for attachment in attachments:
             if attachment.mime_type in _SIGNATURES:
@@ -190,17 +190,17 @@ class _MessageWriter:
             if self._count > MAX_ATTACHMENTS:
                 self._leave_out(name, f"only {MAX_ATTACHMENTS} attachments are read")
             elif attachment.message is not None:
-                sections.append(_Section(name, message=attachment.message))
+                sections.append(_AttachmentSection(name, message=attachment.message))
             elif section := self._read_file(attachment, name):
                 sections.append(section)
         return sections
 
-    def _read_file(self, attachment: Attachment, name: str) -> _Section | None:
+    def _read_file(self, attachment: Attachment, name: str) -> _AttachmentSection | None:
         """Reads an attached file; notes in the report if it cannot be read, and returns None."""
         try:
             mime_type = _type_of(attachment)
             if mime_type in _MESSAGE_READERS:
-                return _Section(name, message=_nested(attachment.content, mime_type))
+                return _AttachmentSection(name, message=_nested(attachment.content, mime_type))
             parsed = _parsed(attachment.content, mime_type, self._writer.bytes_left)
         except MemoryError:
             raise
@@ -210,11 +210,11 @@ class _MessageWriter:
             self._leave_out(name, f"{type(error).__name__}: {error}"[:200])
         else:
             if parsed.text.strip():
-                return _Section(name, file=parsed)
+                return _AttachmentSection(name, file=parsed)
             self._leave_out(name, "it has no text")
         return None
 
-    def _write_section(self, section: _Section, depth: int) -> None:
+    def _write_section(self, section: _AttachmentSection, depth: int) -> None:
         if section.message is None:
             self._write_file(section, depth)
             return
@@ -228,7 +228,7 @@ class _MessageWriter:
         for inner in self._read(message.attachments):
             self._write_section(inner, depth + 1)
 
-    def _write_file(self, section: _Section, depth: int) -> ParsedFile | None:
+    def _write_file(self, section: _AttachmentSection, depth: int) -> ParsedFile | None:
         """Writes an attached file; returns it with its pages in this text, or None if left out."""
         file = section.file
         if file is None:

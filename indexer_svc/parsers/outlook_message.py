@@ -89,7 +89,7 @@ def read_message(content: bytes) -> Message:
 
 
 def _message(storage: Storage, offset: int, depth: int) -> Message:
-    table = _Table(storage, offset)
+    table = _PropertyTable(storage, offset)
     headers = table.text(constants.PID_TRANSPORT_MESSAGE_HEADERS)
     fields = header_fields(HeaderParser(policy=policy.default).parsestr(headers.lstrip()))
     people = list(_recipients(storage))
@@ -107,7 +107,7 @@ def _message(storage: Storage, offset: int, depth: int) -> Message:
     )
 
 
-class _Table:
+class _PropertyTable:
     """The properties of a storage. Properties that are missing or damaged are empty.
 
     A property of fixed size is in the table. Any other property is a file whose name has the
@@ -160,7 +160,7 @@ def _file_name(name: int, kind: int) -> str:
     return f"__substg1.0_{name:04X}{kind:04X}"
 
 
-def _sender(table: _Table) -> str:
+def _sender(table: _PropertyTable) -> str:
     address = table.text(constants.PID_SENDER_SMTP_ADDRESS) or table.text(
         constants.PID_SENDER_EMAIL_ADDRESS
     )
@@ -180,7 +180,7 @@ def _recipients(storage: Storage) -> Iterator[tuple[int, str]]:
     for number, inner in enumerate(storage.iter_recipient_storages()):
         if number == _MAX_RECIPIENTS:
             return
-        table = _Table(inner, _OTHER_OFFSET)
+        table = _PropertyTable(inner, _OTHER_OFFSET)
         address = table.text(constants.PID_SMTP_ADDRESS) or table.text(constants.PID_EMAIL_ADDRESS)
         yield (
             table.integer(constants.PID_RECIPIENT_TYPE),
@@ -188,7 +188,7 @@ def _recipients(storage: Storage) -> Iterator[tuple[int, str]]:
         )
 
 
-def _body(table: _Table) -> Body:
+def _body(table: _PropertyTable) -> Body:
     html = table.binary(constants.PID_HTML)
     html_text = plain_text(html, table.encoding, HTML) if html else ""
     body = Body(table.text(constants.PID_BODY), html_text or table.text(constants.PID_BODY_HTML))
@@ -236,7 +236,7 @@ def _decompressed(content: bytes) -> bytes:
 def _attachments(storage: Storage, depth: int) -> Iterator[Attachment]:
     """Yields the attachments that the message shows as files, and the messages attached to it."""
     for inner in storage.iter_attachment_storages():
-        table = _Table(inner, _OTHER_OFFSET)
+        table = _PropertyTable(inner, _OTHER_OFFSET)
         name = table.text(constants.PID_ATTACH_LONG_FILENAME) or table.text(
             constants.PID_ATTACH_FILENAME
         )
@@ -251,7 +251,7 @@ def _attachments(storage: Storage, depth: int) -> Iterator[Attachment]:
             yield Attachment(name, kind, table.binary(constants.PID_ATTACH_DATA_BINARY))
 
 
-def _is_shown_picture(table: _Table, kind: str, name: str) -> bool:
+def _is_shown_picture(table: _PropertyTable, kind: str, name: str) -> bool:
     """Returns True for a picture that the body shows, for example a logo."""
     is_picture = kind.startswith("image/") or name.lower().endswith(_PICTURES)
     is_hidden = table.integer(constants.PID_ATTACHMENT_HIDDEN) != 0

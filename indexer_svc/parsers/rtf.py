@@ -107,7 +107,7 @@ def parse_rtf(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 @dataclass(slots=True)
 class _State:
-    """What a group inherits from the group around it.
+    """The properties that a group inherits from the group around it.
 
     `target` names what the text of the group is: "" for text of the document, or `skip`, `fonts`,
     `styles`, `title`, `marker`, `note`.

@@ -67,7 +67,7 @@ _BEGINS_WITH_DIGIT = re.compile(r"[-+−(~<>≤≥=\s$€£¥]*\d")
 
 
 class _Kind(Enum):
-    """What a cell contains."""
+    """The kind of content of a cell."""
 
     EMPTY = "empty"
     NUMBER = "number"

@@ -274,6 +274,7 @@ export default {
   "left_out.OUTPUT": { other: "缩短 {n} 处输出" },
   "left_out.ATTACHMENT": { other: "略去 {n} 个附件" },
   "left_out.METADATA": { other: "略去 {n} 个元数据字段" },
+  "left_out.SLANTED_TEXT": { other: "略去 {n} 处倾斜文字" },
   "upload.too_large": "文件大小为 {bytes}，服务器最多接受 {most}",
   "outcome.CREATED": "已创建",
   "outcome.UPDATED": "已替换",

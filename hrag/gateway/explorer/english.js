@@ -307,6 +307,10 @@ export default {
     one: "{n} field of metadata left out",
     other: "{n} fields of metadata left out",
   },
+  "left_out.SLANTED_TEXT": {
+    one: "{n} slanted text left out",
+    other: "{n} slanted texts left out",
+  },
   "upload.too_large": "the file has {bytes}; the server accepts at most {most}",
   "outcome.CREATED": "created",
   "outcome.UPDATED": "replaced",

@@ -147,7 +147,7 @@ def page_content(
         count = _count_chars(text_handle)
         if count > MAX_PAGE_CHARS:
             return _plain_content(_text(text_handle, count))
-        runs = list(_runs(text_handle, max(0, count), tags is not None))
+        runs, slanted_texts = _runs(text_handle, max(0, count), tags is not None)
     finally:
         text_page.close()
     direction = _main_direction(runs, page)
@@ -162,6 +162,7 @@ def page_content(
         [FormValue(text, *_framed_box(value_box, box, direction)) for text, value_box in values],
         tags,
         has_pictures=picture_count > 0 or shape_count >= _MIN_TEXT_SHAPES,
+        slanted_texts=slanted_texts,
     )
 
 
@@ -198,8 +199,13 @@ def _plain_content(text: str) -> PageContent:
     return PageContent(width, (len(runs) + 1) * _PLAIN_PITCH, runs)
 
 
-def _runs(text_page: int, count: int, is_tagged: bool) -> Iterator[tuple[_RawRun, _RunStyle]]:
-    """Yields the runs of a page of `count` characters in the order in which PDFium has them."""
+def _runs(
+    text_page: int, count: int, is_tagged: bool
+) -> tuple[list[tuple[_RawRun, _RunStyle]], list[str]]:
+    """Returns the runs of a page of `count` characters, and the texts in a slanted direction.
+
+    Both are in the order in which PDFium has them.
+    """
     text = _text(text_page, count)
     box_array = (ctypes.c_float * (4 * count))()
     address = ctypes.addressof(box_array)
@@ -208,11 +214,21 @@ def _runs(text_page: int, count: int, is_tagged: bool) -> Iterator[tuple[_RawRun
     list(map(_read_box, repeat(text_page), range(count), steps))
     boxes: list[float] = box_array[:]
     styles = _StyleReader(text_page, is_tagged)
+    runs: list[tuple[_RawRun, _RunStyle]] = []
+    slanted: list[tuple[int, int]] = []
+    continues_slanted = False
     for start, end, text_object in _spans_of_objects(text_page, text):
+        if not text_object:
+            continue
         style = styles.style(text_object, start)
         if style is not None:
             run = _RawRun(text[start:end], boxes[4 * start : 4 * end], styles.origin(start))
-            yield run, style
+            runs.append((run, style))
+        else:  # Several objects may draw one text.
+            first = slanted.pop()[0] if continues_slanted else start
+            slanted.append((first, end))
+        continues_slanted = style is None
+    return runs, [text[start:end] for start, end in slanted]
 
 
 def _text(text_page: int, count: int) -> str:
@@ -282,10 +298,8 @@ class _StyleReader:
     def style(self, text_object: int, index: int) -> _RunStyle | None:
         """Returns the style of the object that drew the character at `index`.
 
-        Returns None if the object is not known, or if its text runs in a slanted direction.
+        Returns None if the text of the object runs in a slanted direction.
         """
-        if not text_object:
-            return None
         _read_matrix(self._text_page, index, self._matrix_address)
         a, b, c, d = self._matrix[:4]
         direction = _direction(a, b)

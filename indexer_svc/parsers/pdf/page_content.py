@@ -77,7 +77,8 @@ class PageContent:
     """Everything on a page that the layout uses.
 
     `tags` maps the number of a marked content to its tag. `has_pictures` is True if the page shows
-    pictures, or so many drawn shapes that they may be text.
+    pictures, or so many drawn shapes that they may be text. `slanted_texts` are the texts that run
+    in a slanted direction, such as watermarks. They are no part of the runs.
     """
 
     width: float
@@ -87,6 +88,7 @@ class PageContent:
     form_values: Sequence[FormValue] = ()
     tags: Mapping[int, Tag] | None = None
     has_pictures: bool = False
+    slanted_texts: Sequence[str] = ()
 
 
 class Bookmark(NamedTuple):

@@ -55,6 +55,7 @@ def parse_pdf(
             recognised: set[int] = set()
             for number, page in enumerate(_pages(document, recogniser, recognised), start=1):
                 text_bytes += sum(len(run.text.encode()) for run in page.runs)
+                text_bytes += sum(len(text.encode()) for text in page.slanted_texts)
                 _check_size(text_bytes, number, max_text_bytes)
                 layout.add(page)
             title = _title(document)

@@ -120,8 +120,6 @@ class DocumentLayout:
         near = [row for row in self._edges if row.page >= first - WINDOW_PAGES]
         self._edges = near + [row for page in self._window for row in page.edge_rows()]
         heads = self._without_titles(running_heads(self._edges, self._page_count))
-        if _are_all_text(heads, self._window):
-            heads = set()
         if self._fixed_is_code is None:
             self._fixed_is_code = not _is_typewritten(self._window)
         for page in self._window:
@@ -192,17 +190,6 @@ class DocumentLayout:
         for text in layout.side_texts:
             notes.append(_text_block(text))
         return items + notes
-
-
-def _are_all_text(heads: set[EdgeRow], pages: Sequence[PageRows]) -> bool:
-    """Returns True if most pages have no other text than their running heads.
-
-    Labels and cards have a few words on each page, which are the same on many pages.
-    """
-    counts = Counter(head.page for head in heads)
-    filled = [page for page in pages if page.rows]
-    alone = sum(counts[page.index] >= len(page.rows) for page in filled)
-    return alone > 0.5 * len(filled)
 
 
 def _is_typewritten(pages: Iterable[PageRows]) -> bool:

@@ -8,7 +8,8 @@ A row at the upper or lower edge of a page is one of them
 
 A row can only be one of them if all rows between it and the edge of the page are. The header of a
 table that is repeated on each page looks like a running head, but the rows of the table follow
-closely.
+closely. Labels, cards and slides have a few words on each page, which may be the same or begin with
+numbers. So the rows at a place are text if most of their pages have no other text.
 """
 
 import re
@@ -43,6 +44,7 @@ _ONLY_NUMBER = re.compile(
 class EdgeRow(NamedTuple):
     """A row near an edge of a page. `distance` is the number of rows between it and the edge.
 
+    `row_count` is the number of rows of the page.
     `inner_text` is the text of the next row towards the middle of the page if it is as close as the
     next line of a paragraph, or empty.
     """
@@ -55,6 +57,7 @@ class EdgeRow(NamedTuple):
     size: float
     is_table_like: bool
     inner_text: str
+    row_count: int
 
     @property
     def is_only_number(self) -> bool:
@@ -70,17 +73,18 @@ def edge_rows(page: int, rows: Sequence[TextRow], height: float) -> list[EdgeRow
         if row.baseline > limit:
             break
         after = rows[distance + 1] if distance + 1 < len(rows) else None
-        result.append(_edge_row(page, True, distance, row, after))
+        result.append(_edge_row(page, True, distance, row, after, len(rows)))
     for distance, row in enumerate(reversed(rows[-_EDGE_ROWS:])):
         if row.baseline < height - limit:
             break
         at = len(rows) - 2 - distance
-        result.append(_edge_row(page, False, distance, row, rows[at] if at >= 0 else None))
+        before = rows[at] if at >= 0 else None
+        result.append(_edge_row(page, False, distance, row, before, len(rows)))
     return result
 
 
 def _edge_row(
-    page: int, is_top: bool, distance: int, row: TextRow, inner: TextRow | None
+    page: int, is_top: bool, distance: int, row: TextRow, inner: TextRow | None, row_count: int
 ) -> EdgeRow:
     text = line_text(row.words)
     cells = 1 + sum(
@@ -92,7 +96,7 @@ def _edge_row(
     if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
         inner_text = line_text(inner.words)
     return EdgeRow(
-        *(page, is_top, distance, text, row.baseline, row.size, is_table_like, inner_text)
+        *(page, is_top, distance, text, row.baseline, row.size, is_table_like, inner_text, row_count)
     )
 
 
@@ -111,7 +115,18 @@ def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
             share = sum(row in confirmed for row in size_rows)
             if share >= _MIN_PAGES and share >= 0.5 * len(size_rows):
                 confirmed.update(size_rows)
-    return _outermost(confirmed)
+    return _outermost(_beside_text(_outermost(confirmed)))
+
+
+def _beside_text(heads: set[EdgeRow]) -> set[EdgeRow]:
+    """Returns the rows at places where most pages have other text than their running heads."""
+    counts = Counter(head.page for head in heads)
+    result: set[EdgeRow] = set()
+    for place in _places(heads):
+        alone = sum(counts[row.page] == row.row_count for row in place)
+        if alone <= 0.5 * len(place):
+            result.update(place)
+    return result
 
 
 def _places(rows: Iterable[EdgeRow]) -> list[list[EdgeRow]]:

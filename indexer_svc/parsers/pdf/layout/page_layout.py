@@ -112,6 +112,7 @@ def page_layout(
     `heads` are the rows of all pages that are running heads, feet or page numbers.
     """
     layout = PageLayout(page.index, page.content.height, is_unread=page.is_unread)
+    layout.left_out += [(LeftOutKind.SLANTED_TEXT, text) for text in page.content.slanted_texts]
     rows = _without_heads(page, heads, layout)
     rows = _without_line_numbers(rows, layout)
     if sum(len(row.words) for row in rows) > MAX_PAGE_WORDS:

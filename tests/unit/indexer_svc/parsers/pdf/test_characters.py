@@ -58,9 +58,21 @@ def test_a_page_of_sideways_text_is_turned():
     assert (round(run.starts[0]), round(run.baseline)) == (100, 300)
 
 
-def test_slanted_text_is_left_out():
-    slanted = b"BT /F1 40 Tf 0.7 0.7 -0.7 0.7 100 300 Tm (DRAFT) Tj ET\n"
-    assert [run.text for run in content_of(slanted + shown_at(50, 700, "text")).runs] == ["text"]
+def slanted(text, x=100, y=300):
+    return b"BT /F1 20 Tf 0.7 0.7 -0.7 0.7 %d %d Tm (%s) Tj ET\n" % (x, y, text)
+
+
+def test_slanted_text_is_apart_from_the_runs():
+    content = content_of(slanted(b"DRAFT") + shown_at(50, 700, "text"))
+    assert [run.text for run in content.runs] == ["text"]
+    assert content.slanted_texts == ["DRAFT"]
+    assert content_of(shown_at(50, 700, "text")).slanted_texts == []
+
+
+def test_objects_that_draw_one_slanted_text_one_after_the_other_are_one_text():
+    stream = slanted(b"do not ") + slanted(b"copy", 150, 350) + shown_at(50, 700, "text")
+    [text] = content_of(stream + slanted(b"May", 300, 100)).slanted_texts[:1]
+    assert " ".join(text.split()) == "do not copy"
 
 
 def test_lines_and_rectangles_are_rules():

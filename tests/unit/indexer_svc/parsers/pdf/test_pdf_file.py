@@ -6,6 +6,7 @@ import time
 import pytest
 
 from hrag.errors import HragError, TooLarge, UnreadableDocument
+from hrag.values.reading import LeftOut, LeftOutKind
 from indexer_svc.parsers.parsed_file import Heading, ParsedFile
 from indexer_svc.parsers.pdf import parse_pdf, pdf_file
 from tests.support.documents import pdfs
@@ -192,6 +193,36 @@ def test_what_is_left_out_is_reported():
     assert [(item.kind, item.part_count, item.example) for item in read.report.left_out] == [
         ("running_head", 4, "The report")
     ]
+
+
+def test_slanted_text_is_reported():
+    slanted = b"BT /F1 40 Tf 0.7 0.7 -0.7 0.7 100 300 Tm (DRAFT) Tj ET\n"
+    pages = [slanted + pdfs.shown_at(50, 700, "text")] * 2
+    read = parse_pdf(pdfs.pdf_of_streams(pages), AMPLE_BYTES)
+    assert pages_of(read) == ["text", "text"]
+    assert read.report.left_out == (LeftOut(LeftOutKind.SLANTED_TEXT, 2, "DRAFT"),)
+    assert parse_pdf(pdfs.pdf_of_streams([slanted]), AMPLE_BYTES).report.left_out
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        ["line 1", "line 2", "line 3"],
+        ["line 1", "Other words", "line 3", "and more"],
+        ["line 1\nline 2\nline 3"] * 6,
+        ["1 apples", "2 pears", "Cherries", "Dates and other words"],
+        ["Alpha", "2", "Gamma"],
+        ["Label"] * 3 + ["Label\nof a box"],
+    ],
+)
+def test_pages_of_a_few_words_keep_them(pages):
+    content = pdfs.pdf_of(pages)
+    assert read_pages(content) == [page.replace("\n", " ") for page in pages]
+
+
+def test_a_page_without_text_has_no_running_head_where_other_pages_have_one():
+    pages = ["Report\n\n\nthe text", "Report\n\n\nmore text", "Report", "Report\n\n\nits end"]
+    assert read_pages(pdfs.pdf_of(pages)) == ["the text", "more text", "", "its end"]
 
 
 def test_a_file_without_bookmarks_has_headings_by_their_style():

@@ -90,6 +90,19 @@ def test_a_single_page_has_no_running_head():
     assert heads([[*body(0), run("Letterhead", 50, 30)]]) == [[]]
 
 
+def test_what_stands_alone_on_most_pages_is_text():
+    pages = [[run(f"Card {index + 1}", 50, 30)] for index in range(8)]
+    assert heads(pages) == [[]] * 8
+    # One place is judged without the others.
+    feet = [*pages_with(lambda index: f"{index + 1}", 6, y=770), *pages[6:]]
+    assert heads(feet) == [[str(index + 1)] for index in range(6)] + [[], []]
+
+
+def test_a_page_with_its_running_head_only_has_one():
+    pages = [*pages_with(lambda _: "Report"), [run("Report", 50, 30)]]
+    assert heads(pages) == [["Report"]] * 9
+
+
 def test_two_lines_of_head():
     pages = [[*body(index), run("Report", 50, 30), run("Draft", 50, 42)] for index in range(5)]
     assert heads(pages) == [["Draft", "Report"]] * 5
