@@ -208,7 +208,7 @@ def ingest(
       hrag ingest books/ --collection books --create --summaries section
       hrag ingest logs/ --glob '*.log' --collection logs --create --embedder none
       hrag ingest docs/ --meta team=search --meta year=2026 --prune
-      pandoc notes.odt -t markdown | hrag ingest - --id notes.md --title Notes
+      curl -s https://example.com/guide | hrag ingest - --id guide --title Guide
     """
     settings = {"summaries": summaries, "analyzer": analyzer, "embedder": embedder}
     _check_create(create, settings)
