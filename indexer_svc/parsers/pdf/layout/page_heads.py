@@ -6,10 +6,11 @@ A row at the upper or lower edge of a page is one of them
 - if it begins or ends with a number that grows by one with each page, at the same place, or
 - if most rows at its place, in its size, are one of them: the title of a short chapter.
 
-A row can only be one of them if all rows between it and the edge of the page are. The header of a
-table that is repeated on each page looks like a running head, but the rows of the table follow
-closely. Labels, cards and slides have a few words on each page, which may be the same or begin with
-numbers. So the rows at a place are text if most of their pages have no other text.
+A row can only be one of them if all rows between it and the edge of the page are, and if the text
+of the page does not follow closely. So the header of a table that is repeated on each page is text,
+and so are numbered steps and letters that begin with the same words. A page number may be close to
+the text. Labels, cards and slides have a few words on each page, which may be the same or begin
+with numbers. So the rows at a place are text if most of their pages have no other text.
 """
 
 import re
@@ -35,9 +36,10 @@ _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
     r"^\W{0,2}(\d{1,5})\b|(?<![\d.,])(\d{1,5})\W{0,2}$|^\W{0,2}([ivxlc]{1,7})\b|\b([ivxlc]{1,7})\W{0,2}$"
 )
-_OF_TOTAL = re.compile(r"(?<!\d)(\d{1,5})\s?(?:/|of|von|de|sur)\s?(\d{1,5})\W{0,2}$", re.IGNORECASE)
+_TOTAL = r"\s?(?:/|of|von|de|sur)\s?(\d{1,5})"
+_OF_TOTAL = re.compile(rf"(?<!\d)(\d{{1,5}}){_TOTAL}\W{{0,2}}$", re.IGNORECASE)
 _ONLY_NUMBER = re.compile(
-    r"\W*(?:(?:page|seite|p\.?)\s?)?(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE
+    rf"\W*(?:(?:page|seite|p\.?)\s?)?(?:\d{{1,5}}(?:{_TOTAL})?|[ivxlc]{{1,7}})\W*", re.IGNORECASE
 )
 
 
@@ -62,7 +64,7 @@ class EdgeRow(NamedTuple):
     @property
     def is_only_number(self) -> bool:
         """True if the row is a page number and nothing else."""
-        return bool(_ONLY_NUMBER.fullmatch(self.text)) or bool(_OF_TOTAL.fullmatch(self.text))
+        return bool(_ONLY_NUMBER.fullmatch(self.text))
 
 
 def edge_rows(page: int, rows: Sequence[TextRow], height: float) -> list[EdgeRow]:
@@ -95,9 +97,8 @@ def _edge_row(
     inner_text = ""
     if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
         inner_text = line_text(inner.words)
-    return EdgeRow(
-        *(page, is_top, distance, text, row.baseline, row.size, is_table_like, inner_text, row_count)
-    )
+    place = page, is_top, distance, text, row.baseline, row.size
+    return EdgeRow(*place, is_table_like, inner_text, row_count)
 
 
 def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
@@ -156,15 +157,6 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         if len(near) >= least:
             found.update(near)
     return found
-
-
-def _in_paragraphs(rows: set[EdgeRow]) -> set[EdgeRow]:
-    """Returns the rows that other pages repeat together with the next line of a paragraph.
-
-    Pages that begin with the same paragraph, as letters do, repeat all its lines.
-    """
-    counts = Counter((row.is_top, row.text, row.inner_text) for row in rows if row.inner_text)
-    return {row for row in rows if counts[row.is_top, row.text, row.inner_text] > 1}
 
 
 def _has_neighbour(page: int, pages: set[int]) -> bool:
@@ -232,9 +224,8 @@ def _by_size(place: Sequence[EdgeRow]) -> Iterable[list[EdgeRow]]:
 def _outermost(confirmed: set[EdgeRow]) -> set[EdgeRow]:
     """Returns the rows for which all rows between them and the edge are confirmed, too.
 
-    The innermost of them is no line of a paragraph.
+    The innermost of them is no line of a paragraph. Only a page number may be close to the text.
     """
-    in_paragraphs = _in_paragraphs(confirmed)
     by_edge: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
     for row in confirmed:
         by_edge[row.page, row.is_top].append(row)
@@ -242,7 +233,7 @@ def _outermost(confirmed: set[EdgeRow]) -> set[EdgeRow]:
     for rows in by_edge.values():
         rows.sort(key=_distance)
         outer = [row for expected, row in enumerate(rows) if row.distance == expected]
-        while outer and outer[-1] in in_paragraphs:
+        while outer and outer[-1].inner_text and not outer[-1].is_only_number:
             outer.pop()
         result.update(outer)
     return result

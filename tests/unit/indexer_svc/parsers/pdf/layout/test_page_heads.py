@@ -108,6 +108,22 @@ def test_two_lines_of_head():
     assert heads(pages) == [["Draft", "Report"]] * 5
 
 
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_numbered_steps_are_text_if_their_text_follows_closely(count):
+    pages = [
+        paragraph([f"Step {index + 1}", f"Turn valve {'abcdefgh'[index]}."], 50, 60)
+        for index in range(count)
+    ]
+    assert heads(pages) == [[]] * count
+    # A number alone is a page number, and a title with a gap below it is a running head.
+    for form in ("{0}", "Page {0}", "{0}/{1}", "Page {0} of {1}"):
+        names = [form.format(index + 1, count) for index in range(count)]
+        numbered = [[run(name, 50, 48), *page] for name, page in zip(names, pages, strict=True)]
+        assert heads(numbered) == [[name] for name in names]
+    titles = [[run(f"Part {index + 1}", 50, 30), *page] for index, page in enumerate(pages)]
+    assert heads(titles) == [[f"Part {index + 1}"] for index in range(count)]
+
+
 def test_letters_that_begin_with_the_same_paragraph_keep_it():
     pages = [paragraph(["Dear reader,", "we write to all", "of you"] * 6, 50, 60)] * 6
     assert heads(pages) == [[]] * 6
