@@ -7,6 +7,8 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
@@ -21,6 +23,7 @@ from hrag.server.auth.api_keys import ApiKeys
 from hrag.server.auth.web_tokens import TokenPolicy, WebTokens
 from hrag.text.sentences import sentence_ends
 from hrag.types import MARKDOWN, MAX_TITLE_BYTES, PDF, PLAIN_TEXT, Document, TreeSettings
+from hrag.values.deadline import Deadline
 from hrag.values.formats import (
     CSV,
     DOCX,
@@ -45,8 +48,9 @@ from hrag.values.formats import (
     XML,
 )
 from indexer_svc.chunker import build_tree
-from indexer_svc.extract import extract
+from indexer_svc.extract import Parse, extract
 from indexer_svc.parsers.parser_functions import parse
+from indexer_svc.parsers.parser_pool import ParserPool
 from tests.fuzz.damage import damaged
 from tests.fuzz.test_fuzz import SEED
 from tests.support.documents.format_files import (
@@ -81,6 +85,8 @@ from tests.support.servers.credentials import AUDIENCE, ISSUER, new_issuer, new_
 FEWEST, FEW, MORE, MANY = 10, 150, 1_000, 10_000
 # The most seconds for parsing some kilobytes on a busy machine. A quiet machine needs a hundredth.
 _SOON_S = 5.0
+_LONG_S = 1_200.0
+_PARSER_MEMORY_BYTES = 512 << 20
 _SMALL = (TreeSettings((32, 64, 128)), TreeSettings((32, 33, 40), 0.5, 1))
 
 _PDFS = (
@@ -193,7 +199,6 @@ _ARCHIVES = {
     DOCX: with_part(docx_file(), "word/styles.xml", _STYLES),
     PPTX: pptx_file(),
     XLSX: xlsx_file(),
-    XLS: xls_file(),
     ODS: ods_file(),
     EPUB: epub_file(),
     ODT: odt_file(_ODT_BODY, _ODT_STYLES, "Bees"),
@@ -267,6 +272,16 @@ def test_a_damaged_archive_is_parsed_or_refused(mime_type: str, count: int) -> N
     _check(mime_type, _with_damaged_parts(whole, count), 0)
 
 
+@_times(FEWEST, MORE)
+def test_a_damaged_old_workbook_is_parsed_or_refused(count: int) -> None:
+    """For some of these files calamine needs endless memory, which ends its process."""
+    pool = ParserPool(2, _PARSER_MEMORY_BYTES, _SOON_S)
+    parse_confined = partial(pool.parse, "tenant", Deadline.after(_LONG_S))
+    with closing(pool), capture_logs():
+        extract(Document(xls_file(), mime_type=XLS), 1 << 20, parse_confined)
+        _check(XLS, _damaged([xls_file()], count), 0, parse_confined)
+
+
 def _with_damaged_parts(content: bytes, count: int) -> Iterator[bytes]:
     draw = random.Random(SEED)
     with ZipFile(BytesIO(content)) as zipped:
@@ -282,7 +297,9 @@ def _check_damaged(mime_type: str, whole: Sequence[bytes], count: int) -> None:
     _check(mime_type, _damaged(whole, count), count / 20)
 
 
-def _check(mime_type: str, contents: Iterator[bytes], at_least: float) -> None:
+def _check(
+    mime_type: str, contents: Iterator[bytes], at_least: float, parse: Parse = parse
+) -> None:
     """Fails unless each content is parsed or refused within `_SOON_S`.
 
     At least `at_least` contents must be parsed, and as many must be refused.
