@@ -47,11 +47,9 @@ _DOCUMENT_MEMBERS = ("[Content_Types].xml", "mimetype", "META-INF/container.xml"
 _ENCRYPTED = 0x1
 _UTF_8_NAME = 0x800
 _DRIVE = re.compile(r"[A-Za-z]:")
-# The errors of the libraries for damaged, encrypted and unusual archives.
-_BROKEN = (
-    *(BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, ValueError),
-    *(NotImplementedError, RuntimeError, OverflowError),
-)
+# The errors of the libraries for damaged archives, and also for encrypted and unusual ones.
+_DAMAGED = (BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, struct.error, EOFError)
+_BROKEN = (*_DAMAGED, OSError, ValueError, NotImplementedError, RuntimeError, OverflowError)
 
 _Unpack = Callable[[BinaryIO], BinaryIO]
 
@@ -233,9 +231,14 @@ class _Lister:
             elif kind:
                 self._add_tar(_unpacked if kind == "gzip" else _plain)
             else:
-                raise Unreadable("it is not an archive, although its name is the name of one")
+                hint = "; --as text reads it as text" if self.depth == 1 else ""
+                raise Unreadable(
+                    f"it is not an archive, although its name is the name of one{hint}"
+                )
         except _BROKEN as error:
             problem = str(error) or type(error).__name__
+            if isinstance(error, _DAMAGED):
+                raise Unreadable(f"the archive is damaged or cut off: {problem}") from None
             raise Unreadable(f"the archive cannot be read: {problem}") from None
         return True
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.file_reader import FileReader
 from hrag.cli.ingest_files import FoundDocuments, find
-from hrag.cli.ingest_progress import show_skipped, with_hint
+from hrag.cli.ingest_progress import option_hint, show_skipped
 from hrag.cli.input_documents import STANDARD_INPUT, GivenFields, Unreadable, standard_input
 from hrag.cli.read_report import left_out_lines, report_from, report_text
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
@@ -87,14 +87,15 @@ def read(
         for document in inputs.documents:
             try:
                 answer = reader.read(document.read())
-            except (Unreadable, InvalidArgument) as error:
-                answer = {"error": {"type": type(error).__name__, "message": str(error)}}
+            except (Unreadable, InvalidArgument) as problem:
+                answer = {"error": {"type": type(problem).__name__, "message": str(problem)}}
             failures += "error" in answer
             if as_json:
                 print_json_line({"input": document.label, **answer})
             elif "error" in answer:
-                problem = with_hint(answer["error"]["message"], answer["error"].get("field", ""))
-                print_line(f"{document.label}: {problem}", style="red")
+                error = answer["error"]
+                hint = option_hint(error["type"], error.get("field", ""))
+                print_line(f"{document.label}: {error['message']}{hint}", style="red")
             else:
                 _show(document.label, answer, is_verbose=is_verbose)
     if not as_json:
@@ -151,5 +152,5 @@ def _text_lines(answer: dict[str, Any], report: ReadReport) -> Iterator[Text]:
             recognised = ", recognised" if page["is_recognised"] else ""
             yield Text(f"--- page {page['number']}{recognised} ---", style="dim")
             position = page["char_start"]
-    yield Text(printable(text[position:]))
+    yield Text(printable(text[position:].rstrip("\n")))
     yield Text("")

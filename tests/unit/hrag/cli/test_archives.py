@@ -157,9 +157,9 @@ def test_an_office_document_is_no_archive(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.zip", zip_of({"a.txt": b"a"})[:40], "the archive cannot be read"),
-        ("a.tgz", tgz_of({"a.txt": b"a" * 100_000})[:60], "the archive cannot be read"),
-        ("a.gz", b"\x1f\x8bdamaged", "the archive cannot be read"),
+        ("a.zip", zip_of({"a.txt": b"a"})[:40], "damaged or cut off"),
+        ("a.tgz", tgz_of({"a.txt": b"a" * 100_000})[:60], "damaged or cut off"),
+        ("a.gz", b"\x1f\x8bdamaged", "damaged or cut off"),
         ("a.zip", b"text", "it is not an archive"),
         ("a.tar", b"", "it is not an archive"),
     ],
