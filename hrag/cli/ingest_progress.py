@@ -182,7 +182,9 @@ class IngestProgress:
         """Counts the outcome of the oldest document that was sent and has none yet."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
-            reason = _picture_skip_reason(answer) if sent.may_be_skipped else ""
+            reason = ""
+            if sent.may_be_skipped:
+                reason = picture_skip_reason(type(answer).__name__, answer.field)
             self._add(DocumentOutcome(sent.label, answer, reason), sent.size_bytes)
             return
         self.outcomes[answer.outcome] += 1
@@ -203,9 +205,7 @@ class IngestProgress:
             self.completed_bytes += size_bytes
             result = outcome.result
             if outcome.skipped_because:
-                # The message says first what the file is, and then what helps.
-                advice = str(result).partition("; ")[2]
-                skipped = SkippedFile(Path(outcome.label), outcome.skipped_because, advice)
+                skipped = skipped_picture(outcome.label, outcome.skipped_because, str(result))
                 self.skipped.append(skipped)
             elif isinstance(result, Exception):
                 hint = option_hint(type(result).__name__, getattr(result, "field", ""))
@@ -228,15 +228,22 @@ def option_hint(error_type: str, field: str) -> str:
     return _HINTS.get(field, "")
 
 
-def _picture_skip_reason(error: HragError) -> str:
+def picture_skip_reason(error_type: str, field: str) -> str:
     """Returns why a picture in a folder is skipped; an empty text for an error that is a failure.
 
-    An indexer without text recognition refuses a picture like a format for which libraries are
+    `error_type` is the name of the error's class, and `field` the field that the error is about. An
+    indexer without text recognition refuses a picture like a format for which libraries are
     missing.
     """
-    if isinstance(error, BlankDocument):
+    if error_type == BlankDocument.__name__:
         return _NO_TEXT
-    return _NOT_RECOGNISED if type(error) is InvalidArgument and error.field == "mime_type" else ""
+    needs_recognition = error_type == InvalidArgument.__name__ and field == "mime_type"
+    return _NOT_RECOGNISED if needs_recognition else ""
+
+
+def skipped_picture(label: str, reason: str, message: str) -> SkippedFile:
+    """Returns a skipped picture, with the part of the indexer's message that says what helps."""
+    return SkippedFile(Path(label), reason, message.partition("; ")[2])
 
 
 def _add_per_level(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
@@ -467,16 +474,16 @@ def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) ->
         files = kinds[kind]
         examples = ", ".join(readable_path(file.path) for file in files[:_EXAMPLES_SHOWN])
         more = ", …" if len(files) > _EXAMPLES_SHOWN else ""
-        shown = f"{len(files):,} {_reason_text(kind, len(files))}{_advice_text(files[0])}"
-        print_line(f"  {shown}: {examples}{more}")
+        shown = f"{len(files):,} {_reason_text(kind, len(files))}: {examples}{more}"
+        print_line(f"  {shown}{_advice_text(files[0])}")
     if len(kinds) > _KINDS_SHOWN:
         print_line(f"  and {len(kinds) - _KINDS_SHOWN:,} more kinds; --verbose lists all files")
 
 
 def _advice_text(file: SkippedFile) -> str:
-    """Returns what the user can do about a file that is skipped, in parentheses, or nothing."""
+    """Returns what the user can do about a file that is skipped, after a semicolon, or nothing."""
     advice = _CONVERSION if file.reason == OLD_FORMAT else file.advice
-    return f" ({advice})" if advice else ""
+    return f"; {advice}" if advice else ""
 
 
 def _kind(file: SkippedFile) -> str:

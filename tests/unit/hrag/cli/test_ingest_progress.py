@@ -191,9 +191,12 @@ def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
     show_skipped([SkippedFile(Path(f"a.{number}"), UNKNOWN_FORMAT) for number in range(30)])
     assert "and 20 more kinds; --verbose lists all files" in capsys.readouterr().out
     show_skipped([SkippedFile(Path("a.doc"), OLD_FORMAT)])
-    assert "--convert-to docx FILE): a.doc\n" in capsys.readouterr().out
+    assert (
+        "a.doc; to convert: libreoffice --headless --convert-to docx FILE\n"
+        in capsys.readouterr().out
+    )
     show_skipped([SkippedFile(Path("a.png"), "without text", "install it")])
-    assert "  1 without text (install it): a.png\n" in capsys.readouterr().out
+    assert "  1 without text: a.png; install it\n" in capsys.readouterr().out
     show_skipped([])
     assert capsys.readouterr().out == ""
 
