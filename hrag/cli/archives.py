@@ -151,7 +151,7 @@ class _Budget:
 class _Archive:
     """An archive: its name, its size in bytes, and a function that opens its bytes.
 
-    `parent` is the archive that contains it, or None.
+    `parent` is the archive that contains it, or None. `key` identifies the archive in `opened`.
     """
 
     name: str
@@ -159,6 +159,7 @@ class _Archive:
     open: Callable[[], BinaryIO]
     parent: "_Archive | None"
     opened: "_OpenArchives"
+    key: object = field(default_factory=object)
 
 
 class _OpenArchives:
@@ -168,8 +169,10 @@ class _OpenArchives:
     """
 
     def __init__(self) -> None:
-        # Each archive has its open handle, for example a ZipFile, and the file with its bytes.
-        self._stack: list[tuple[_Archive, Any, BinaryIO]] = []
+        # For the key of each archive, its open handle, for example a ZipFile, and the file with its
+        # bytes. With the archives themselves, which refer to this object, it would be part of a
+        # reference cycle. Python might then close the files before `__del__` does, with a warning.
+        self._stack: list[tuple[object, Any, BinaryIO]] = []
 
     def __del__(self) -> None:
         """Closes all archives, once no member of them is left."""
@@ -180,14 +183,14 @@ class _OpenArchives:
 
         `make` opens the handle on the archive's bytes. Archives that contain this one stay open.
         """
-        ancestors = []
+        keys = []
         parent: _Archive | None = archive
         while parent is not None:
-            ancestors.append(parent)
+            keys.append(parent.key)
             parent = parent.parent
-        self._close_down_to(ancestors)
-        for known, handle, _ in self._stack:
-            if known is archive:
+        self._close_down_to(keys)
+        for key, handle, _ in self._stack:
+            if key is archive.key:
                 return handle
         file = archive.open()
         try:
@@ -195,11 +198,11 @@ class _OpenArchives:
         except BaseException:
             file.close()
             raise
-        self._stack.append((archive, handle, file))
+        self._stack.append((archive.key, handle, file))
         return handle
 
-    def _close_down_to(self, ancestors: Sequence[_Archive]) -> None:
-        while self._stack and self._stack[-1][0] not in ancestors:
+    def _close_down_to(self, keys: Sequence[object]) -> None:
+        while self._stack and self._stack[-1][0] not in keys:
             _, handle, file = self._stack.pop()
             handle.close()
             file.close()
