@@ -397,7 +397,7 @@ def _read_file(
     if mime_type in PICTURES:
         if recognition.parse is None:
             raise InvalidArgument(
-                f"the document is of type {mime_type}, whose text must be recognised; "
+                f"content is {_FOREIGN_FORMATS[mime_type]}, whose text must be recognised; "
                 f"{recognition.advice}",
                 field="mime_type",
             )

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from hrag.config import IndexerSettings, SettingsError, load
+from hrag.observe import log
 from hrag.v1 import types_pb2
 from hrag.values.deadline import NEVER
 from hrag.values.errors import HragError
@@ -41,6 +42,8 @@ def main() -> None:
     except SettingsError as error:
         print(f"reader: {error}", file=sys.stderr)  # noqa: T201 - there are no logs
         sys.exit(2)
+    # Failures are answers, so a log of them would only repeat them.
+    log.configure("reader", "console", "critical")
     parsers = ParserPool(2, settings.parser_memory_bytes, settings.parser_timeout_s)
     with closing(parsers), open_text_recognition(settings) as text_recognition:
         parse = partial(parsers.parse, _TENANT, NEVER)

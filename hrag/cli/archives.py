@@ -47,11 +47,9 @@ _DOCUMENT_MEMBERS = ("[Content_Types].xml", "mimetype", "META-INF/container.xml"
 _ENCRYPTED = 0x1
 _UTF_8_NAME = 0x800
 _DRIVE = re.compile(r"[A-Za-z]:")
-# The errors of the libraries for damaged, encrypted and unusual archives.
-_BROKEN = (
-    *(BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, ValueError),
-    *(NotImplementedError, RuntimeError, OverflowError),
-)
+# The errors of the libraries for damaged archives, and also for encrypted and unusual ones.
+_DAMAGED = (BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, struct.error, EOFError)
+_BROKEN = (*_DAMAGED, OSError, ValueError, NotImplementedError, RuntimeError, OverflowError)
 
 _Unpack = Callable[[BinaryIO], BinaryIO]
 
@@ -153,7 +151,7 @@ class _Budget:
 class _Archive:
     """An archive: its name, its size in bytes, and a function that opens its bytes.
 
-    `parent` is the archive that contains it, or None.
+    `parent` is the archive that contains it, or None. `key` identifies the archive in `opened`.
     """
 
     name: str
@@ -161,6 +159,7 @@ class _Archive:
     open: Callable[[], BinaryIO]
     parent: "_Archive | None"
     opened: "_OpenArchives"
+    key: object = field(default_factory=object)
 
 
 class _OpenArchives:
@@ -170,8 +169,10 @@ class _OpenArchives:
     """
 
     def __init__(self) -> None:
-        # Each archive has its open handle, for example a ZipFile, and the file with its bytes.
-        self._stack: list[tuple[_Archive, Any, BinaryIO]] = []
+        # For the key of each archive, its open handle, for example a ZipFile, and the file with its
+        # bytes. With the archives themselves, which refer to this object, it would be part of a
+        # reference cycle. Python might then close the files before `__del__` does, with a warning.
+        self._stack: list[tuple[object, Any, BinaryIO]] = []
 
     def __del__(self) -> None:
         """Closes all archives, once no member of them is left."""
@@ -182,14 +183,14 @@ class _OpenArchives:
 
         `make` opens the handle on the archive's bytes. Archives that contain this one stay open.
         """
-        ancestors = []
+        keys = []
         parent: _Archive | None = archive
         while parent is not None:
-            ancestors.append(parent)
+            keys.append(parent.key)
             parent = parent.parent
-        self._close_down_to(ancestors)
-        for known, handle, _ in self._stack:
-            if known is archive:
+        self._close_down_to(keys)
+        for key, handle, _ in self._stack:
+            if key is archive.key:
                 return handle
         file = archive.open()
         try:
@@ -197,11 +198,11 @@ class _OpenArchives:
         except BaseException:
             file.close()
             raise
-        self._stack.append((archive, handle, file))
+        self._stack.append((archive.key, handle, file))
         return handle
 
-    def _close_down_to(self, ancestors: Sequence[_Archive]) -> None:
-        while self._stack and self._stack[-1][0] not in ancestors:
+    def _close_down_to(self, keys: Sequence[object]) -> None:
+        while self._stack and self._stack[-1][0] not in keys:
             _, handle, file = self._stack.pop()
             handle.close()
             file.close()
@@ -233,9 +234,14 @@ class _Lister:
             elif kind:
                 self._add_tar(_unpacked if kind == "gzip" else _plain)
             else:
-                raise Unreadable("it is not an archive, although its name is the name of one")
+                hint = "; --as text reads it as text" if self.depth == 1 else ""
+                raise Unreadable(
+                    f"it is not an archive, although its name is the name of one{hint}"
+                )
         except _BROKEN as error:
             problem = str(error) or type(error).__name__
+            if isinstance(error, _DAMAGED):
+                raise Unreadable(f"the archive is damaged or cut off: {problem}") from None
             raise Unreadable(f"the archive cannot be read: {problem}") from None
         return True
 

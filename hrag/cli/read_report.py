@@ -9,7 +9,7 @@ from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 
 UTF_8 = "utf-8"
 _RANGES_SHOWN = 10
-_UNIT_NAMES = {PageUnit.PAGE: "page", PageUnit.ROW: "row", PageUnit.SECOND: "time"}
+_UNIT_NAMES = {PageUnit.PAGE: "page", PageUnit.ROW: "row", PageUnit.SECOND: "cue"}
 # For each kind of part that is left out, its name and the name of several.
 _LEFT_OUT_NAMES = {
     LeftOutKind.RUNNING_HEAD: ("running head", "running heads"),
@@ -76,15 +76,9 @@ def _notes(report: ReadReport) -> Iterator[str]:
     if report.is_encoding_guessed:
         yield "the encoding is a guess (--encoding sets it)"
     if report.recognised_pages:
-        count = len(report.recognised_pages)
-        yield (
-            f"the text of {counted(count, 'page')} was recognised in pictures: "
-            f"{ranges_text(report.recognised_pages)}"
-        )
+        yield f"text recognised in pictures{_on_pages(report.recognised_pages, report.page_count)}"
     if report.unread_pages:
-        count = len(report.unread_pages)
-        of_all = f" of {report.page_count:,}" if report.page_count else ""
-        yield f"no readable text on {count:,}{of_all} pages: {ranges_text(report.unread_pages)}"
+        yield f"no readable text{_on_pages(report.unread_pages, report.page_count)}"
     if report.advice:
         yield report.advice
     if report.left_out:
@@ -93,6 +87,14 @@ def _notes(report: ReadReport) -> Iterator[str]:
             for part in report.left_out
         )
         yield f"left out: {', '.join(left_out)}"
+
+
+def _on_pages(numbers: Sequence[int], page_count: int) -> str:
+    """Returns ` on 3 of 12 pages: 2-4`; an empty text if the file has a single page."""
+    if page_count == 1:
+        return ""
+    of_all = f" of {page_count:,}" if page_count else ""
+    return f" on {len(numbers):,}{of_all} pages: {ranges_text(numbers)}"
 
 
 def left_out_lines(report: ReadReport) -> Iterator[str]:

@@ -16,7 +16,7 @@ from io import BytesIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers import expat
-from zipfile import ZipFile, ZipInfo
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
@@ -55,6 +55,9 @@ def readable(kind: str) -> Iterator[None]:
     except RecursionError:
         problem = f"content is nested too deeply to be read as {kind}"
         raise UnreadableDocument(problem, field=_FIELD) from None
+    except BadZipFile as error:
+        problem = f"content is not {kind}, or it is damaged or cut off: {error}"
+        raise UnreadableDocument(problem[:500], field=_FIELD) from None
     except BaseException as error:
         # A panic of a library in Rust is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != _RUST_PANIC:

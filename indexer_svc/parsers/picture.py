@@ -70,7 +70,12 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
                     pages.append(recognised_content(recogniser.page(_picture(page))))
     except TooLarge:
         raise
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
+    except UnidentifiedImageError:
+        # Its message has nothing but the address of an object in memory.
+        raise UnreadableDocument(
+            "content is not a readable picture: it is damaged or cut off", field=_FIELD
+        ) from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise UnreadableDocument(
             f"content is not a readable picture: {error}", field=_FIELD
         ) from None

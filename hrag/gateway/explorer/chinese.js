@@ -260,7 +260,7 @@ export default {
   "upload.skipped": { other: "跳过 {n} 个格式未知的文件：{names}" },
   "report.pages": { other: "{n} 页" },
   "report.rows": { other: "{n} 行" },
-  "report.times": { other: "{n} 个时间点" },
+  "report.cues": { other: "{n} 条字幕" },
   "report.sections": { other: "{n} 节" },
   "report.tables": { other: "{n} 个表格" },
   "report.encoding": "按 {encoding} 读取",

@@ -281,7 +281,7 @@ export default {
   },
   "report.pages": { one: "{n} page", other: "{n} pages" },
   "report.rows": { one: "{n} row", other: "{n} rows" },
-  "report.times": { one: "{n} time", other: "{n} times" },
+  "report.cues": { one: "{n} cue", other: "{n} cues" },
   "report.sections": { one: "{n} section", other: "{n} sections" },
   "report.tables": { one: "{n} table", other: "{n} tables" },
   "report.encoding": "read as {encoding}",

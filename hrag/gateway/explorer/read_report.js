@@ -26,7 +26,7 @@ export function reportNodes(report) {
 
 function pageKey(unit) {
   if (unit === "PAGE_UNIT_ROW") return "report.rows";
-  return unit === "PAGE_UNIT_SECOND" ? "report.times" : "report.pages";
+  return unit === "PAGE_UNIT_SECOND" ? "report.cues" : "report.pages";
 }
 
 function leftOutKey(kind) {

@@ -189,7 +189,7 @@ CASES = [
         ),
         "valve opens pressure",
         VALVE,
-        ("Alpha valves",),
+        ("1 ALPHA VALVES",),
         (1, 1),
     ),
     Case(

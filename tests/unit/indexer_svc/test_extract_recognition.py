@@ -117,7 +117,7 @@ def test_a_picture_is_parsed_with_recognition_only(mime_type):
     picture = ParsedFile("text", (PageRange(0, 4, is_recognised=True),))
     extracted = extract(document(mime_type), MAX_BYTES, never, Recognition(always(picture), ADVICE))
     assert extracted.parsed.pages == (PageSpan(1, 0, 4, is_recognised=True),)
-    with pytest.raises(InvalidArgument, match=f"{mime_type}, whose text .* {ADVICE}") as caught:
+    with pytest.raises(InvalidArgument, match=f"a picture, whose text .* {ADVICE}") as caught:
         extract(document(mime_type), MAX_BYTES, never, Recognition(None, ADVICE))
     assert caught.value.field == "mime_type"
     blank = always(ParsedFile("", (PageRange(0, 0),)))

@@ -190,6 +190,8 @@ def test_the_content_corrects_names_that_are_often_wrong(content, name, detected
         (ole_file("WordDocument")[:300], "", "an old Office program"),
         (b"GIF89a\0\0", "a.gif", "a picture .* save it as PNG"),
         (b"\0\0\0\x20ftypisom\0", "a.mp4", "a recording; send a transcript"),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", "a.webp", "a picture of a format that hrag does not read"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "a.wav", "a recording; send a transcript"),
         (b"\x7fELF\2\1\1\0", "a.md", "a program"),
         (b"SQLite format 3\0\x10", "a.db", "a database"),
         (b"just a text", "a.pdf", "a text, although its name .* text/plain reads it as text"),

@@ -172,7 +172,7 @@ def test_an_unreadable_file_does_not_end_the_command(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("ingest", __file__, "--dry-run"), 1),
+        (("read", __file__), 1),
         (("count", "--help"), 1),
         (("--help",), 1),
         (("--version",), 1),

@@ -1,10 +1,12 @@
 """Files in archives are listed and read. No archive can use up memory or leave its folder."""
 
+import gc
 import gzip
 import io
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -157,9 +159,9 @@ def test_an_office_document_is_no_archive(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.zip", zip_of({"a.txt": b"a"})[:40], "the archive cannot be read"),
-        ("a.tgz", tgz_of({"a.txt": b"a" * 100_000})[:60], "the archive cannot be read"),
-        ("a.gz", b"\x1f\x8bdamaged", "the archive cannot be read"),
+        ("a.zip", zip_of({"a.txt": b"a"})[:40], "damaged or cut off"),
+        ("a.tgz", tgz_of({"a.txt": b"a" * 100_000})[:60], "damaged or cut off"),
+        ("a.gz", b"\x1f\x8bdamaged", "damaged or cut off"),
         ("a.zip", b"text", "it is not an archive"),
         ("a.tar", b"", "it is not an archive"),
     ],
@@ -246,3 +248,28 @@ def test_no_damage_raises_another_error(tmp_path_factory, damage, position, name
             member.read()
         except Unreadable:
             continue
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tgz"])
+def test_the_archive_is_closed_with_its_last_member(tmp_path, name):
+    pack = zip_of if name == "a.zip" else tgz_of
+    (tmp_path / name).write_bytes(pack({"b.zip": zip_of({"c.txt": b"c"}), "d.txt": b"d"}))
+    gc.collect()
+    gc.disable()  # Without the collector, only an object in no reference cycle is finalized.
+    try:
+        listing = list_archive(tmp_path / name)
+        assert contents(listing) == {"b.zip/c.txt": b"c", "d.txt": b"d"}
+        assert tmp_path / name in _open_files()
+        del listing
+        assert tmp_path / name not in _open_files()
+    finally:
+        gc.enable()
+
+
+def _open_files() -> set[Path]:
+    """Returns the paths of the files that this process has open."""
+    paths = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            paths.add(descriptor.readlink())
+    return paths

@@ -1,6 +1,7 @@
 """`hrag ingest` finds the files of folders, derives document ids from paths and reads the files."""
 
 import errno
+import gzip
 import os
 import sys
 import unicodedata
@@ -167,13 +168,37 @@ def test_a_named_archive_is_opened_with_any_extension(tmp_path):
     assert source.read().document_id == "b.zip"
 
 
+def test_the_only_file_in_a_named_archive_may_have_any_extension(tmp_path):
+    (tmp_path / "app.log.gz").write_bytes(gzip.compress(b"started"))
+    (source,) = find([tmp_path / "app.log.gz"]).documents
+    assert source.read().document_id == "app.log.gz:app.log"
+    # In a folder it is not named, and several files are not named either.
+    assert [file.reason for file in find([tmp_path]).skipped] == [UNKNOWN_FORMAT]
+    _archive(tmp_path / "logs.zip", "a.log", "b.log")
+    assert len(find([tmp_path / "logs.zip"]).skipped) == 2
+
+
+def test_a_file_that_only_has_the_name_of_an_archive_is_read_if_its_format_is_given(tmp_path):
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"no archive")
+    (source,) = find([path]).documents
+    with pytest.raises(Unreadable, match="; --as text reads it as text"):
+        source.read()
+    (source,) = find([path], user_fields=GivenFields(mime_type="text/plain")).documents
+    assert source.read().body == b"no archive"
+    # A real archive is opened, and the format is that of its files.
+    _archive(path, "b.md")
+    (source,) = find([path], user_fields=GivenFields(mime_type="text/plain")).documents
+    assert source.read().document_id == "a.zip:b.md"
+
+
 def test_nothing_is_pruned_after_an_archive_that_cannot_be_listed(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\3\4damaged")
     (tmp_path / "b.md").write_text("x")
     found = find([tmp_path], root="")
     assert not found.is_complete
     bad, good = found.documents
-    with pytest.raises(Unreadable, match="the archive cannot be read"):
+    with pytest.raises(Unreadable, match="the archive is damaged or cut off"):
         bad.read()
     assert good.read().document_id == "b.md"
     _archive(tmp_path / "a.zip", "c.zip", "d.md")

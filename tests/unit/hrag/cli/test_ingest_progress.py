@@ -191,7 +191,12 @@ def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
     show_skipped([SkippedFile(Path(f"a.{number}"), UNKNOWN_FORMAT) for number in range(30)])
     assert "and 20 more kinds; --verbose lists all files" in capsys.readouterr().out
     show_skipped([SkippedFile(Path("a.doc"), OLD_FORMAT)])
-    assert "--convert-to docx FILE): a.doc\n" in capsys.readouterr().out
+    assert (
+        "a.doc; to convert: libreoffice --headless --convert-to docx FILE\n"
+        in capsys.readouterr().out
+    )
+    show_skipped([SkippedFile(Path("a.png"), "without text", "install it")])
+    assert "  1 without text: a.png; install it\n" in capsys.readouterr().out
     show_skipped([])
     assert capsys.readouterr().out == ""
 
@@ -225,13 +230,23 @@ def test_pictures_in_folders_without_text_are_skipped_and_named_ones_fail():
     for label, is_in_folder in (("a.png", True), ("b.png", True), ("c.png", False)):
         progress.send(label, 1, may_be_skipped=is_in_folder)
     progress.receive(blank)
-    progress.receive(InvalidArgument("its text must be recognised", field="mime_type"))
+    progress.receive(InvalidArgument("its text must be recognised; install it", field="mime_type"))
     progress.receive(blank)
-    progress.send("d.png", 1, may_be_skipped=True)
-    progress.receive(UnreadableDocument("content is damaged", field="content"))
-    assert [str(file.path) for file in progress.skipped] == ["a.png", "b.png"]
-    assert [label for label, _ in progress.failures] == ["c.png", "d.png"]
-    assert progress.completed == 4
+    for error in (
+        UnreadableDocument("content is damaged", field="content"),
+        UnreadableDocument("content is a text", field="mime_type"),
+    ):
+        progress.send("d.png", 1, may_be_skipped=True)
+        progress.receive(error)
+    assert [(str(file.path), file.advice) for file in progress.skipped] == [
+        ("a.png", ""),
+        ("b.png", "install it"),
+    ]
+    assert [label for label, _ in progress.failures] == ["c.png", "d.png", "d.png"]
+    assert progress.completed == 5
+    assert skipped_summary(progress.skipped) == (
+        "skipped 2: 1 picture in which no text was found, 1 picture whose text was not recognised"
+    )
 
 
 def test_an_error_names_the_option_that_sets_the_field():
@@ -240,9 +255,15 @@ def test_an_error_names_the_option_that_sets_the_field():
     progress.receive(UnreadableDocument("content is not utf-8", field="encoding"))
     progress.send("b", 1)
     progress.receive(UnreadableDocument("content is a ZIP archive", field="content"))
+    progress.send("c", 1)
+    progress.receive(UnreadableDocument("content is a text", field="mime_type"))
+    progress.send("d", 1)
+    progress.receive(InvalidArgument("this indexer lacks the libraries", field="mime_type"))
     assert progress.failures == [
-        ("a", "content is not utf-8 (--encoding names it)"),
+        ("a", "content is not utf-8 (--encoding)"),
         ("b", "content is a ZIP archive"),
+        ("c", "content is a text (--as)"),
+        ("d", "this indexer lacks the libraries"),
     ]
 
 

@@ -65,3 +65,18 @@ def test_standard_input_and_options(tmp_path):
     run("-", path, code=2)
     assert run(tmp_path / "none.md", code=1) == f"{tmp_path}/none.md: No such file or directory\n"
     run(tmp_path / "empty", code=1)
+
+
+def test_pictures_in_folders_without_recognition_are_skipped_and_named_ones_fail(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HRAG_OCR_MAX_PAGES", "0")
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "b.md").write_text("Text")
+    shown = run(tmp_path)
+    assert "skipped 1: 1 picture whose text was not recognised\n" in shown
+    assert f"  1 picture whose text was not recognised: {picture}; " in shown
+    assert f"{picture}: content is a picture, whose text must be recognised; " in run(
+        picture, code=1
+    )

@@ -35,10 +35,18 @@ FULL = ReadReport(
         ),
         (ReadReport(mime_type="x/y", page_count=3, page_unit=PageUnit.ROW), "x/y, 3 rows"),
         (
+            ReadReport(mime_type="text/vtt", page_count=2, page_unit=PageUnit.SECOND),
+            "vtt, 2 cues",
+        ),
+        (
+            ReadReport(mime_type="image/png", page_count=1, recognised_pages=(1,)),
+            "png, 1 page; text recognised in pictures",
+        ),
+        (
             FULL,
             (
                 "pdf, read as windows-1252, 12 pages, 1 section, 2 tables; the encoding is a guess "
-                "(--encoding sets it); the text of 2 pages was recognised in pictures: 1-2; no "
+                "(--encoding sets it); text recognised in pictures on 2 of 12 pages: 1-2; no "
                 "readable text on 4 of 12 pages: 5, 7-9; left out: 24 running heads, 1 output"
             ),
         ),

@@ -12,6 +12,7 @@ from hrag.values.formats import (
     HTML,
     MARKDOWN,
     PDF,
+    PNG,
     PYTHON,
     RST,
     format_of,
@@ -36,7 +37,8 @@ def test_every_mime_type_and_every_extension_belongs_to_one_format():
         ("x.tar.csv", CSV),
         ("letter.docx", DOCX),
         ("code.py", PYTHON),
-        ("photo.png", ""),
+        ("photo.PNG", PNG),
+        ("photo.webp", ""),
         ("README", ""),
         (".md", ""),
         ("", ""),
@@ -51,4 +53,4 @@ def test_a_format_is_found_by_its_mime_type_and_by_its_aliases():
         known_format = format_of(name)
         assert known_format is not None
         assert known_format.mime_type == HTML
-    assert format_of("image/png") is None
+    assert format_of("image/webp") is None

@@ -280,8 +280,8 @@ def test_a_file_of_one_format_with_the_type_of_another_is_refused(mime_type):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a .* damaged: BadZipFile"),
-        (b"plain text", "BadZipFile"),
+        (b"", "not a .* damaged or cut off: File is not a zip file"),
+        (b"plain text", "damaged or cut off"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "encrypted, or of an older format"),
     ],
     ids=["empty", "text", "ole"],
