@@ -10,8 +10,9 @@ collection. A term that every leaf has can no longer distinguish leaves, so a se
 would suffer if everything is in the folder `/home/anna/work`. The document id says where the
 ingested folder begins, because `hrag ingest` and the explorer make the id from the path inside that
 folder. So a folder belongs to the name only if the id repeats it. The name of the file belongs to
-the name of every document, whatever its id. Without a source, the id is the name if it ends with the
-extension of a file. Other ids are keys, and words of keys would only find documents by accident.
+the name of every document, whatever its id. Without a source, the id is the name if it ends with
+the extension of a file. Other ids are keys, and words of keys would only find documents by
+accident.
 
 The names are a part of the rules of an analyzer's version. A change in this module that changes
 names needs a new version of the analyzers.
@@ -38,17 +39,20 @@ _WORD = re.compile(r"[^\W_]+")
 # A part of a word with fewer characters, such as the `v` of `v2`, says nothing alone.
 _MIN_PART_CHARS = 2
 
-# An extension says how a file is read, not what it is about. This list is complete for the formats
-# that hrag read when version 2 of the analyzers was made. The extension of another format is a word
-# of the name.
-_ARCHIVES = frozenset("zip tar gz tgz".split())
-_LINES = frozenset("jsonl ndjson".split())
-_EXTENSIONS = _ARCHIVES | frozenset(
-    "txt text md markdown pdf html htm xhtml doc docx ppt pptx xls xlsx xlsm ods odt odp epub csv "
-    "tsv rst eml msg rtf ipynb tex latex ltx json jsonl ndjson xml srt vtt png jpg jpeg tif tiff "
-    "py pyi js mjs cjs jsx ts tsx c h cc cpp cxx hh hpp cs go java kt lua pl pm php rb rs scala sh "
-    "bash sql swift".split()
-)
+# An extension says how a file is read, not what it is about. These lists have the
+# formats that hrag read when version 2 of the analyzers was made. The extension of
+# another format is a word of the name.
+_TEXTS = """
+txt text md markdown pdf html htm xhtml doc docx ppt pptx xls xlsx xlsm ods odt odp epub csv tsv rst
+eml msg rtf ipynb tex latex ltx json xml srt vtt png jpg jpeg tif tiff
+"""
+_CODE = """
+py pyi js mjs cjs jsx ts tsx c h cc cpp cxx hh hpp cs go java kt lua pl pm php rb rs scala sh bash
+sql swift
+"""
+_ARCHIVES = frozenset(("zip", "tar", "gz", "tgz"))
+_LINES = frozenset(("jsonl", "ndjson"))
+_EXTENSIONS = _ARCHIVES | _LINES | frozenset(f"{_TEXTS} {_CODE}".split())
 
 
 def document_name(source: str, document_id: str) -> str:

@@ -52,7 +52,8 @@ def scores(case: Case, text: str, name: str = "c", **options: Any) -> dict[str, 
     options = {"mode": SearchMode.STANDARD, "retrieval": Retrieval.LEXICAL} | options
     with case.snapshot(name=name) as snapshot:
         found = find(snapshot, None, EVERYTHING, text=text, **options)
-    return {document_id: score for (document_id, _), score in matched_leaves(found.passages).items()}
+    leaves = matched_leaves(found.passages)
+    return {document_id: score for (document_id, _), score in leaves.items()}
 
 
 def test_a_document_is_found_by_the_words_of_its_file_and_folders(opened):
@@ -83,7 +84,8 @@ def test_a_word_that_the_title_has_counts_once(opened):
 
 
 def test_only_words_that_the_title_lacks_are_added(opened):
-    case = filled(opened, named("a", "report_acme.pdf", "Reports"), named("b", "acme.pdf", "Reports"))
+    first, second = (named(n, s, "Reports") for n, s in (("a", "report_acme"), ("b", "acme")))
+    case = filled(opened, first, second)
     by_name = scores(case, "acme")
     assert by_name["a"] == by_name["b"]
     assert scores(case, "report").keys() == {"a", "b"}
@@ -211,9 +213,7 @@ def all_scores(case: Case, name: str) -> list[dict[Any, float]]:
 
 
 @pytest.mark.parametrize("summaries", [SummaryUnit.NONE, SummaryUnit.CHUNK])
-def test_a_reindexed_collection_equals_one_that_was_created_with_the_new_version(
-    opened, summaries
-):
+def test_a_reindexed_collection_equals_one_that_was_created_with_the_new_version(opened, summaries):
     if opened.reindex is None:
         pytest.skip("the engine cannot be reindexed")
     for name, settings in (("old", OLD), ("new", NEW)):

@@ -403,9 +403,7 @@ class MemoryEngine:
             kept = document.source if document.indexed_source is None else document.indexed_source
             indexed_source = None if kept == source else kept
             fields = {"metadata": metadata, "source": source, "metadata_json": b""}
-            document = replace(
-                document, **fields, content_hash="", indexed_source=indexed_source
-            )
+            document = replace(document, **fields, content_hash="", indexed_source=indexed_source)
             numbers = (old.number, self.sequences[collection.tenant_id] + 1)
             stored = replace(old.stored, document=document)
             new = _Version.of(*numbers, collection.settings, stored)

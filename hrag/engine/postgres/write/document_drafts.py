@@ -64,9 +64,7 @@ class DocumentDraft:
     def described_as(self, document: DocumentRecord) -> "DocumentDraft":
         """Returns a copy of this draft with the source, metadata and content hash of `document`."""
         description = (document.metadata, document.metadata_json, document.source)
-        record = replace(
-            self.record.described_by(*description), content_hash=document.content_hash
-        )
+        record = replace(self.record.described_by(*description), content_hash=document.content_hash)
         terms = tuple(terms_of(record))
         return replace(self, record=with_size(record, terms), terms=terms)
 

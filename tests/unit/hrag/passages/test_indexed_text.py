@@ -24,7 +24,7 @@ def words(source: str, title: str, analyzer_name: str = SETTINGS.analyzer) -> st
     [
         ("annual_report_2023.pdf", "", "annual_report_2023"),
         ("annual_report_2023.pdf", "Annual reports of 2023", ""),
-        ("annual_report_2023.pdf", "ANNUAL REPORT", "_2023"),
+        ("annual_report_2023.pdf", "ANNUAL REPORT", "_ _2023"),
         ("annual-report.pdf", "Reports", "annual-"),
         ("acme annual report.pdf", "Annual accounts", "acme report"),
         ("E-4711.md", "Errors", "E-4711"),

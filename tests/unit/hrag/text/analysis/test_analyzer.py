@@ -15,8 +15,8 @@ from hrag.text.analysis import (
     Analyzer,
     analyzer,
     analyzer_name,
-    upgraded,
     term_id,
+    upgraded,
 )
 from hrag.text.analysis.stop_words import STOP_WORDS
 from tests import twins
