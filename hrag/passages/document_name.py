@@ -142,7 +142,10 @@ def _words_inside(name: str) -> Iterator[str]:
     letters are not divided.
     """
     for match in _WORD.finditer(name):
-        parts = _parts(match[0])
+        word = match[0]
+        if word.isdigit() or (word.isalpha() and word[1:].islower()):
+            continue  # Most words are like this, and the next check would take longer.
+        parts = _parts(word)
         if len(parts) > 1:
             yield from (part for part in parts if len(part) >= _MIN_PART_CHARS)
 

@@ -115,23 +115,18 @@ class Analyzer:
         space at the ends is removed. Returns "" if no word remains.
         """
         ids = self.word_ids(text)
-        new_ids = np.setdiff1d(ids, self.word_ids(other), assume_unique=True)
-        if not len(new_ids):
+        new_ids = set(ids.tolist()).difference(self.word_ids(other).tolist())
+        if not new_ids:
             return ""
-        left_out = self._covered(text, ids) & ~self._covered(text, new_ids)
-        kept = "".join(
-            " " if is_left_out else character
-            for character, is_left_out in zip(text, left_out.tolist(), strict=True)
-        )
-        return " ".join(kept.split())
-
-    def _covered(self, text: str, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Returns, for each character of a text, whether a term with one of these ids covers it."""
-        covered = np.zeros(len(text), np.bool_)
-        found = self.matches(text, ids)
-        for start, end in zip(found.starts.tolist(), found.ends.tolist(), strict=True):
-            covered[start:end] = True
-        return covered
+        kept = list(text)
+        if len(new_ids) < len(ids):
+            is_new = [term in new_ids for term in ids.tolist()]
+            columns = (column.tolist() for column in self.matches(text, ids))
+            spans = [(is_new[term], start, end) for start, end, term in zip(*columns, strict=True)]
+            # The spans of new terms come last, so a character in spans of both kinds is kept.
+            for stays, start, end in sorted(spans):
+                kept[start:end] = text[start:end] if stays else " " * (end - start)
+        return " ".join("".join(kept).split())
 
     def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
