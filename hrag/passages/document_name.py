@@ -73,8 +73,8 @@ def document_name(source: str, document_id: str) -> str:
         return ""
     *folders, file = path[-max(repeated, 1) :]
     named = [_without_extension(folder, _ARCHIVES) for folder in folders]
-    name = _SEPARATOR.join(_nearest([*named, _without_extension(file, _EXTENSIONS)]))
-    name = unicodedata.normalize("NFC", name)
+    named.append(_without_extension(file, _EXTENSIONS))
+    name = _SEPARATOR.join(_nearest([unicodedata.normalize("NFC", part) for part in named]))
     return _SEPARATOR.join(filter(None, (name, " ".join(_words_inside(name)))))
 
 

@@ -100,11 +100,15 @@ def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = lambda: engine.reader
     case.index = engine.seal
     case.restart = engine.restart_reader
-    # `Administration.reindex` needs the store to be closed.
-    case.reindex = lambda: [
-        segment_build.reindex(engine.store, number, 1 if state == "sealed" else 1000)
-        for number in sorted(segment_build.all_collections(engine.store))
-    ]
+
+    def reindex() -> None:
+        # `Administration.reindex` needs the store to be closed. A reader notices new settings a
+        # moment later, so a new reader is opened.
+        for number in sorted(segment_build.all_collections(engine.store)):
+            segment_build.reindex(engine.store, number, 1 if state == "sealed" else 1000)
+        engine.restart_reader()
+
+    case.reindex = reindex
     case.another_store = lambda: embedded_at(path.with_name("another"), request, state)
     return case
 

@@ -252,8 +252,9 @@ def test_summaries_that_were_written_for_the_old_version_are_indexed_by_the_new_
     waiting = opened.writer.next_unsummarised("fake")
     assert waiting is not None
     opened.reindex()
-    summary = Summary("The whole.", range(len(documents[1].vectors)))
-    written = DocumentSummaries((summary,), unit_vectors(1, 5))
+    leaves = range(len(documents[1].vectors))
+    summaries = Summary("The whole.", leaves), Summary("Its only section.", leaves)
+    written = DocumentSummaries(summaries, unit_vectors(2, 5))
     assert opened.writer.put_summaries(waiting, written)
     for name in ("acme", "zebra"):
         with opened.snapshot(summaries=True) as snapshot:
