@@ -15,7 +15,6 @@ import pytest
 
 from hrag.config import EngineSettings
 from hrag.engine import open_engine
-from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.engine_documents import CollectionHandle, PreparedDocument
 from hrag.engine.protocols import Engine, Reader, Snapshot, Writer
 from hrag.types import SummaryUnit, TreeSettings
@@ -100,15 +99,7 @@ def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = lambda: engine.reader
     case.index = engine.seal
     case.restart = engine.restart_reader
-
-    def reindex() -> None:
-        # `Administration.reindex` needs the store to be closed. A reader notices new settings a
-        # moment later, so a new reader is opened.
-        for number in sorted(segment_build.all_collections(engine.store)):
-            segment_build.reindex(engine.store, number, 1 if state == "sealed" else 1000)
-        engine.restart_reader()
-
-    case.reindex = reindex
+    case.reindex = lambda: engine.reindex(1 if state == "sealed" else 1000)
     case.another_store = lambda: embedded_at(path.with_name("another"), request, state)
     return case
 
