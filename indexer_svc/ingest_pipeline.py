@@ -56,7 +56,7 @@ from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 # This version is part of every content hash. The hash decides whether a document that is sent again
 # is UNCHANGED. When a new release parses or cuts documents differently, the version is raised. Then
 # documents that were stored by an older release are processed again when they are sent again.
-_PIPELINE_VERSION = b"3"
+_PIPELINE_VERSION = b"4"
 _FLOAT32_BYTES = 4
 
 

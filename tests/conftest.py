@@ -18,6 +18,7 @@ from hrag.config import EngineSettings
 from hrag.engine import CollectionHandle, open_engine
 from hrag.engine.embedded.admin.check import check
 from hrag.engine.embedded.engine import EmbeddedEngine
+from hrag.engine.embedded.maintenance import segment_build
 from hrag.engine.embedded.search.reader import EmbeddedReader
 from hrag.engine.embedded.store import child_process
 from hrag.engine.embedded.store.environment import Store, open_for_writing
@@ -192,6 +193,15 @@ class Engine:
     ) -> int:
         """Builds and merges segments until no step is due; returns the count of steps."""
         return run_maintenance(self.store, self.open(name=name).collection_id, threshold, damaged)
+
+    def reindex(self, threshold: int) -> None:
+        """Does what `hrag reindex` does, which needs the store to be closed; restarts the reader.
+
+        A collection without segments gets one if it has at least `threshold` leaves.
+        """
+        for collection in sorted(segment_build.all_collections(self.store)):
+            segment_build.reindex(self.store, collection, threshold)
+        self.restart_reader()
 
     def restart_reader(self, **options: Any) -> None:
         """Closes the reader and opens a new one, which has loaded nothing.

@@ -176,7 +176,11 @@ def _show_check(report: "CheckReport") -> None:
 
 
 def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
-    """Replace all segments by new ones, with the indexer stopped.
+    """Rebuild the index of all collections, and upgrade their analyzers.
+
+    Stop the indexer first. The command replaces all segments by new ones. A collection of an older
+    version of its analyzer gets the newest version, so that searches also find its documents by
+    the names of their files.
 
     Segments are derived from the documents, so nothing is lost. A collection's old segments are
     used until its new segment is complete. A retriever may run meanwhile, and loads the new
@@ -184,6 +188,10 @@ def reindex(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> No
     segments or its new one. A collection without segments gets one if it has at least
     HRAG_SEGMENT_MIN_LEAVES leaves. A collection with a damaged document keeps its segments; the
     document is reported at the end, and the exit code is 1.
+
+    With HRAG_ENGINE=postgres, the command rebuilds only the words of collections with an older
+    version of their analyzer. The services may run; the writers of a tenant wait while one of its
+    collections is rebuilt.
 
     \b
     Example:

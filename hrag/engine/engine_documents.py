@@ -43,7 +43,8 @@ class PreparedDocument:
     `content_hash` is a hash of everything that the client sent. If the stored document has the same
     hash, ingesting the document returns UNCHANGED. `vectors` is `float32[leaves, dimension]`, in
     the order of the tree's leaves. `metadata_json` is `metadata` as canonical JSON; if it is not
-    passed, this class computes it.
+    passed, this class computes it. `indexed_source` is the source whose words are indexed, if it is
+    not `source`. Only a copy of a stored document whose source was changed has it.
     """
 
     document_id: str
@@ -56,6 +57,7 @@ class PreparedDocument:
     tree: Tree
     vectors: Vectors
     metadata_json: bytes = field(default=b"", repr=False)
+    indexed_source: str | None = None
 
     def __post_init__(self) -> None:
         if not self.metadata_json:

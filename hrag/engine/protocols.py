@@ -430,9 +430,11 @@ class Administration(Protocol):
     def reindex(self) -> Iterator[ReindexedCollection]:
         """Rebuilds the index of each collection from the collection's documents.
 
-        Each step of the iterator rebuilds one collection. Searches use the old index until the new
-        index is complete. Raises StorageFull. If a collection is damaged, raises DataLoss after all
-        other collections are rebuilt.
+        The lexical index is rebuilt with the newest version of the collection's analyzer. An engine
+        may skip collections whose index cannot be out of date. Each step of the iterator rebuilds
+        one collection. Searches use the old index until the new index is complete. Raises
+        StorageFull. If a collection is damaged, raises DataLoss after all other collections are
+        rebuilt.
         """
 
 

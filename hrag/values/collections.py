@@ -100,9 +100,10 @@ class CollectionSettings:
 
     If the embedder is NO_EMBEDDER, the collection has no vectors and its dimension is 0. `analyzer`
     is the name and version of the analyzer of the lexical index. It is empty if the collection has
-    no lexical index, because it was created before lexical indexes existed; reindexing sets it to
+    no lexical index, because it was created before lexical indexes existed. Reindexing sets it to
     the newest version. With `index_headings`, the indexed text of a leaf begins with the document's
-    title and the leaf's section path.
+    title and the leaf's section path. Since version 2 of the analyzers, the words of the document's
+    name that the title lacks follow in the lexical index.
     """
 
     tree: TreeSettings

@@ -34,6 +34,7 @@ class Case:
     * `index` moves the committed leaves of a collection from the tail to the index. It does nothing
       if the engine has no tail.
     * `restart` replaces the reader by a new one.
+    * `reindex` does what `hrag reindex` does; None if the engine cannot be reindexed.
     * `another_store` opens an empty store of the same engine.
     * `quota` is the quota of the tenant `t`.
     * `store` is the store of the embedded engine, which tests may damage; None for other engines.
@@ -47,6 +48,7 @@ class Case:
     readers: Callable[[], Reader] = field(init=False)
     index: Callable[[str, str], object] = field(init=False)
     restart: Callable[[], None] = field(init=False)
+    reindex: Callable[[], object] | None = None
     another_store: "Callable[[], Case]" = field(init=False)
     store: Any = None
 
@@ -97,6 +99,7 @@ def embedded_at(path: Path, request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = lambda: engine.reader
     case.index = engine.seal
     case.restart = engine.restart_reader
+    case.reindex = lambda: engine.reindex(1 if state == "sealed" else 1000)
     case.another_store = lambda: embedded_at(path.with_name("another"), request, state)
     return case
 
@@ -144,6 +147,7 @@ def in_postgres(request: pytest.FixtureRequest, state: str) -> Case:
     case.readers = opened.reader
     case.index = lambda tenant_id, name: index_every_leaf(opened, case.writer.open(tenant_id, name))
     case.restart = lambda: None
+    case.reindex = lambda: list(opened.administration().reindex())
     case.another_store = lambda: in_postgres(request, state)
     return case
 

@@ -91,7 +91,8 @@ def test_only_leaves_with_a_word_of_the_query_are_found(filled):
         for index in range(len(leaves)):
             start, end = int(leaves["char_start"][index]), int(leaves["char_end"][index])
             sections = [s.title for s in document.parsed.sections if s.char_start <= start]
-            text = f"{document.title} {' '.join(sections[-2:])} {document.parsed.text[start:end]}"
+            heading = f"{document.title} {' '.join(sections[-2:])} {document.source}"
+            text = f"{heading} {document.parsed.text[start:end]}"
             if query_terms & set(analyzer(ANALYZER).terms(text).tolist()):
                 expected.add((name, index))
     with filled.snapshot() as snapshot:

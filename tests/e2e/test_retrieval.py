@@ -354,7 +354,7 @@ def test_words_are_stemmed_in_the_language_of_the_collection(client: Client, ten
     results = {}
     for language in ("german", "simple"):
         collection = client.create_collection(tenant, language, SettingsRequest(analyzer=language))
-        assert collection.settings.analyzer == f"{language}/1"
+        assert collection.settings.analyzer == f"{language}/2"
         client.ingest(tenant, Document("Die Häuser am Fluss sind alt.", "d"), collection=language)
         options: dict[str, Any] = {"collection": language, "retrieval": Retrieval.LEXICAL}
         results[language] = client.search(tenant, "altes Haus", **options)
@@ -421,7 +421,7 @@ def test_a_service_without_an_embedder_creates_collections_without_vectors(
     client = without_embedder.client
     client.ingest(tenant, Document("Die Häuser am Fluss.", "d"))
     settings = client.get_collection(tenant, "default").settings
-    assert (settings.embedder, settings.dimension, settings.analyzer) == ("none", 0, "german/1")
+    assert (settings.embedder, settings.dimension, settings.analyzer) == ("none", 0, "german/2")
     result = client.search(tenant, "Haus")
     assert (result.retrieval, result.fallback, names(result)) == (Retrieval.LEXICAL, "", ["d"])
     assert client.server_info().embedder == "none"

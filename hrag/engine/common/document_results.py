@@ -45,6 +45,7 @@ def record_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentR
         sequence=0,
         metadata_json=document.metadata_json,
         page_unit=document.parsed.page_unit,
+        indexed_source=document.indexed_source,
     )
 
 
@@ -65,6 +66,7 @@ def document_of(
         parsed=parsed,
         tree=tree,
         vectors=vectors,
+        indexed_source=record.indexed_source,
     )
 
 

@@ -7,7 +7,7 @@ fixed binary format, which is faster to decode.
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from operator import add, attrgetter
 from typing import Any, NamedTuple
@@ -37,6 +37,8 @@ def decoded(value: Buffer) -> Any:
 @dataclass(frozen=True, slots=True)
 class CollectionRecord:
     """A collection's tenant, and the settings that were fixed when the collection was created.
+
+    Only a reindexing changes a setting: it raises the version of the analyzer.
 
     `summaries` is the id of the collection's summary collection, or 0 if its documents are not
     summarised. In the record of a summary collection, `summarises` is the id of the collection
@@ -116,6 +118,11 @@ class DocumentRecord:
     PAGE, an object with the unit and this list. A page is a list of its number and its offsets,
     with a fourth value `true` if it was recognised. So the record of a document whose numbers are
     those of pages, none of them recognised, has the same bytes as before units were introduced.
+
+    `indexed_source` is the source with which the document was ingested, if the source was changed
+    later; otherwise None. The name in the lexical index comes from it, because a change of the
+    source does not change the index. `source` and `indexed_source` are encoded as one value: a
+    text, or a list of both texts.
     """
 
     collection: int
@@ -136,6 +143,27 @@ class DocumentRecord:
     sequence: int
     metadata_json: bytes = field(default=b"", repr=False, compare=False)
     page_unit: PageUnit = PageUnit.PAGE
+    indexed_source: str | None = None
+
+    @property
+    def name_source(self) -> str:
+        """The source from which the document's name in the lexical index comes."""
+        return self.source if self.indexed_source is None else self.indexed_source
+
+    def described_by(
+        self, metadata: Mapping[str, Any], metadata_json: bytes, source: str
+    ) -> "DocumentRecord":
+        """Returns the record with other metadata and another source.
+
+        The name in the lexical index stays the same.
+        """
+        return replace(
+            self,
+            metadata=metadata,
+            metadata_json=metadata_json,
+            source=source,
+            indexed_source=None if source == self.name_source else self.name_source,
+        )
 
     def to_bytes(self) -> bytes:
         """Returns the record as a JSON object, in which the metadata is the last field."""
@@ -154,6 +182,8 @@ class DocumentRecord:
         fields = dict(zip(_FIELDS_WITHOUT_METADATA, _values(self), strict=True))
         fields["sections"] = [(s.title, s.depth, s.char_start) for s in self.sections]
         fields["pages"] = self._encodable_pages()
+        if self.indexed_source is not None:
+            fields["source"] = (self.source, self.indexed_source)
         return fields
 
     def _encodable_pages(self) -> Any:
@@ -184,6 +214,8 @@ class DocumentRecord:
             fields["page_unit"], pages = PageUnit(pages["unit"]), pages["pages"]
         fields["pages"] = tuple(starmap(PageSpan, pages))
         fields["chunks_per_level"] = tuple(fields["chunks_per_level"])
+        if isinstance(fields["source"], list):
+            fields["source"], fields["indexed_source"] = fields["source"]
         return cls(**fields)
 
     def parsed(self, text: Buffer) -> ParsedText:
@@ -203,6 +235,7 @@ class DocumentRecord:
             self.sections,
             self.pages,
             self.page_unit,
+            self.indexed_source,
         )
 
     def info(self) -> DocumentInfo:
@@ -224,11 +257,11 @@ class DocumentRecord:
         )
 
 
-# `page_unit` is encoded together with `pages`.
+# `page_unit` is encoded together with `pages`, and `indexed_source` together with `source`.
 _FIELDS_WITHOUT_METADATA = [
     name
     for name in DocumentRecord.__slots__
-    if not name.startswith("metadata") and name != "page_unit"
+    if not name.startswith("metadata") and name not in ("page_unit", "indexed_source")
 ]
 # The names of the fields in the order in which `to_short_bytes` writes their values.
 _FIELDS = [*_FIELDS_WITHOUT_METADATA, "metadata"]

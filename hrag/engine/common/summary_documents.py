@@ -64,6 +64,7 @@ def as_document(document: DocumentRecord, summaries: DocumentSummaries) -> Prepa
         parsed=ParsedText("".join(pieces)),
         tree=Tree.from_levels([_level(pieces)]),
         vectors=summaries.vectors,
+        indexed_source=document.indexed_source,
     )
 
 

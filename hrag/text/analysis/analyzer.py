@@ -8,6 +8,11 @@ queries.
 
 An analyzer with a given name always produces the same terms. Changed rules get a new version, and
 existing collections keep the version with which they were created.
+
+* Version 1: a leaf has the terms of its heading and of its text.
+* Version 2: a leaf also has the terms of its document's name (`hrag.passages.document_name`).
+
+Both versions find the same terms in a text.
 """
 
 from collections.abc import Sequence
@@ -26,7 +31,10 @@ MAX_QUERY_TERMS = 256
 NO_STEMMER = "simple"  # The language for texts that shall not be stemmed.
 DEFAULT_LANGUAGE = "english"
 LANGUAGES = (NO_STEMMER, *sorted(Stemmer.algorithms()))
-NEWEST_VERSION = 1
+NEWEST_VERSION = 2
+# Analyzers of this version and of later versions index the name of a document with each leaf.
+_FIRST_VERSION_WITH_NAMES = 2
+_VERSIONS = frozenset(map(str, range(1, NEWEST_VERSION + 1)))
 # English words are ASCII. Words with other characters are names or belong to another language, so
 # they are not stemmed.
 ASCII_LANGUAGES = frozenset({"english"})
@@ -54,12 +62,21 @@ class QueryTerm(NamedTuple):
 
 
 class Analyzer:
-    """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe."""
+    """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe.
+
+    If `indexes_names` is True, a leaf is indexed with the name of its document, too.
+    """
 
     def __init__(
-        self, name: str, extractor: TermExtractor, stop_words: frozenset[str] = frozenset()
+        self,
+        name: str,
+        extractor: TermExtractor,
+        stop_words: frozenset[str] = frozenset(),
+        *,
+        indexes_names: bool = False,
     ) -> None:
         self.name = name
+        self.indexes_names = indexes_names
         self._extractor = extractor
         self._stop_words = stop_words
 
@@ -90,6 +107,27 @@ class Analyzer:
         """
         return self._extractor.matches(text, ids)
 
+    def without_words_of(self, text: str, other: str) -> str:
+        """Returns `text` without the words that `other` has, too, in any inflection.
+
+        In scripts without spaces between words, a part of the text is left out if all characters
+        and bigrams in it are terms of `other`. Each run of white space becomes one space, and white
+        space at the ends is removed. Returns "" if no word remains.
+        """
+        ids = self.word_ids(text)
+        new_ids = set(ids.tolist()).difference(self.word_ids(other).tolist())
+        if not new_ids:
+            return ""
+        kept = list(text)
+        if len(new_ids) < len(ids):
+            is_new = [term in new_ids for term in ids.tolist()]
+            columns = (column.tolist() for column in self.matches(text, ids))
+            spans = [(is_new[term], start, end) for start, end, term in zip(*columns, strict=True)]
+            # The spans of new terms come last, so a character in spans of both kinds is kept.
+            for stays, start, end in sorted(spans):
+                kept[start:end] = text[start:end] if stays else " " * (end - start)
+        return " ".join("".join(kept).split())
+
     def query_terms(self, text: str) -> tuple[QueryTerm, ...]:
         """Returns the distinct terms of a query in order of their first occurrence.
 
@@ -115,12 +153,21 @@ def _factor(token: Token) -> float:
 
 
 def analyzer_name(language: str) -> str:
-    """Returns the name of the newest analyzer of a language, for example `english/1`.
+    """Returns the name of the newest analyzer of a language, for example `english/2`.
 
     Raises InvalidArgument for a language that is not in LANGUAGES.
     """
     _check_language(language)
     return f"{language}/{NEWEST_VERSION}"
+
+
+def upgraded(name: str) -> str:
+    """Returns the name of the newest analyzer of the same language as the analyzer `name`.
+
+    If `name` is empty, the language is DEFAULT_LANGUAGE. A collection without an analyzer was
+    created before there were lexical indexes.
+    """
+    return analyzer_name(name.partition("/")[0] or DEFAULT_LANGUAGE)
 
 
 @cache
@@ -131,13 +178,18 @@ def analyzer(name: str) -> Analyzer:
     """
     language, _, version = name.partition("/")
     _check_language(language)
-    if version != str(NEWEST_VERSION):
+    if version not in _VERSIONS:
         raise InvalidArgument(
-            f"analyzer is {name!r}; its version must be {NEWEST_VERSION}, as in "
+            f"analyzer is {name!r}; its version must be from 1 to {NEWEST_VERSION}, as in "
             f"{analyzer_name(language)!r}",
             field="analyzer",
         )
-    return Analyzer(name, _extractor(language), STOP_WORDS.get(language, frozenset()))
+    return Analyzer(
+        name,
+        _extractor(language),
+        STOP_WORDS.get(language, frozenset()),
+        indexes_names=int(version) >= _FIRST_VERSION_WITH_NAMES,
+    )
 
 
 def _check_language(language: str) -> None:
@@ -149,7 +201,9 @@ def _check_language(language: str) -> None:
         )
 
 
+@cache
 def _extractor(language: str) -> TermExtractor:
+    """Returns the extractor of a language, which all versions share because of its caches."""
     if language == NO_STEMMER:
         return TermExtractor(None)
     # The cache of the stemmer gets the size 0, because the extractor caches stems itself.

@@ -95,7 +95,7 @@ settings = st.builds(
     U32,
     return_level=st.none() | st.just(0),
     summaries=st.sampled_from(types.SummaryUnit),
-    analyzer=st.sampled_from(["", "english/1", "simple/1"]),
+    analyzer=st.sampled_from(["", "english/1", "simple/2"]),
     index_headings=st.booleans(),
 )
 collections = st.builds(types.Collection, NAME, NAME, settings, U64)

@@ -39,7 +39,7 @@ def wordy(
     sentences: int = 20,
     **options: Any,
 ) -> PreparedDocument:
-    """Returns a document of several sections, with a title of two words.
+    """Returns a document of several sections, with a title and a file name of two words each.
 
     `options` are further arguments of `prepared`.
     """
@@ -52,7 +52,9 @@ def wordy(
     parsed = ParsedText(text, tuple(sections))
     document = prepared(document_id, parsed, settings or collection_settings(), seed, **options)
     title = " ".join(draw.choices(WORDS, k=2))
-    return replace(document, title=title, content_hash=f"{document.content_hash} {title}")
+    source = f"/texts/{'_'.join(draw.choices(WORDS, k=2))}.txt"
+    content_hash = f"{document.content_hash} {title} {source}"
+    return replace(document, title=title, source=source, content_hash=content_hash)
 
 
 def question(draw: random.Random, words: Sequence[str] = WORDS) -> str:

@@ -54,7 +54,13 @@ from hrag.passages import outline
 from hrag.passages.auto_merge import MERGED_LEAVES, representatives
 from hrag.passages.cited_place import TermLocator
 from hrag.passages.drafts import PassageDraft, passage_of
-from hrag.passages.indexed_text import MAX_HEADING_CHARS, IndexedLeaf, indexed_leaves
+from hrag.passages.indexed_text import (
+    MAX_HEADING_CHARS,
+    IndexedLeaf,
+    IndexedName,
+    indexed_leaves,
+    indexed_name,
+)
 from hrag.passages.surrounded_leaf import surrounded_leaf
 from hrag.passages.tree_text import LeafMatch, TreePosition, TreeText
 from hrag.text.analysis import MAX_FREQUENCY, analyzer
@@ -136,7 +142,8 @@ class _Version:
         document, level = self.stored.document, self.settings.tree.embedding_level
         parsed, headings = document.parsed, self.settings.index_headings
         about = (parsed.text, document.title, parsed.sections, document.tree, level)
-        return self._leaves(document.vectors, indexed_leaves(*about, headings=headings))
+        leaves = indexed_leaves(*about, headings=headings, name=self._name)
+        return self._leaves(document.vectors, leaves)
 
     @cached_property
     def summaries(self) -> list[_Leaf]:
@@ -145,9 +152,16 @@ class _Version:
         heading = f"{title[:MAX_HEADING_CHARS]}\n" if title else ""
         document_summaries = self.stored.summaries or DocumentSummaries((), ())
         texts = [
-            IndexedLeaf(heading, summary.text.strip()) for summary in document_summaries.summaries
+            IndexedLeaf(heading, summary.text.strip(), self._name)
+            for summary in document_summaries.summaries
         ]
         return self._leaves(document_summaries.vectors, texts)
+
+    @property
+    def _name(self) -> IndexedName:
+        document = self.stored.document
+        source = document.source if document.indexed_source is None else document.indexed_source
+        return indexed_name(self.settings, document.title, source, document.document_id)
 
     def _leaves(self, vectors: Any, texts: Sequence[IndexedLeaf]) -> list[_Leaf]:
         name = self.settings.analyzer
@@ -385,8 +399,11 @@ class MemoryEngine:
             old = contents.version(document_id)
             if old.info.sequence != sequence:
                 raise document_changed(document_id, sequence, old.info.sequence)
+            document = old.stored.document
+            kept = document.source if document.indexed_source is None else document.indexed_source
+            indexed_source = None if kept == source else kept
             fields = {"metadata": metadata, "source": source, "metadata_json": b""}
-            document = replace(old.stored.document, **fields, content_hash="")
+            document = replace(document, **fields, content_hash="", indexed_source=indexed_source)
             numbers = (old.number, self.sequences[collection.tenant_id] + 1)
             stored = replace(old.stored, document=document)
             new = _Version.of(*numbers, collection.settings, stored)
@@ -668,7 +685,7 @@ class MemorySnapshot:
             leaves = [x.leaf.version.leaves[n] for x in best for n in x.leaf.summary.leaves]
             sections = tuple(summary.section(self._level) for summary in best[:100])
         required = RequiredParts(request.required)
-        return [leaf for leaf in leaves if required.are_in(leaf.text)], sections
+        return [leaf for leaf in leaves if required.are_in(leaf.text.searched_texts())], sections
 
     def _best_summaries(self, request, versions) -> list[_Scored]:
         ranking = self._ranking(replace(request, neighbour_bonus=0.0), "summaries")

@@ -19,7 +19,7 @@ from hrag.engine.embedded.segments.manifest import ManifestEntry
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.lmdb_records import Counters
 from hrag.engine.embedded.store.transactions import Txn
-from hrag.text.analysis import DEFAULT_LANGUAGE, analyzer_name
+from hrag.text.analysis import upgraded
 from hrag.values.collections import CollectionSettings
 
 Choose = Callable[[Sequence[ManifestEntry], int], MergePlan | None]
@@ -115,8 +115,7 @@ def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | N
 
 def with_newest_analyzer(settings: CollectionSettings) -> CollectionSettings:
     """Returns a collection's settings with the newest version of its analyzer."""
-    language = settings.analyzer.partition("/")[0]
-    return replace(settings, analyzer=analyzer_name(language or DEFAULT_LANGUAGE))
+    return replace(settings, analyzer=upgraded(settings.analyzer))
 
 
 def segment_stats(entry: ManifestEntry, *, damaged: bool = False) -> SegmentStats:

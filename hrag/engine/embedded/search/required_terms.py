@@ -27,7 +27,7 @@ from hrag.values.tree import Tree
 def rows_with_required_parts(
     txn: Txn, eligible: EligibleRows, required: tuple[str, ...], deadline: Deadline
 ) -> EligibleRows:
-    """Returns the eligible rows whose heading or text contains every part of `required`.
+    """Returns the eligible rows whose heading, text or name contain every part of `required`.
 
     A part is a word or a phrase that must occur exactly as it is written. Before each row, checks
     the deadline, and raises DeadlineExceeded or Cancelled.
@@ -43,7 +43,7 @@ def rows_with_required_parts(
             # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
             leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
-        if parts.are_in(leaves[ordinal][leaf]):
+        if parts.are_in(leaves[ordinal][leaf].searched_texts()):
             matches.append(row)
     return EligibleRows(view, np.array(matches, np.uint32), exact=eligible.exact)
 

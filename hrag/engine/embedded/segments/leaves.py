@@ -18,7 +18,7 @@ from hrag.engine.embedded.store.lmdb_records import SegmentRecord
 from hrag.engine.embedded.store.queries import address_of
 from hrag.engine.embedded.store.transactions import Txn
 from hrag.models.embedding import Vectors
-from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
+from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves, indexed_name
 from hrag.text.analysis import LeafTerms, analyzer
 from hrag.values.collections import CollectionSettings
 from hrag.values.tree import Tree
@@ -110,7 +110,9 @@ def read_indexed_leaves(
     if not settings.index_headings:
         return indexed_leaves(text, "", (), tree, level, headings=False)
     record = txn.documents.require(address)
-    return indexed_leaves(text, record.title, record.sections, tree, level, headings=True)
+    name = indexed_name(settings, record.title, record.name_source, record.document_id)
+    sections = record.sections
+    return indexed_leaves(text, record.title, sections, tree, level, headings=True, name=name)
 
 
 def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:

@@ -199,7 +199,7 @@ class WriteTransaction:
         The content hash of the new record is empty, so it differs from the content hash of every
         document that is put later.
         """
-        new = replace(old, metadata=metadata, source=source, content_hash="")
+        new = replace(old.described_by(metadata, b"", source), content_hash="")
         address = address_of(self._txn, old.collection, ordinal)
         tree = self._txn.contents.tree(address)
         return replace(new, stored_bytes=stored_bytes(new, terms_of(new), len(tree)))

@@ -1,4 +1,4 @@
-"""Checks and migrates a store in PostgreSQL.
+"""Checks, migrates and reindexes a store in PostgreSQL.
 
 For all other administration, for example backups, operators use the tools of PostgreSQL.
 """
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hrag.engine.postgres.admin.check import check
+from hrag.engine.postgres.admin.reindex import reindex
 from hrag.engine.postgres.store.database import PostgresDatabase
 from hrag.engine.postgres.store.schema import check_version, migrate
 from hrag.engine.protocols import Progress
@@ -22,7 +23,7 @@ from hrag.values.errors import NotSupported
 
 
 class PostgresAdministration:
-    """Checks and migrates a store.
+    """Checks, migrates and reindexes a store.
 
     Implements `hrag.engine.protocols.Administration`. The other methods raise NotSupported with a
     message that names the tool of PostgreSQL to use.
@@ -62,8 +63,16 @@ class PostgresAdministration:
         _refuse("use autovacuum, or VACUUM")
 
     def reindex(self) -> Iterator[ReindexedCollection]:
-        """Raises NotSupported, because PostgreSQL's REINDEX builds the HNSW indexes again."""
-        _refuse("use REINDEX INDEX CONCURRENTLY on the indexes in the schema hrag_homes")
+        """Rebuilds the lexical index of each collection whose analyzer has a newer version.
+
+        Yields a report on each of these collections. Other collections are not changed, because a
+        transaction writes a document together with its terms, so a lexical index cannot be out of
+        date. The HNSW indexes are not rebuilt either: REINDEX INDEX CONCURRENTLY on the indexes in
+        the schema hrag_homes does that.
+        """
+        with self._database.read() as connection:
+            check_version(connection)
+        yield from reindex(self._database)
 
 
 def _refuse(advice: str) -> NoReturn:

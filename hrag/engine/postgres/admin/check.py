@@ -14,6 +14,7 @@ from hrag.engine.common.filter_terms import terms_of
 from hrag.engine.common.labels import ordinals_of
 from hrag.engine.common.records import DocumentRecord, Summarised
 from hrag.engine.postgres.admin.check_store import problems_of_store
+from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of
 from hrag.engine.postgres.search.sources.lexical_source import matches_of
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.database import PostgresDatabase
@@ -21,8 +22,7 @@ from hrag.engine.postgres.store.leaf_tables import tables_of
 from hrag.engine.postgres.store.opened_collection import OpenedCollection, open_by_id
 from hrag.engine.postgres.store.queries import one_value
 from hrag.engine.reports import CheckReport
-from hrag.passages.indexed_text import indexed_leaves
-from hrag.text.analysis import LeafTerms, analyzer
+from hrag.text.analysis import LeafTerms
 from hrag.values.tree import Tree
 
 # One statement reads at most this many documents: a page.
@@ -226,15 +226,7 @@ class _CollectionCheck:
         settings = self._collection.settings
         if not settings.analyzer:
             return None
-        indexed = indexed_leaves(
-            text,
-            record.title,
-            record.sections,
-            tree,
-            settings.tree.embedding_level,
-            headings=settings.index_headings,
-        )
-        return analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
+        return leaf_terms_of(record, text, tree, settings)
 
     def _check_lexical_index(self) -> Iterator[str]:
         """Checks that the lexical index has exactly the terms and frequencies of each document.

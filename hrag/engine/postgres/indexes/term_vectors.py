@@ -1,4 +1,6 @@
-"""Encodes term vectors: the terms of one document's leaves, for the table `term_vectors`.
+"""Computes and encodes term vectors: the terms of one document's leaves.
+
+They are in the table `term_vectors` until maintenance has built postings from them.
 
 A term vector consists of the count of leaves, the length of each leaf, the count of entries of
 each leaf, and the entries of all leaves. The entries are as in `hrag.text.analysis.LeafTerms`. All
@@ -9,10 +11,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hrag.text.analysis import LeafTerms
+from hrag.engine.common.records import DocumentRecord
+from hrag.passages.indexed_text import indexed_leaves, indexed_name
+from hrag.text.analysis import LeafTerms, analyzer
+from hrag.values.collections import CollectionSettings
+from hrag.values.tree import Tree
 
 _COUNT = np.dtype("<u4")
 _ENTRY = np.dtype("<u8")
+
+
+def leaf_terms_of(
+    record: DocumentRecord, text: str, tree: Tree, settings: CollectionSettings
+) -> LeafTerms:
+    """Returns the terms of a document's leaves in a collection that has an analyzer."""
+    leaves = indexed_leaves(
+        text,
+        record.title,
+        record.sections,
+        tree,
+        settings.tree.embedding_level,
+        headings=settings.index_headings,
+        name=indexed_name(settings, record.title, record.name_source, record.document_id),
+    )
+    return analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in leaves])
 
 
 def packed(terms: LeafTerms) -> bytes:

@@ -1,8 +1,9 @@
 """Finds the leaves that contain each required word and phrase of a query exactly.
 
 First, the lexical index returns the leaves that have all words of the required phrases, in any
-order and in any form of the words. Then the heading and the text of each of these leaves are
-searched for the exact words and phrases. Without a lexical index, all eligible leaves are searched.
+order and in any form of the words. Then the heading, the text and the name of each of these leaves
+are searched for the exact words and phrases. Without a lexical index, all eligible leaves are
+searched.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from hrag.engine.postgres.search.eligible_leaves import EligibleLeaves
 from hrag.engine.postgres.search.sources.lexical_source import leaves_with_all
 from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.opened_collection import OpenedCollection
-from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves
+from hrag.passages.indexed_text import IndexedLeaf, indexed_leaves, indexed_name
 from hrag.passages.tree_text import TreeText
 from hrag.text.analysis import analyzer
 from hrag.text.analysis.query_syntax import RequiredParts
@@ -30,8 +31,8 @@ def leaves_with_required_parts(
 ) -> EligibleLeaves:
     """Returns the eligible leaves that contain all the words and phrases in `required`.
 
-    A leaf contains a word or a phrase if its heading or its text contains it. Checks the deadline
-    before each leaf, and raises the errors of `Deadline.check`.
+    A leaf contains a word or a phrase if its heading, its text or the name of its document contains
+    it. Checks the deadline before each leaf, and raises the errors of `Deadline.check`.
     """
     labels = _leaves_with_words(connection, collection, eligible, required)
     documents = PostgresDocuments(connection, collection)
@@ -46,19 +47,21 @@ def leaves_with_required_parts(
         has_all = np.zeros(len(document_labels), np.bool_)
         for index, leaf in enumerate(leaves_of(document_labels).tolist()):
             deadline.check("comparing texts")
-            has_all[index] = parts.are_in(leaves[leaf])
+            has_all[index] = parts.are_in(leaves[leaf].searched_texts())
         matching.append(document_labels[has_all])
     return EligibleLeaves.only(np.concatenate(matching))
 
 
 def _indexed_leaves(document: TreeText, settings: CollectionSettings) -> list[IndexedLeaf]:
+    outline = document.outline
     return indexed_leaves(
         str(document.part(0, len(document.text)), "utf-8"),
-        document.outline.title,
-        document.outline.sections,
+        outline.title,
+        outline.sections,
         document.tree,
         settings.tree.embedding_level,
         headings=settings.index_headings,
+        name=indexed_name(settings, outline.title, outline.name_source, outline.document_id),
     )
 
 

@@ -52,7 +52,10 @@ class OpenedCollection:
 
     @property
     def settings(self) -> CollectionSettings:
-        """The settings, which were fixed when the collection was created."""
+        """The settings, which were fixed when the collection was created.
+
+        Only a reindexing changes one of them: the version of the analyzer.
+        """
         return self.record.settings
 
     @property

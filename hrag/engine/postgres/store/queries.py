@@ -91,7 +91,7 @@ def collection_record(record: str) -> CollectionRecord:
     """Decodes the JSON record of a collection.
 
     Results are cached because every call needs the record of its collection, and the record of a
-    collection never changes.
+    collection changes only when the collection is reindexed with a newer version of its analyzer.
     """
     return CollectionRecord.from_bytes(record.encode())
 

@@ -158,11 +158,11 @@ class CollectionChanges:
     """The changes of one collection in a transaction.
 
     `sequence` is the sequence number of the last of these changes; 0 if there is no change. If
-    `is_lexical`, the collection has an analyzer, so its documents have term vectors.
+    `analyzer` is not empty, the collection's documents have term vectors of this analyzer.
     """
 
     home: int | None
-    is_lexical: bool
+    analyzer: str
     sequence: int = 0
     counts: Counts = field(default_factory=Counts)
     new: dict[int, tuple[DocumentVersion, DocumentDraft, bytes]] = field(default_factory=dict)
@@ -219,7 +219,7 @@ def _delete(
     terms = sorted({term for version in changes.deleted for term in terms_of(version.record)})
     if terms:
         connection.execute(_DELETE_TERMS, (tenant_id, number, binaries(terms), deleted))
-    if changes.is_lexical:
+    if changes.analyzer:
         leaf_counts = integers([version.record.leaf_count for version in changes.deleted])
         connection.execute(
             _DELETE_TERM_VECTORS, (*parameters, tenant_id, number, deleted, leaf_counts)

@@ -15,9 +15,7 @@ from hrag.engine.common.records import DocumentRecord
 from hrag.engine.common.summary_documents import as_document
 from hrag.engine.common.validation import check_shapes
 from hrag.engine.engine_documents import CollectionHandle, DocumentSummaries, PreparedDocument
-from hrag.engine.postgres.indexes.term_vectors import packed
-from hrag.passages.indexed_text import indexed_leaves
-from hrag.text.analysis import analyzer
+from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of, packed
 from hrag.values.tree import CHUNK
 
 # The estimated overhead of a table row: its header, its tenant id and collection id, its entry in
@@ -51,15 +49,22 @@ class DocumentDraft:
         """The approximate size of the statement parameters that insert the document, in bytes."""
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
+    def analysed_by(self, analyzer: str) -> "DocumentDraft":
+        """Returns this draft with term vectors of the collection's analyzer `analyzer`.
+
+        The draft has those of another analyzer if the collection was reindexed with a newer version
+        after the draft was made.
+        """
+        settings = self.handle.settings
+        if settings.analyzer == analyzer:
+            return self
+        handle = replace(self.handle, settings=replace(settings, analyzer=analyzer))
+        return draft_of(handle, self.document)
+
     def described_as(self, document: DocumentRecord) -> "DocumentDraft":
         """Returns a copy of this draft with the source, metadata and content hash of `document`."""
-        record = replace(
-            self.record,
-            source=document.source,
-            metadata=document.metadata,
-            metadata_json=document.metadata_json,
-            content_hash=document.content_hash,
-        )
+        description = (document.metadata, document.metadata_json, document.source)
+        record = replace(self.record.described_by(*description), content_hash=document.content_hash)
         terms = tuple(terms_of(record))
         return replace(self, record=with_size(record, terms), terms=terms)
 
@@ -75,10 +80,7 @@ def draft_of(handle: CollectionHandle, document: PreparedDocument) -> DocumentDr
     terms = tuple(terms_of(record))
     term_vector, term_count = None, 0
     if settings.analyzer:
-        parsed, level = document.parsed, settings.tree.embedding_level
-        texts_and_tree = (parsed.text, document.title, parsed.sections, document.tree, level)
-        indexed = indexed_leaves(*texts_and_tree, headings=settings.index_headings)
-        leaf_terms = analyzer(settings.analyzer).leaf_terms([leaf.lexical for leaf in indexed])
+        leaf_terms = leaf_terms_of(record, document.parsed.text, document.tree, settings)
         term_vector, term_count = packed(leaf_terms), int(leaf_terms.lengths.sum())
     return DocumentDraft(
         handle=handle,

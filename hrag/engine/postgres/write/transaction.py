@@ -42,7 +42,7 @@ SELECT collections, documents, stored_bytes, sequence, to_regtype('halfvec')::oi
 FROM hrag.tenants WHERE tenant_id = %s FOR UPDATE
 """
 _COLLECTIONS = """
-SELECT collection_id, home, record->'settings'->>'analyzer' <> '' FROM hrag.collections
+SELECT collection_id, home, record->'settings'->>'analyzer' FROM hrag.collections
 WHERE tenant_id = %s AND collection_id = ANY(%s)
 """
 _SELECT_VERSION = (
@@ -126,8 +126,7 @@ class TenantTransaction:
         for *usage_values, oid in usage_rows:
             self._usage, self._halfvec_oid = Usage(*usage_values), oid
         self._changes = {
-            number: CollectionChanges(home, is_lexical)
-            for number, home, is_lexical in collection_rows
+            number: CollectionChanges(home, analyzer) for number, home, analyzer in collection_rows
         }
         for cursor in cursors:
             for number, ordinal, term_count, is_unsummarised, record in cursor:
@@ -146,6 +145,7 @@ class TenantTransaction:
         """
         handle, document = draft.handle, draft.document
         self.require(handle)
+        draft = draft.analysed_by(self._changes[handle.collection_id].analyzer)
         old = self._living.get((handle.collection_id, document.document_id))
         stored = None if old is None else old.record
         unchanged = unchanged_result(stored, document.content_hash)
@@ -192,8 +192,10 @@ class TenantTransaction:
             if draft is not None:
                 self._next_sequence()
                 summarised = Summarised(ordinal, sections).to_bytes()
-                described = draft.described_as(version.record)
-                self._add(summary_id_of(number), described, False, summarised)
+                summaries_id = summary_id_of(number)
+                current = draft.analysed_by(self._changes[summaries_id].analyzer)
+                described = current.described_as(version.record)
+                self._add(summaries_id, described, False, summarised)
         return bool(waiting)
 
     def put_metadata(
@@ -386,5 +388,5 @@ def _revise_record(old: DocumentRecord, metadata: Mapping[str, Any], source: str
     The content hash of the returned record is empty. So the document is stored again when it is
     ingested the next time, even with the same content, and then has the ingested metadata.
     """
-    new = replace(old, metadata=metadata, metadata_json=b"", source=source, content_hash="")
+    new = replace(old.described_by(metadata, b"", source), content_hash="")
     return with_size(new, tuple(terms_of(new)))

@@ -16,6 +16,7 @@ from hrag.text.analysis import (
     analyzer,
     analyzer_name,
     term_id,
+    upgraded,
 )
 from hrag.text.analysis.stop_words import STOP_WORDS
 from tests import twins
@@ -213,17 +214,54 @@ def test_english_has_69_stop_words_and_simple_has_none():
 
 
 def test_the_newest_analyzer_of_a_language_is_found():
-    assert analyzer_name("english") == "english/1"
+    assert analyzer_name("english") == "english/2"
     assert analyzer("english/1").name == "english/1"
     assert repr(analyzer("german/1")) == "Analyzer('german/1')"
     assert {"simple", "english", "german", "russian"} <= set(LANGUAGES)
 
 
-@pytest.mark.parametrize("name", ["", "english", "english/2", "english/1 ", "klingon/1", "/1"])
+@pytest.mark.parametrize("name", ["", "english", "english/0", "english/3", "klingon/1", "/1"])
 def test_unknown_analyzers_are_refused(name):
     with pytest.raises(InvalidArgument, match="must be") as caught:
         analyzer(name)
     assert caught.value.field == "analyzer"
+
+
+def test_both_versions_find_the_same_terms():
+    old, new = analyzer("english/1"), analyzer("english/2")
+    assert (old.indexes_names, new.indexes_names) == (False, True)
+    for text in ("Running C++ 数 naïve", "E-4711", ""):
+        assert old.terms(text).tolist() == new.terms(text).tolist()
+        assert old.query_terms(text) == new.query_terms(text)
+
+
+def test_the_newest_version_has_the_same_language():
+    names = ("", "english/1", "english/2", "german/1", "simple/1")
+    newest = ["english/2", "english/2", "english/2", "german/2", "simple/2"]
+    assert [upgraded(name) for name in names] == newest
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [
+        ("Running shoes", "I ran", "Running shoes"),
+        ("Running shoes", "The runs", "shoes"),
+        ("a  b\tc", "", "a b c"),
+        ("a b c", "c b a", ""),
+        ("state-of-the-art pumps", "The art", "state-of- - pumps"),
+        ("state-of-the-art pumps", "Pumps", "state-of-the-art"),
+        ("ﬁne ﬁlter", "FINE", "ﬁlter"),
+        ("大水泵压力", "水泵", "大水泵压力"),
+        ("水泵 压力", "大水泵", "压力"),
+        ("...", "a", ""),
+        ("", "a", ""),
+    ],
+)
+def test_words_of_another_text_are_left_out(text, other, expected):
+    english = analyzer("english/2")
+    assert english.without_words_of(text, other) == expected
+    missing = set(english.word_ids(text).tolist()) - set(english.word_ids(other).tolist())
+    assert missing <= set(english.word_ids(expected).tolist())
 
 
 def test_unknown_languages_are_refused():

@@ -81,6 +81,16 @@ def test_the_bytes_of_a_record_without_rows_and_recognised_pages_are_those_of_ol
     assert DocumentRecord.from_bytes(old) == record
 
 
+def test_a_record_keeps_the_source_with_which_its_document_was_ingested():
+    assert (DOCUMENT.source, DOCUMENT.name_source, DOCUMENT.indexed_source) == ("s", "s", None)
+    moved = DOCUMENT.described_by({"n": 2}, b"", "elsewhere").described_by({}, b"", "")
+    assert (moved.source, moved.name_source, moved.metadata) == ("", "s", {})
+    assert (moved.info().source, moved.outline().name_source) == ("", "s")
+    for packed in (moved.to_bytes(), moved.to_short_bytes()):
+        assert DocumentRecord.from_bytes(packed) == moved
+    assert moved.described_by(DOCUMENT.metadata, b"", "s") == DOCUMENT
+
+
 def test_the_info_of_a_document_counts_its_sections_and_pages():
     info = DOCUMENT.info()
     assert (info.section_count, info.page_count) == (2, 2)
