@@ -126,8 +126,10 @@ def _weasyprint() -> Any:
 def _html(document: SourceDocument, layout: PrintLayout) -> str:
     blocks = list(document.blocks)
     title = ""
-    if blocks and isinstance(blocks[0], Heading) and blocks[0].depth == 1:
-        title = _heading(blocks.pop(0), 0)
+    first = blocks[0] if blocks else None
+    if isinstance(first, Heading) and first.depth == 1:
+        title = _heading(first, 0)
+        del blocks[0]
     contents = _contents(document) if layout.has_contents else ""
     body = "\n".join(_body(blocks, document.notes, first_number=1 if title else 0))
     body_class = "after-contents" if contents else ""
