@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.documents.corpora import DOCUMENTS, TABLES, documents, table_documents
 from benchmarks.documents.print_reader import open_print_reader
@@ -62,10 +63,13 @@ def run(options: argparse.Namespace, sets: Sequence[QualitySet]) -> Results:
         add_document_figures(figures, read)
     add_table_figures(figures, with_tables)
     left_out: list[str] = []
+    set_misses: list[dict[str, Any]] = []
     if sets:
         set_figures = FigureList(_COMMAND, {"recognised_pages": options.recognised_pages})
         with serving(default_settings("builtin")) as client:
-            left_out = measure_sets(client, sets, set_figures, _say, options.recognised_pages)
+            left_out, set_misses = measure_sets(
+                client, sets, set_figures, _say, options.recognised_pages
+            )
         figures.figures |= set_figures.figures
         figures.intervals |= set_figures.intervals
     all_read = [*read, *(table for table, _ in with_tables)]
@@ -74,7 +78,7 @@ def run(options: argparse.Namespace, sets: Sequence[QualitySet]) -> Results:
         "sets": [name for name in about["sets"] if name not in left_out],
         "sets_left_out": ", ".join(left_out),
         "intervals": figures.intervals,
-        "misses": list(misses(all_read)),
+        "misses": [*misses(all_read), *set_misses],
     }
     return Results(about=about, figures=figures.figures)
 

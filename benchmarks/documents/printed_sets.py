@@ -11,8 +11,9 @@ import io
 import shutil
 import subprocess
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pypdfium2 as pdfium
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.documents.intervals import Interval, ratio
 from benchmarks.documents.markdown_source import markdown_document, plain_document
+from benchmarks.documents.measures import MAX_EXAMPLES
 from benchmarks.documents.print_layouts import Outline, layout_of
 from benchmarks.documents.printer import print_document
 from benchmarks.documents.run import FigureList, Say
@@ -46,6 +48,8 @@ SYSTEM = "context"
 # The recall of the prints may be lower than that of the texts by this much.
 PRINTED_LOSS, RECOGNISED_LOSS = 0.02, 0.05
 
+# The tables of a run show so many documents of each printed set.
+_SHOWN_DOCUMENTS = 3
 _DOTS_PER_INCH = 150
 _POINTS_PER_INCH = 72
 
@@ -62,10 +66,11 @@ def has_chinese_font() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PrintedSet:
-    """The documents of a set's corpus: as texts, and as PDFs in the same order."""
+    """The documents of a set's corpus: texts, and in the same order their PDFs and layouts."""
 
     texts: tuple[Document, ...]
     pdfs: tuple[bytes, ...]
+    layouts: tuple[str, ...]
     page_count: int
 
     def printed(self) -> Iterator[Document]:
@@ -82,15 +87,17 @@ class PrintedSet:
 def print_set(quality_set: QualitySet) -> PrintedSet:
     """Prints the documents of a set, each in the layout and with the outline of its name."""
     texts = tuple(quality_set.documents())
-    pdfs = []
+    pdfs, layouts = [], []
     page_count = 0
     for document in texts:
         source = _source(quality_set.collection, document)
         outline = Writer.named(f"outline of {source.name}").pick(tuple(Outline))
-        printed = print_document(source, layout_of(source), [outline])
+        layout = layout_of(source)
+        printed = print_document(source, layout, [outline])
         pdfs.append(printed.pdfs[outline])
+        layouts.append(f"{layout}, {outline}")
         page_count += printed.page_count
-    return PrintedSet(texts, tuple(pdfs), page_count)
+    return PrintedSet(texts, tuple(pdfs), tuple(layouts), page_count)
 
 
 def _source(collection: str, document: Document) -> SourceDocument:
@@ -137,9 +144,10 @@ class SpanMap:
         self._ends = [word.end for word in self._text]
 
     @property
-    def lost_count(self) -> int:
-        """The count of words of the source that the text does not have."""
-        return len(self._source) - sum(index != UNPAIRED for index in self._sources)
+    def lost_words(self) -> list[str]:
+        """The words of the source that the text does not have."""
+        paired = set(self._sources)
+        return [word.key for index, word in enumerate(self._source) if index not in paired]
 
     @property
     def word_count(self) -> int:
@@ -222,7 +230,7 @@ def measure_set(
         _add_recall(figures, name, kind, in_prints)
         loss = PRINTED_LOSS if kind == "printed" else RECOGNISED_LOSS
         _add_differences(figures, name, kind, (in_texts, in_prints), loss)
-        lost = [span_map.lost_count for span_map in maps.values()]
+        lost = [len(span_map.lost_words) for span_map in maps.values()]
         words = [span_map.word_count for span_map in maps.values()]
         key = f"documents.sets.{name}.{kind}.words_lost"
         figures.add(key, f"{name}, {kind}: words lost", ratio(lost, words), "share", None)
@@ -278,15 +286,17 @@ def measure_sets(
     figures: FigureList,
     say: Say,
     max_recognised_pages: int,
-) -> list[str]:
-    """Prints, stores and asks each set. Returns the names of the sets that were not printed.
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Prints, stores and asks each set.
 
-    A set is also recognised if its print has at most `max_recognised_pages` pages and the extra
-    `ocr` is installed.
+    Returns the names of the sets that were not printed, and the documents that lost most words. A
+    set is also recognised if its print has at most `max_recognised_pages` pages and the extra `ocr`
+    is installed.
     """
     if not has_ocr_extra():
         max_recognised_pages = 0
-    left_out = []
+    left_out: list[str] = []
+    misses: list[dict[str, Any]] = []
     has_font = has_chinese_font()
     maps: dict[str, dict[str, dict[str, SpanMap]]] = {}
     for quality_set in sets:
@@ -294,17 +304,43 @@ def measure_sets(
             if not has_font and _is_chinese(quality_set):
                 left_out.append(quality_set.name)
                 continue
-            maps[quality_set.collection] = _stored(client, quality_set, say, max_recognised_pages)
+            printed = print_set(quality_set)
+            stored = _stored(client, quality_set, printed, say, max_recognised_pages)
+            maps[quality_set.collection] = stored
+            misses += _misses(quality_set.collection, printed, stored)
         measure_set(client, quality_set, maps[quality_set.collection], figures)
         say(f"{quality_set.name}: {len(quality_set.questions):,} questions")
-    return left_out
+    return left_out, misses
+
+
+def _misses(
+    collection: str, printed: PrintedSet, stored: Mapping[str, Mapping[str, SpanMap]]
+) -> Iterator[dict[str, Any]]:
+    """Yields, for each kind of print, the documents of which most words were lost."""
+    names = (document.document_id for document in printed.texts)
+    layouts = dict(zip(names, printed.layouts, strict=True))
+    for kind, maps in stored.items():
+        by_loss = sorted(maps, key=lambda name: -len(maps[name].lost_words))
+        for document_id in by_loss[:_SHOWN_DOCUMENTS]:
+            lost, count = maps[document_id].lost_words, maps[document_id].word_count
+            if lost:
+                yield {
+                    "document": f"{collection}/{document_id}",
+                    "layout": layouts[document_id],
+                    "measure": f"{len(lost):,} of {count:,} words",
+                    "outlines": [kind],
+                    "examples": lost[:MAX_EXAMPLES],
+                }
 
 
 def _stored(
-    client: Client, quality_set: QualitySet, say: Say, max_recognised_pages: int
+    client: Client,
+    quality_set: QualitySet,
+    printed: PrintedSet,
+    say: Say,
+    max_recognised_pages: int,
 ) -> dict[str, dict[str, SpanMap]]:
     """Stores the texts and prints of a set's corpus; returns the maps of each kind of print."""
-    printed = print_set(quality_set)
     say(f"{quality_set.collection}: {printed.page_count} pages printed")
     store_documents(client, quality_set.collection, printed.texts)
     prints: dict[str, Callable[[], Iterator[Document]]] = {"printed": printed.printed}
