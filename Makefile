@@ -11,7 +11,7 @@ TOOLS := .venv-tools
 PINS := constraints
 SOURCES := hrag hrag_fast indexer_svc retriever_svc tests benchmarks setup.py docs
 
-.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-peers bench-lexical clean
+.PHONY: setup wheel constraints images sbom demo sync-client test test-pythons test-slow test-attacks test-postgres test-endurance test-models test-clients test-browser test-frameworks test-containers lint docs notebooks bench bench-full bench-compare bench-store bench-quality bench-documents bench-peers bench-lexical clean
 
 setup: $(STAMP)
 
@@ -217,6 +217,13 @@ bench-store: setup
 # `make bench-quality DATA=folder STORE=--store` makes the run the stored one.
 bench-quality: setup
 	$(BIN)/python -m benchmarks.quality $(DATA) $(STORE)
+
+# Prints documents as PDF, reads them and compares; with the development sets in the folder DATA, also
+# measures what searches return of the prints. Needs Pango; without it, it prints what is missing.
+# DOCUMENTS=6 TABLES=20 measures fewer documents and tables. STORE=--store makes the run the stored one.
+bench-documents: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.documents $(DATA) $(if $(DOCUMENTS),--documents $(DOCUMENTS)) \
+		$(if $(TABLES),--tables $(TABLES)) $(STORE)
 
 $(VENV)/.bench: $(STAMP) $(PINS)/benchmarks.txt
 	$(BIN)/python $(HASHED) $(PINS)/benchmarks.txt

@@ -6,16 +6,11 @@ a figure is worse than the stored one, and with 2 if there is nothing to measure
 """
 
 import argparse
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from os import environ
 from pathlib import Path
 
-from benchmarks.compare import Verdict, compare, comparison_table, failures
 from benchmarks.figures import RESULTS, BadResults, Figure, Results
 from benchmarks.machine import commit, machine, versions
 from benchmarks.quality.run import (
@@ -27,53 +22,15 @@ from benchmarks.quality.run import (
     measure,
     systems_of,
 )
+from benchmarks.quality.services import default_settings, serving
 from benchmarks.quality.sets import NEEDED, NoSets, QualitySet, read_sets
 from benchmarks.quality.tables import tables
-from hrag.cli.processes import ServiceProcesses, free_addresses
+from benchmarks.run_folder import RunFolder
 from hrag.cli.terminal import Failure
 from hrag.client import Client
 from hrag.errors import HragError
 
 QUALITY = RESULTS / "quality"
-LATEST, STORED, TABLES = "latest", "stored", "TABLES.md"
-FIGURES = "figures.json"
-
-# The prefixes of the environment variables that the services read.
-_PREFIXES = ("HRAG_", "HIERARCHICAL_", "SMALL_TO_BIG_", "OPENAI_", "OTEL_")
-_START_S = 120.0
-_STOP_S = 30.0
-
-
-def default_settings(embedder: str) -> dict[str, str]:
-    """Returns variables with which the services have the default settings and this embedder.
-
-    Variables of this process's environment are set to an empty text, which means "not set".
-    """
-    unset = {name: "" for name in environ if name.startswith(_PREFIXES)}
-    return unset | {"HRAG_EMBEDDER": embedder}
-
-
-@contextmanager
-def serving(settings: Mapping[str, str]) -> Iterator[Client]:
-    """Runs both services on an empty store and yields a client.
-
-    The services inherit this process's environment, except for `settings`. If a call fails, the end
-    of the services' log is printed.
-    """
-    with tempfile.TemporaryDirectory(prefix="hrag-quality-") as folder:
-        path = Path(folder)
-        indexer, retriever = free_addresses(2)
-        services = ServiceProcesses(
-            path / "data", indexer, retriever, logs=path, settings=settings, stop_s=_STOP_S
-        )
-        try:
-            with services:
-                services.wait_until_serving(_START_S)
-                with Client(indexer, retriever) as client:
-                    yield client
-        except (Failure, HragError):
-            print(services.log_tail(), file=sys.stderr)
-            raise
 
 
 def run(client: Client, sets: Sequence[QualitySet], compared: str, command: str) -> Results:
@@ -103,38 +60,6 @@ def run(client: Client, sets: Sequence[QualitySet], compared: str, command: str)
     return Results(about=about, figures=all_figures)
 
 
-def judge(latest: Results, folder: Path, *, partial: bool) -> int:
-    """Prints the table, the missed targets, and the differences from the stored run.
-
-    Returns the exit code: 1 if a target is missed or a figure is worse.
-    """
-    print("\n".join(tables(latest)))
-    missed = [figure for figure in latest.figures.values() if figure.met is False]
-    for figure in missed:
-        print(f"missed: {figure.what} is {figure.value:.3f}; the target is {figure.limit}")
-    stored = folder / STORED / FIGURES
-    if not stored.exists():
-        print(f"no stored run to compare with; `python -m {__package__} --store` stores this one")
-        return 1 if missed else 0
-    compared = compare(Results.read(stored), latest)
-    differing = [comparison for comparison in compared if comparison.verdict is not Verdict.SAME]
-    print("\n".join(comparison_table(differing)) if differing else "equal to the stored run")
-    worse = failures(compared, partial=partial)
-    print(f"\n{len(compared)} figures compared, {len(worse)} worse, missing or not comparable")
-    return 1 if missed or worse else 0
-
-
-def store(folder: Path) -> None:
-    """Makes the latest run the stored one, with its tables.
-
-    Raises BadResults if there is no latest run.
-    """
-    latest = Results.read(folder / LATEST / FIGURES)
-    shutil.rmtree(folder / STORED, ignore_errors=True)
-    latest.write(folder / STORED / FIGURES)
-    (folder / STORED / TABLES).write_text("\n".join(tables(latest)) + "\n", "utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
@@ -159,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             raise NoSets(f"Name the folder: make bench-quality DATA=folder. {NEEDED}")
         if options.store:
-            store(options.results)
+            _folder(options).store()
     except (NoSets, BadResults, CallsFailed, Failure, HragError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -170,10 +95,13 @@ def _measure(options: argparse.Namespace) -> int:
     sets = read_sets(options.data, options.sets)
     with serving(default_settings(options.embedder)) as client:
         latest = run(client, sets, options.compare, "make bench-quality DATA=folder")
-    latest.write(options.results / LATEST / FIGURES)
     # The stored run has figures of all sets and systems.
     partial = bool(options.sets) or options.compare != SYSTEMS
-    return judge(latest, options.results, partial=partial)
+    return _folder(options).judge(latest, f"python -m {__package__} --store", partial=partial)
+
+
+def _folder(options: argparse.Namespace) -> RunFolder:
+    return RunFolder(options.results, tables)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures import Figure, Results
-from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, TABLES, judge, main, store
+from benchmarks.quality.__main__ import main
 from benchmarks.quality.run import SYSTEMS, below_dense, figures, systems_of
 from benchmarks.quality.sets import NoSets, read_sets
 from benchmarks.quality.tables import tables
 from benchmarks.quality.targets import TARGETS
+from benchmarks.run_folder import FIGURES, LATEST, STORED, TABLES, RunFolder
 from hrag.evaluation.context_budget import BudgetedText
 from hrag.evaluation.questions import GoldSpan, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
@@ -156,12 +157,12 @@ def test_a_run_is_compared_with_the_stored_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def verdict(latest: Results) -> int:
-        return judge(latest, tmp_path, partial=False)
+        return folder.judge(latest, "store it", partial=False)
 
+    folder = RunFolder(tmp_path, tables)
     assert verdict(results()) == 0
-    assert "no stored run" in capsys.readouterr().out
-    results().write(tmp_path / LATEST / FIGURES)
-    store(tmp_path)
+    assert "no stored run to compare with; `store it`" in capsys.readouterr().out
+    folder.store()
     assert "# What a search finds" in (tmp_path / STORED / TABLES).read_text()
     assert verdict(results()) == 0
     assert "equal to the stored run" in capsys.readouterr().out
@@ -177,5 +178,7 @@ def test_missing_figures_are_accepted_if_only_some_sets_were_measured(tmp_path: 
     results().write(tmp_path / STORED / FIGURES)
     part: dict[str, Figure] = dict(list(results().figures.items())[:3])
     latest = Results(about=results().about, figures=part)
-    assert judge(latest, tmp_path, partial=True) == 0
-    assert judge(latest, tmp_path, partial=False) == 1
+    folder = RunFolder(tmp_path, tables)
+    assert folder.judge(latest, "store it", partial=True) == 0
+    assert folder.judge(latest, "store it", partial=False) == 1
+    assert folder.judge(latest, "store it", partial=False, compares=False) == 0
