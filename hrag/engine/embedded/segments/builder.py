@@ -29,8 +29,8 @@ class SegmentPart(Protocol):
         """Writes the part's files into `folder`, without syncing them to the disk.
 
         `order` is `int64[rows]`. Leaves are counted from 0 in the order in which they were added;
-        row i of the segment is leaf `order[i]`. Returns arrays by name, which the caller stores in
-        the file `rows.npz`. Raises OSError.
+        row i of the segment is leaf `order[i]`. Returns a dictionary from name to array. The caller
+        stores these arrays in the file `rows.npz`. Raises OSError if a file cannot be written.
         """
 
 
@@ -50,8 +50,9 @@ class SegmentBuilder:
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
         """Adds the labels and ancestors of those rows of a segment whose documents still exist.
 
-        `living` is `bool[rows]`: True for each of these rows. The caller must also call the method
-        `resume_from` of each part, for the same segment.
+        `rows` are the rows of this segment. `living` is `bool[rows]`: True for each row whose
+        document still exists. The caller must also call the method `resume_from` of each part with
+        this segment.
         """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
@@ -70,8 +71,8 @@ class SegmentBuilder:
     def write(self, folder: Path) -> dict[str, NDArray[Any]]:
         """Makes each part write its files into `folder`.
 
-        Returns the arrays for the file `rows.npz` by name, which `segment_files.Rows` describes.
-        Raises OSError.
+        Returns a dictionary from name to array. The caller stores these arrays in the file
+        `rows.npz`; `segment_files.Rows` describes each of them. Raises OSError.
         """
         labels = np.concatenate(self._labels)
         order = np.argsort(labels)

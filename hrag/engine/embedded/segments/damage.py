@@ -25,14 +25,14 @@ def report_damage(folder: Path, segment_id: int) -> None:
 
 
 def reported_damage(folder: Path) -> set[int]:
-    """Returns the ids of the segments that have been reported as damaged by a `.damaged` file."""
+    """Returns the ids of the segments for which a `.damaged` file exists in `folder`."""
     with os.scandir(folder) as entries:
         markers = [Path(entry.name) for entry in entries if entry.name.endswith(MARKER)]
     return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
 
 
 def is_reported(folder: Path, segment_id: int) -> bool:
-    """Returns True if a `.damaged` file reports the segment as damaged.
+    """Returns True if a `.damaged` file for the segment exists in `folder`.
 
     Raises OSError if the folder cannot be read.
     """

@@ -68,7 +68,7 @@ def read_leaves(
     """Copies the leaves of documents from LMDB, in the order of `ordinals`.
 
     The documents must exist in this transaction. The labels of the block ascend only if the
-    ordinals ascend. Raises DataLoss.
+    ordinals ascend. Raises DataLoss if stored data of a document is missing or damaged.
     """
     level = settings.tree.embedding_level
     level_count = settings.tree.top_level - level + 1
@@ -102,8 +102,9 @@ def read_indexed_leaves(
 ) -> list[IndexedLeaf]:
     """Returns the indexed text of each leaf of a document, in order.
 
-    Each result has the text from which the leaf's vector is computed, and the text from which its
-    terms are computed. Raises DataLoss.
+    Each result has the text from which the leaf's vector is computed, and the text from which the
+    leaf's terms are computed. Raises DataLoss if the document's text or record is missing or
+    damaged.
     """
     text = str(txn.contents.text(address), "utf-8")
     level = settings.tree.embedding_level
@@ -114,10 +115,11 @@ def read_indexed_leaves(
 
 
 def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """Returns a document's vectors, `float32[count, dimension]`. Raises DataLoss.
+    """Returns a document's vectors, `float32[count, dimension]`.
 
-    If LMDB stores them in a single value, the result points into LMDB's pages instead of being a
-    copy. The result is valid until the transaction ends.
+    If LMDB stores the document's content in a single value, the result is not a copy, but points
+    into LMDB's pages. The result is valid until the transaction ends. Raises DataLoss if the
+    vectors are missing or damaged.
     """
     vectors = np.frombuffer(txn.contents.vectors(address), "<f4", count * dimension)
     return vectors.reshape(count, dimension)

@@ -60,7 +60,10 @@ class Contents:
 
 
 def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
-    """Returns the entries of a collection's segments, in order of ordinals. Raises DataLoss."""
+    """Returns the manifest entry of each of a collection's segments, in order of ordinals.
+
+    Raises DataLoss if an entry is damaged.
+    """
     return [
         ManifestEntry(record, txn.deleted_leaves.require(key))
         for key, record in txn.segments.entries(collection)
@@ -79,9 +82,10 @@ def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> N
 
 
 def read_deleted_leaves(txn: Txn, collection: int, ordinal: int) -> tuple[tuple[int, int], int]:
-    """Returns the key and the count of deleted leaves of the segment that contains a document.
+    """Returns a segment's key and its count of deleted leaves.
 
-    Raises DataLoss if the count is damaged or missing.
+    The segment is the one that contains the document with this ordinal. The key is the collection
+    id and the last ordinal of the segment. Raises DataLoss if the count is damaged or missing.
     """
     counts = txn.deleted_leaves.entries(collection, start=(collection, ordinal))
     return required(next(counts, None))
@@ -96,7 +100,10 @@ def deleted_ordinals(
 
 
 def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yields the ordinal and the leaf count of each tombstone from ordinal `first` to `last`."""
+    """Yields the ordinal and the leaf count of each document that has a tombstone.
+
+    Yields only ordinals from `first` to `last`, both included.
+    """
     start = collection, first
     for (_, ordinal), leaf_count in txn.tombstones.entries(collection, start=start):
         if ordinal > last:
@@ -105,16 +112,16 @@ def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterato
 
 
 def repair(txn: Txn, folder: Path, collection: int) -> bool:
-    """Repairs a collection's tombstones and its counts of deleted leaves.
+    """Repairs a collection's tombstones and its counts of deleted leaves. Returns True.
 
     `folder` is the folder of all segments. If a tombstone is damaged, writes all tombstones of the
-    collection again: one for each document that a segment contains, but that no longer exists. All
-    counts of deleted leaves are computed again in any case.
+    collection again: one for each document that a segment contains, but that no longer exists. Even
+    if no tombstone is damaged, computes the counts of deleted leaves of all segments again.
 
-    Returns False if this is impossible, because the record of a segment is damaged, or because a
-    segment's file is damaged that is needed for the tombstones. In this case, removes all segments
-    from the manifest. All documents of the collection are then in its tail, and the caller must
-    change the counters of the collection accordingly.
+    The repair is impossible if the record of a segment is damaged, or if the tombstones must be
+    written again and a file of a segment is damaged. Then this function removes all segments from
+    the manifest and returns False. All documents of the collection are then in its tail, and the
+    caller must change the counters of the collection accordingly.
     """
     try:
         listed = listed_segments(txn, collection)
@@ -136,7 +143,7 @@ def _rewrite_tombstones(
 
     Reads the labels in the segments' files, because a label contains the ordinal of its document.
     Each document that a segment contains, but that no longer exists, gets a tombstone. Raises
-    DamagedSegment if a file is damaged. Then some tombstones are missing.
+    DamagedSegment if a file is damaged. After this error, some tombstones are missing.
     """
     txn.tombstones.clear(collection)
     for record in listed:
@@ -202,8 +209,8 @@ def _remove_obsolete_tombstones(
 ) -> int:
     """Removes the tombstones of documents that the new segment does not contain.
 
-    Keeps the tombstones of documents that the new segment contains. Returns how many leaves the
-    documents with the kept tombstones have together.
+    Keeps the tombstones of documents that the new segment contains. Returns the total leaf count of
+    the documents whose tombstones are kept.
     """
     tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)
@@ -214,11 +221,11 @@ def _remove_obsolete_tombstones(
 
 
 def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 0) -> int:
-    """Adds tombstones for documents of `contents` that no longer exist.
+    """Adds a tombstone for each document of `contents` that no longer exists.
 
-    Skips documents with ordinals up to `after`. Returns the count of leaves of the documents with
-    new tombstones. When a tail is sealed, the new tombstones are for documents that were deleted
-    while the segment was built.
+    Skips documents with ordinals up to `after`. Returns the total leaf count of the documents that
+    got a tombstone. When a tail is sealed, these are the documents that were deleted while the
+    segment was built.
     """
     is_after = contents.ordinals > after
     deleted = 0

@@ -98,7 +98,7 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns the index item that has the vector of each row, `uint32[rows]`.
+        """Returns an array, `uint32[rows]`: for each row, the item of the index with its vector.
 
         An item is a distinct vector, so several rows may have the same item.
         """
@@ -119,7 +119,7 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` has the index item of each row, `uint32[rows]`. An item is a distinct vector. `graph` is
+    `items`, `uint32[rows]`, has the item of each row. An item is a distinct vector. `graph` is
     None if the collection has no vectors, or if the graph was not loaded. `postings` is None if the
     collection has no analyzer.
     """
@@ -217,11 +217,13 @@ def search_ef(dimension: int, items: int) -> int:
 
 
 def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
-    """Writes a segment's files durably; returns their sizes and checksums for the manifest.
+    """Writes a segment's files durably.
 
-    `folder` is the folder of all segments. `write_parts` writes the segment's index files into the
-    folder that is passed to it, and returns the arrays for the file `rows.npz` by name. Raises
-    OSError, for example when the disk is full. After an error, no file of the segment remains.
+    Returns a dictionary from the name of each file to its size and checksum, for the manifest.
+    `folder` is the folder of all segments. `write_parts` is a function that writes the segment's
+    index files into the folder that it gets as its argument. It returns a dictionary from name to
+    array; these arrays become the file `rows.npz`. Raises OSError, for example when the disk is
+    full. After an error, no file of the segment remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -347,7 +349,10 @@ def verify(folder: Path, record: SegmentRecord) -> None:
 
 
 def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
-    """Returns True if all files of a segment have the sizes in `record`. Reads no file."""
+    """Returns True if all files of a segment have the sizes that `record` says.
+
+    Does not read what the files contain.
+    """
     path = path_of(folder, record.segment_id)
     try:
         return all(
@@ -400,12 +405,12 @@ def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_B
 def _verified_blocks(
     path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
 ) -> Iterator[memoryview]:
-    """Reads a file through `buffer` and yields its blocks.
+    """Reads a file into `buffer`, block by block, and yields each block.
 
-    A block is valid until the next block is read. If `keep` is True, the buffer must be as large as
-    the file, and contains the whole file at the end. Raises DamagedSegment if the file cannot be
-    read. Also raises DamagedSegment before the first block if the size of the file is wrong, and
-    after the last block if its checksum is wrong.
+    If `keep` is False, each block overwrites the previous block in the buffer. If `keep` is True,
+    the buffer must be as large as the file, and contains the whole file at the end. Raises
+    DamagedSegment if the file cannot be read. Also raises DamagedSegment before the first block if
+    the size of the file is wrong, and after the last block if its checksum is wrong.
     """
     digest, position = hashlib.sha256(), 0
     view = memoryview(buffer)

@@ -39,7 +39,7 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 
 
 class InsertFreeing(Protocol):
-    """Inserts vectors into an index. Uses all cores except `free_cores` cores."""
+    """A function that inserts vectors into an index, and leaves `free_cores` cores unused."""
 
     def __call__(
         self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int
@@ -75,8 +75,9 @@ class VectorPart:
     def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
         """Adds those rows of the segment `base` whose documents still exist.
 
-        It must be called before `add`. `living` is `bool[rows]`: True for each of these rows. The
-        index that was passed to the constructor must be the index of `base`. Raises DamagedSegment.
+        Call this method before `add`. `living` is `bool[rows]`: True for each row whose document
+        still exists. The index that was passed to the constructor must be the index of `base`.
+        Raises DamagedSegment if the file `rows.npz` of `base` is damaged.
         """
         digests = load_digests(folder, base.record)
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
@@ -101,10 +102,10 @@ class VectorPart:
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Writes the index into `folder`. Returns the arrays `heads`, `members` and `digests`.
 
-        `digests` is `uint8[items, 16]`: a hash of each item's vector. `rows_of_items` describes the
-        other two arrays. Row i of the segment is the leaf `order[i]`, counted in the order in which
-        leaves were added. hnswlib does not report a full disk, so the size of the file is checked.
-        Raises OSError.
+        `digests` is `uint8[items, 16]`: a hash of each item's vector. The rows of item i are
+        `members[heads[i]:heads[i + 1]]`. Row i of the segment is the leaf `order[i]`, counted in
+        the order in which leaves were added. hnswlib does not report a full disk, so this method
+        checks the size of the written file. Raises OSError.
         """
         path = folder / INDEX
         self._index.save_index(str(path))
@@ -119,10 +120,10 @@ class VectorPart:
 def rows_of_items(
     items: NDArray[np.int64], item_count: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Inverts the map from rows to items; returns the arrays `heads` and `members`, both `uint32`.
+    """Returns two arrays, `heads` and `members`, that say which rows have the vector of an item.
 
-    An item is a distinct vector of the index, numbered from 0 to `item_count` - 1. `items` has the
-    item of each row, `int64[rows]`. In the result, the rows of item i are
+    Both arrays are `uint32`. An item is a distinct vector of the index, numbered from 0 to
+    `item_count` - 1. `items`, `int64[rows]`, has the item of each row. The rows of item i are
     `members[heads[i]:heads[i + 1]]`. An item may have no row. Both arrays are empty if item i is
     the item of row i for every i.
     """
@@ -157,7 +158,7 @@ def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.In
 def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
     """Returns the hash of each distinct vector in a segment's index: `uint8[items, 16]`.
 
-    Raises DamagedSegment.
+    Raises DamagedSegment if the file with the hashes is damaged.
     """
     (digests,) = segment_files.load_arrays(folder, record, ["digests"])
     return digests

@@ -35,13 +35,13 @@ _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 
 
 class Reserve:
-    """Allocates disk blocks for LMDB's file: the pages in use, then `reserve_bytes` after them.
+    """Allocates disk blocks for the pages of LMDB's file, and for a reserve after the pages.
 
-    If `reserve_bytes` is 0, nothing is allocated. Only the process that has opened the store for
-    writing may use this class. It must call `allocate` inside a write transaction, or before the
-    first write transaction. Otherwise a transaction could write at the same time, and its bytes
-    could be lost: on a file system that cannot allocate blocks, the C library writes zeros into the
-    file instead.
+    The reserve has `reserve_bytes`. If `reserve_bytes` is 0, nothing is allocated. Only the process
+    that has opened the store for writing may use this class. The process must call `allocate`
+    inside a write transaction, or before the first write transaction. Otherwise a transaction could
+    write at the same time, and its bytes could be lost: on a file system that cannot allocate
+    blocks, the C library writes zeros into the file instead.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -51,10 +51,10 @@ class Reserve:
         self._allocated = 0
 
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
-        """Allocates disk blocks for `used_bytes`, `extra_bytes` after them, and the reserve.
+        """Allocates disk blocks for the pages in use, a write of `extra_bytes`, and the reserve.
 
-        `used_bytes` is the size of the pages in use. Before the first call, these pages may have
-        holes, which are parts of a file without disk blocks. Afterwards they have none. Raises
+        `used_bytes` is the size of the pages in use. Before the first call, parts of these pages
+        may have no disk blocks. After the call, all of these pages have disk blocks. Raises
         StorageFull if the disk does not have enough free blocks.
         """
         end = used_bytes + extra_bytes + self._reserve_bytes

@@ -25,8 +25,8 @@ from hrag.host.private_files import opener
 from hrag.values.errors import StoreUnavailable
 
 # How often a process tries to acquire a lock, and the pause in seconds between two tries. A process
-# that opens the store holds an exclusive lock for microseconds, so a few tries are enough. A vacuum
-# or a restore holds it much longer, so more tries would not help.
+# that opens the store holds an exclusive lock for microseconds, so 20 tries are enough. A vacuum or
+# a restore holds an exclusive lock much longer, so more tries would not help.
 _TRIES = 20
 _PAUSE_S = 0.05
 
@@ -51,7 +51,7 @@ def join(
     namespace: bytes | None = None,
     patience: Patience = _PATIENCE,
 ) -> IO[bytes]:
-    """Locks the store for shared use by this process, until the returned file is closed.
+    """Acquires a shared lock on the store; closing the returned file releases the lock.
 
     `namespace` is the name of this process's PID namespace; None means that it is read from /proc.
     Calls `when_alone` if no other process has the store open. Other processes cannot open the store
@@ -75,9 +75,10 @@ def join(
 
 @contextmanager
 def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]:
-    """Locks the store in `directory`, an existing folder, so that no other process can open it.
+    """Locks the store, so that no other process can open it during the `with` block.
 
-    Raises StoreUnavailable if another process has the store open.
+    `directory` is the store's folder, which must exist. Raises StoreUnavailable if another process
+    has the store open.
     """
     with _open(directory) as file:
         tries = 0
@@ -93,9 +94,10 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
 
 
 def lock_for_writing(directory: Path) -> IO[bytes]:
-    """Makes this process the only one that may write to the store, until it closes the file.
+    """Acquires the lock with which only this process may write to the store.
 
-    Returns the locked file. Raises StoreUnavailable if another process holds the lock.
+    Returns the locked file; closing it releases the lock. Raises StoreUnavailable if another
+    process holds the lock.
     """
     descriptor = opener(directory / INDEXER_LOCK, os.O_RDWR | os.O_CREAT)
     lock = os.fdopen(descriptor, "ab")
