@@ -3,9 +3,9 @@
 Segments cover ranges of ordinals that do not overlap. Every existing document with an ordinal up to
 the collection's `sealed_ordinal` is in exactly one segment. Deleting a document that a segment
 contains writes a tombstone and raises the segment's count of deleted leaves, in one transaction.
-The document's leaves stay in the segment's files. So a reader reads the tombstones to know which
-leaves are deleted, and the merge policy reads only the count to decide whether to rewrite a
-segment. All functions work in the transaction that the caller passes.
+The document's leaves stay in the segment's files. So the engine's `Reader` reads the tombstones to
+know which leaves are deleted. The merge policy reads only the count of deleted leaves to decide
+whether to rewrite a segment. All functions work in the transaction that the caller passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -166,8 +166,8 @@ def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents
     `contents` are the documents in the new segment. Some of these documents may have been deleted
     since the build read them. A new segment without rows is not added to the manifest, because no
     document in its range exists any more. The tenant's documents do not change, so the tenant's
-    sequence number does not change either. Readers notice the change because the store's list of
-    commits gets a new entry.
+    sequence number does not change either. Readers notice the new segment because the store's list
+    of commits gets a new entry.
     """
     counters = txn.counters.require(collection)
     replaced = _unlist(txn, collection, record)

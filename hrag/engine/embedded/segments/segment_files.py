@@ -98,7 +98,7 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns an array, `uint32[rows]`: for each row, the item of the index with its vector.
+        """Returns for each row the item of the index that is the row's vector: `uint32[rows]`.
 
         An item is a distinct vector, so several rows may have the same item.
         """
@@ -146,7 +146,7 @@ class LoadedSegment:
         return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of each row in `rows` with the query, `float32[n]`."""
+        """Returns the cosine of the query and each row's vector, for `rows`: `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
     def best(
@@ -188,7 +188,7 @@ class LoadedSegment:
 class SegmentSearch:
     """An ANN search for one query in a segment. Each call of `nearest` continues the search.
 
-    Only one thread may use it at a time.
+    Only one thread at a time may use a SegmentSearch.
     """
 
     segment: LoadedSegment
@@ -221,9 +221,9 @@ def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, S
 
     Returns a dictionary from the name of each file to its size and checksum, for the manifest.
     `folder` is the folder of all segments. `write_parts` is a function that writes the segment's
-    index files into the folder that it gets as its argument. It returns a dictionary from name to
-    array; these arrays become the file `rows.npz`. Raises OSError, for example when the disk is
-    full. After an error, no file of the segment remains.
+    index files into the folder that it gets as its argument. `write_parts` returns a dictionary
+    from name to array; these arrays are stored in the file `rows.npz`. Raises OSError, for example
+    when the disk is full. After an error, no file of the segment remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -306,7 +306,7 @@ def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
 def load_arrays(folder: Path, record: SegmentRecord, names: Sequence[str]) -> list[NDArray[Any]]:
     """Returns the arrays with these names in a segment's file `rows.npz`.
 
-    Raises DamagedSegment.
+    Raises DamagedSegment if the file is damaged.
     """
     path = path_of(folder, record.segment_id) / ROWS
     try:

@@ -120,7 +120,7 @@ class VectorPart:
 def rows_of_items(
     items: NDArray[np.int64], item_count: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Returns two arrays, `heads` and `members`, that say which rows have the vector of an item.
+    """Returns the arrays `heads` and `members`, which say for each item the rows with its vector.
 
     Both arrays are `uint32`. An item is a distinct vector of the index, numbered from 0 to
     `item_count` - 1. `items`, `int64[rows]`, has the item of each row. The rows of item i are
@@ -146,8 +146,8 @@ def new_index(dimension: int, capacity: int) -> hnswlib.Index:
 def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
     """Returns the index of a segment, with capacity for `capacity` vectors.
 
-    hnswlib does not check the links of the graph that it reads, so this function lets it read a
-    verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
+    hnswlib does not check the links of the graph that it reads, so this function lets hnswlib read
+    a verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
     """
     index = hnswlib.Index(space=record.space, dim=record.dimension)
     with segment_files.verified_copy(folder, record, INDEX) as path:

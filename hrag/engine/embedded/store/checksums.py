@@ -35,7 +35,7 @@ def checksum_of(data: Buffer, seed: int) -> bytes:
 
 
 def verified(value: memoryview, seed: int) -> memoryview | None:
-    """Returns a value without the checksum at its end, or None if the value is damaged."""
+    """Returns `value` without the checksum at its end; None if the checksum does not match."""
     data = value[:-SUM_BYTES]
     if value[-SUM_BYTES:] != checksum_of(data, seed):
         return None

@@ -54,7 +54,7 @@ class ValueCodec(Generic[V]):
 class CollectionName(NamedTuple):
     """The value of a collection's name or alias in the database `collection_names`.
 
-    `collection` is the collection's id. `is_alias` is True if the key is an alias.
+    `collection` is the collection's id. `is_alias` is True for an alias.
     """
 
     collection: int

@@ -43,7 +43,7 @@ class CommitCache:
         return self._values.get(key)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = _ENTRY_BYTES) -> None:
-        """Caches `value`, which must not be None and uses about `size_bytes` of memory."""
+        """Caches `value` under `key`. `value` must not be None; it uses about `size_bytes`."""
         if self._bytes + size_bytes > self._max_bytes:
             self._bytes, self._values = 0, {}
         self._bytes += size_bytes

@@ -121,7 +121,7 @@ def value_lengths(content_bytes: int) -> list[int]:
 
 
 def cut(content: bytes) -> list[memoryview]:
-    """Cuts the content of a document into the values that LMDB stores. Returns them in order."""
+    """Cuts the content of a document into LMDB values. Returns these values in order."""
     values, start = [], 0
     for length in value_lengths(len(content)):
         values.append(memoryview(content)[start : start + length])

@@ -33,7 +33,7 @@ class ContentTable:
 
     The methods return memory that points into LMDB's pages, or a copy that was joined from several
     values. The memory is valid until the transaction ends or writes. `address` identifies a
-    document: it is made of the document's slot, collection and ordinal (`schema.address`).
+    document: it consists of the document's slot, collection id and ordinal, encoded as bytes.
     """
 
     __slots__ = ("_database", "_txn")
@@ -43,11 +43,11 @@ class ContentTable:
         self._database = database
 
     def tree(self, address: bytes) -> memoryview:
-        """Returns a document's encoded tree. Raises DataLoss if it is missing or damaged."""
+        """Returns a document's encoded tree. Raises DataLoss if the tree is missing or damaged."""
         return required(self.get(address, ContentPart.TREE))
 
     def text(self, address: bytes) -> memoryview:
-        """Returns a document's text in UTF-8. Raises DataLoss if it is missing or damaged."""
+        """Returns a document's text in UTF-8. Raises DataLoss if the text is missing or damaged."""
         return required(self.get(address, ContentPart.TEXT))
 
     def vectors(self, address: bytes) -> memoryview:
@@ -76,7 +76,7 @@ class ContentTable:
         return self._open_blocks(address, value, checked)
 
     def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
-        """Returns a copy of `blocks`, a text of an earlier transaction, for this transaction.
+        """Returns a copy of `blocks` that this transaction can use.
 
         `blocks` is the result of `text_blocks` for `address`, from an earlier transaction. Both
         transactions must see the same commit. If a block of the copy is damaged, this transaction
@@ -101,7 +101,10 @@ class ContentTable:
         return data
 
     def get_sound(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the tree, the text or the vectors of a document; None if missing or damaged."""
+        """Returns a part of a document: the tree, the text or the vectors.
+
+        Returns None if this part is missing or damaged.
+        """
         try:
             value = self._read_raw(address, part)
         except DamagedContent:

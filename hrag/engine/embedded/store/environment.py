@@ -134,9 +134,9 @@ class Store:
     def require_place(self) -> None:
         """Raises StoreUnavailable if the store's folder was moved, replaced or removed.
 
-        Without this check, LMDB would continue to write to the file that it has opened. That file
-        may be deleted as soon as it is closed, and its documents would be lost. Reads continue, and
-        a moved folder contains all commits.
+        Without this check, LMDB would continue to write to the file that it has opened. If this
+        file was removed, the kernel deletes it as soon as it is closed, and the new documents would
+        be lost. Reads remain possible, and a folder that was moved contains all commits.
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
@@ -350,8 +350,8 @@ def _fill_lock_file(path: Path) -> None:
 def _refuse_lost_data(directory: Path) -> None:
     """Raises StoreUnavailable if the folder has files of a store, but not LMDB's file.
 
-    LMDB's file contains the documents. Creating a new store in the folder would hide that they were
-    lost.
+    LMDB's file contains the documents. Creating a new store in the folder would hide that the
+    documents were lost.
     """
     if location.has_data(directory):
         return

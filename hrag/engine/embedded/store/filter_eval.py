@@ -110,8 +110,8 @@ class FilterEvaluation:
             return self._all_documents()
         ordinals = []
         for name in set(map(str, filter.values)):
-            # No document has an id that is longer, and LMDB raises an error for a key that is too
-            # long.
+            # Longer ids are skipped: no document has an id of more than MAX_DOCUMENT_ID_BYTES, and
+            # LMDB raises an error for a key that is too long.
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
                 ordinal = self._txn.document_ids.get((self._collection, name))
                 if ordinal is not None:

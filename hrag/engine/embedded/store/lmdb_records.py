@@ -1,4 +1,4 @@
-"""The fields and the encoding of the records that are stored in LMDB, and in no other engine.
+"""The fields and the encoding of the records that only the embedded engine stores, in LMDB.
 
 Records that are read once and then cached are encoded as JSON. Records that every call reads have a
 fixed binary format, which is faster to decode.
@@ -146,5 +146,9 @@ class SegmentRecord:
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """Returns the segment's description for clients: id, rows, bytes and sequence number."""
+        """Returns what clients learn about the segment.
+
+        This is the segment's id, its count of rows, the total size of its files in bytes, and the
+        sequence number of the last change that it covers.
+        """
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

@@ -120,7 +120,10 @@ def is_living(txn: Txn, collection: int, ordinal: int) -> bool:
 
 
 def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, DocumentRecord | None]:
-    """Returns the ordinal and record of the document with this id; 0 and None if it is missing."""
+    """Returns the ordinal and the record of the document with this id.
+
+    Returns 0 and None if no document has this id.
+    """
     ordinal = txn.document_ids.get((collection, document_id))
     if ordinal is None:
         return 0, None
@@ -148,7 +151,7 @@ def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None
     """Deletes a document's record, text, tree and vectors, and the entries under its ordinal.
 
     The entries under its ordinal are in the databases `ordinals`, `unsummarised` and `summarised`.
-    The slot in `address`, the key of the other values, becomes free for another document. If
+    The document's slot, which is the first part of `address`, becomes free for another document. If
     `address` is None, deletes only the entries under the ordinal.
     """
     for table in (txn.ordinals, txn.unsummarised, txn.summarised):

@@ -155,7 +155,7 @@ def in_collection(collection: int, number: int) -> bytes:
 
 
 def key_in_collection(key: tuple[int, int]) -> bytes:
-    """Returns the same key as `in_collection`, from a pair of a collection id and a u64."""
+    """Returns the key that `in_collection` returns, for a pair of a collection id and a u64."""
     return _U32_U64.pack(*key)
 
 
@@ -238,5 +238,5 @@ def tenant(tenant_id: str) -> bytes:
 
 
 def document_id(collection: int, name: str) -> bytes:
-    """Returns the key of a document in the database `document_ids`; `name` is its id."""
+    """Returns the key of a document in the database `document_ids`; `name` is the document's id."""
     return _U32.pack(collection) + name.encode("utf-8", "surrogateescape")

@@ -7,7 +7,7 @@ LMDB's table of readers.
 
 Every process that has a store open holds a shared lock on the file `users.lock` in the store's
 folder. The file contains the name of the PID namespace, and only a process with an exclusive lock
-on the file may change that name. Only one process at a time may write to the store: the process
+on the file may change this name. Only one process at a time may write to the store: the process
 that holds a lock on the file `indexer.lock`.
 """
 
@@ -33,9 +33,10 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often to try to acquire a lock that another process holds, and the pause between tries.
+    """Says how long to wait for a lock that another process holds.
 
-    The pause is in seconds.
+    `tries` says how often a process tries to acquire the lock. `pause_s` is the pause in seconds
+    between two tries.
     """
 
     tries: int = _TRIES
@@ -94,7 +95,7 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
 
 
 def lock_for_writing(directory: Path) -> IO[bytes]:
-    """Acquires the lock with which only this process may write to the store.
+    """Acquires the lock that a process must hold to write to the store.
 
     Returns the locked file; closing it releases the lock. Raises StoreUnavailable if another
     process holds the lock.

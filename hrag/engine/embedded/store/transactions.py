@@ -77,8 +77,8 @@ class Txn:
         self.raw = raw
         self.databases = databases
         self.cache = cache
-        # The text, tree and vectors of the document that was read last. Callers often read the three
-        # one after another; then the document's LMDB values need to be joined only once.
+        # The text, tree and vectors of the document that was read last. Callers often read tree and
+        # text one after another; then the document's LMDB values need to be joined only once.
         self.last_content: Content | None = None
         self._owner_of = owner_of
 
