@@ -44,7 +44,7 @@ def repair(directory: Path) -> CheckReport:
     """
     location.require_data(directory)
     with store_locks.exclusive(directory):
-        pass  # This only checks: acquiring the lock fails while a service is running.
+        pass  # If a service is running, acquiring the lock raises StoreUnavailable.
     try:
         _repair(directory)
     except DataLoss as error:
@@ -89,8 +89,8 @@ def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[st
 def _recompute_counters(txn: Txn, collection: int) -> Counters:
     """Computes the counters of a collection from the collection's other entries.
 
-    The counters in `OF_DOCUMENTS` stay 0; `recounted` computes them later. The count of tokens that
-    a chat model has read and written for summaries is lost, so it is 0.
+    In the result, the counters that `OF_DOCUMENTS` names are 0; `recounted` computes them later.
+    The count of tokens that a chat model has read and written for summaries is lost, so it is 0.
     """
     changes = [sequence for _, sequence in txn.changes.keys(collection)]
     covered, sealed = 0, 0
@@ -109,10 +109,11 @@ def _recompute_counters(txn: Txn, collection: int) -> Counters:
 
 
 def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
-    """Writes a tenant's usage record.
+    """Replaces a tenant's usage record.
 
-    If the tenant's last sequence number is lost, writes a number that is not smaller than the lost
-    number.
+    `counted` is the usage of the tenant without its last sequence number. The sequence number is
+    copied from the old usage record. If that record is damaged, the new record gets a number that
+    is not smaller than the lost sequence number.
     """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:
