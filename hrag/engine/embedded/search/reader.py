@@ -76,7 +76,9 @@ class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
     The loaded collections together take at most `budget_bytes` of memory. They take more only if
-    the collections that a single search needs are larger than this budget. `clock` returns seconds.
+    the collections that a single search needs are larger than this budget. `limits` says how often
+    the background thread works. `caches` are used by all snapshots of the reader. `clock` returns
+    seconds.
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class EmbeddedReader:
         return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns by how much the reader lags behind commits, and the memory of its collections.
+        """Returns how far the reader lags behind the commits, and the memory of its collections.
 
         Implements `Reader.status`.
         """
@@ -212,8 +214,8 @@ class EmbeddedReader:
         `Reader.preload`.
         """
         with self._store.read() as txn:
-            # Only the keys are read. So a damaged value does not prevent that other collections are
-            # loaded. It is found when its own collection is loaded.
+            # Only the keys are read. So a damaged value of one collection does not prevent the load
+            # of other collections. The damaged value is found when its own collection is loaded.
             keys = txn.segments.keys()
             numbers = {number for number, _ in keys}
         for number in sorted(numbers):
@@ -234,9 +236,9 @@ class EmbeddedReader:
         """Loads a collection into memory. Does nothing if it is loaded or has been deleted.
 
         `number` is the id of the collection. Other collections may be evicted, except the
-        collections whose ids are in `keep`. Raises any error that reading the store raises. Raises
-        DeadlineExceeded or Cancelled if the deadline passes while another thread is loading the
-        collection.
+        collections whose ids are in `keep`. Raises any error that reading the store raises. If the
+        deadline passes while another thread is loading the collection, raises DeadlineExceeded or
+        Cancelled.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
@@ -261,7 +263,7 @@ class EmbeddedReader:
             lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
-        """Records how much memory a collection takes, and evicts others if the budget is exceeded.
+        """Records the memory that a collection takes. Evicts others if the budget is exceeded.
 
         The collections whose ids are in `keep` are not evicted.
         """
@@ -290,7 +292,7 @@ class EmbeddedReader:
             by_number.pop(number, None)
 
     def _follow(self) -> None:
-        """Runs the background thread: applies new commits again and again until it is closed."""
+        """Runs the background thread: applies new commits at intervals until `close` is called."""
         is_failing = False
         while not self._closing.wait(self._limits.retry_s if is_failing else self._limits.poll_s):
             try:
