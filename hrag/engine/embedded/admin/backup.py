@@ -2,10 +2,10 @@
 
 A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
 must contain every segment that this snapshot lists. So the segments that the snapshot lists and
-that are not copied yet are copied after LMDB's file. If the files of such a segment were removed
-meanwhile, because another segment has replaced it, the backup deletes its copy of LMDB's file. Then
-it copies all new segments, and LMDB's file again. A few attempts are enough, because segments never
-change, and their files stay on disk for a while after they are replaced.
+that are not copied yet are copied after LMDB's file. If the files of such a segment have already
+been removed, because another segment has replaced it, the backup deletes its copy of LMDB's file.
+Then it copies all new segments, and LMDB's file again. A few attempts are enough, because segments
+never change, and their files stay on disk for a while after they are replaced.
 
 The whole copy is checked before the folder gets its final name, so a backup with its final name is
 complete. The file `backup.json` next to the store's files is called the label. It describes the

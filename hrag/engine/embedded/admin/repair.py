@@ -6,7 +6,8 @@ derived from other data, so they are not repaired. All other data is repaired:
 * Filter terms, counters and tenants' usage are computed from the records of the documents.
 * If a tombstone is damaged, all tombstones of its collection are computed from the segments and the
   existing documents.
-* The entries of change logs and of the list of commits are deleted up to the last damaged entry.
+* If an entry of a change log or of the list of commits is damaged, all entries up to the last
+  damaged entry are deleted.
 * If the record of a segment is damaged, all segments of its collection are deleted from the
   manifest. Maintenance builds them again.
 

@@ -16,13 +16,13 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 
-# An orphan, a file that belongs to no listed segment, is removed this many seconds after it was
-# first seen.
+# An orphan, a file that belongs to no segment in a manifest, is removed this many seconds after it
+# was first seen.
 GRACE_S = 60.0
 
 
 class OrphanCollector:
-    """Removes orphans: files in the folder of segments that belong to no listed segment.
+    """Removes orphans: files that belong to no segment in a manifest.
 
     An orphan is removed `grace_s` seconds after it was first seen. `clock` returns seconds.
     """

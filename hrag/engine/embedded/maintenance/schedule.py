@@ -110,7 +110,7 @@ class MaintenanceState:
         self.changed.update(collections)
 
     def take_due(self, now_s: float) -> set[int]:
-        """Returns the ids of the collections for which the worker must check now what is due.
+        """Returns the ids of the collections for which a build may be due now.
 
         These are the collections in `changed`, and the collections with a failed build that may be
         retried at the time `now_s`.

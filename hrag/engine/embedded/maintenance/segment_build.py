@@ -126,7 +126,7 @@ def reindex(
 
 
 def _upgrade_analyzer(store: Store, collection: int) -> None:
-    """Stores the name of the newest version of its analyzer in the settings of a collection.
+    """Changes the analyzer in a collection's settings to the analyzer's newest version.
 
     The collection must have no segments.
     """
@@ -213,9 +213,10 @@ def _begin(
 def _make_builder(
     plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
 ) -> _Builder:
-    """Returns a segment builder with the parts `vectors` and `postings`, and the part `vectors`.
+    """Creates a segment builder for a plan. Returns the builder and `vectors`.
 
-    If the collection has no vectors or no lexical index, the part for it is None and left out.
+    `vectors` and `postings` are the parts of the builder. `vectors` is None if the collection has
+    no vectors. `postings` is None if the collection has no lexical index.
     """
     parts = [part for part in (vectors, postings) if part is not None]
     return SegmentBuilder(_level_count(plan), parts), vectors

@@ -152,7 +152,7 @@ class MaintenanceWorker:
         self._wake.set()
 
     def _take_due(self) -> set[int]:
-        """Returns the ids of the collections for which the thread must check now what is due.
+        """Returns the ids of the collections for which a build may be due now.
 
         These are the collections that have changed since the last call, and the collections with a
         failed build that may be retried now.

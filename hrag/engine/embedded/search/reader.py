@@ -158,7 +158,8 @@ class EmbeddedReader:
     def _summaries_of(self, txn: Txn, number: int) -> int:
         """Returns the id of the summary collection that belongs to a collection.
 
-        `number` is the id of the collection. Raises NoSummaries if it has no summary collection.
+        `number` is the id of the collection. Raises NoSummaries if this collection has no summary
+        collection.
         """
         record = txn.collections.require(number)
         if not record.summaries:
@@ -209,8 +210,8 @@ class EmbeddedReader:
         """Loads all collections that have segments, so that searches do not wait for loading.
 
         Stops when the memory budget is nearly used up, because loading more collections would evict
-        others. If a collection cannot be loaded, logs the error and continues with the next
-        collection. A search in this collection will raise the error again. Implements
+        loaded collections. If a collection cannot be loaded, logs the error and continues with the
+        next collection. A search in this collection will raise the error again. Implements
         `Reader.preload`.
         """
         with self._store.read() as txn:
@@ -263,7 +264,7 @@ class EmbeddedReader:
             lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
-        """Records the memory that a collection takes. Evicts others if the budget is exceeded.
+        """Records the memory of a collection. Evicts other collections if the budget is exceeded.
 
         The collections whose ids are in `keep` are not evicted.
         """
@@ -338,9 +339,9 @@ class EmbeddedReader:
         """Applies all new commits to one collection. Returns False if an error prevents this.
 
         `number` is the id of the collection. Of several errors in a row, only the first is logged.
-        After an error, the collection is added to `_failing`, and `apply_changes` skips its commits
-        until the next attempt. A success does not remove the collection from `_failing`. Only
-        `apply_changes` does so, after it has refreshed the collection itself.
+        After an error, the collection is added to `_failing`, and `apply_changes` skips the commits
+        of this collection until the next attempt. A success does not remove the collection from
+        `_failing`. Only `apply_changes` does so, after it has refreshed the collection itself.
         """
         is_fresh = True
         try:

@@ -144,7 +144,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _eligible_rows(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that the request may return, and the sections that routing has chosen.
+        """Returns the rows that the search may return, and the sections that routing has chosen.
 
         If the request's mode is not SUMMARY_FIRST, no sections are returned. The names, start times
         and end times of the steps are appended to `stages`.

@@ -45,7 +45,7 @@ class SummaryRouter:
         self._deadline = deadline
 
     def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the rows of the summaries among which `route` does its first ranking.
+        """Returns the rows of the summaries that `route` ranks in its first step.
 
         With SummaryScope.DOCUMENTS these are summaries of whole documents, otherwise summaries of
         sections. Only documents that pass the request's filter are considered. Raises

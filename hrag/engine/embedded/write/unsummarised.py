@@ -51,7 +51,7 @@ def next_unsummarised(
 
 @contextmanager
 def _damage_reported_as(version: int) -> Iterator[None]:
-    """If the `with` block raises DataLoss, raises UnreadableVersion instead.
+    """Raises UnreadableVersion if the `with` block raises DataLoss.
 
     `version` becomes the field `version` of this error. It is the ordinal of the damaged document,
     or the negated id of the damaged collection.

@@ -149,7 +149,7 @@ def _blocks(
 
 
 def _build_postings(batch: PostingsPart, leaf_count: int, folder: Path) -> _ComparedPostings:
-    """Writes the postings of a batch to a file in `folder`, reads the file and returns them.
+    """Writes the postings of a batch to a file in `folder`. Returns the postings in this file.
 
     In the result, all rows are marked as compared.
     """

@@ -1,8 +1,8 @@
 """Checks that entries refer only to existing collections and documents.
 
 Also checks the numbers that a store assigns: ordinals, slots (the keys under which documents are
-stored) and the keys of commits. For each kind, the first number is 1, and each further number is
-greater by 1. Collections share these numbers.
+stored) and the keys of commits. For each kind, the store assigns the numbers 1, 2, 3 and so on,
+across all collections.
 """
 
 from collections.abc import Iterator
