@@ -205,7 +205,7 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the existing documents in the segments `replaced`, except those in `base`.
+    """Returns the existing documents in the segments `replaced`, except the documents in `base`.
 
     `base` is one of these segments or None. The documents are pairs of ordinal and leaf count.
     """

@@ -24,9 +24,9 @@ from hrag.values.errors import DataLoss, StoreUnavailable
 # One transaction erases at most this many documents of a deleted collection, so that other writers
 # do not wait long.
 _DOCUMENTS = 200
-# A transaction erases no further document once it has erased this many filter terms. Erasing a term
-# may copy one of LMDB's pages first. On a full disk, all copies must fit into the disk space that
-# is reserved for deletions.
+# A transaction erases no further document once it has erased this many filter terms. Before LMDB
+# erases a term, it may copy a page. On a full disk, all these copies must fit into the disk space
+# that is reserved for deletions.
 _TERMS = 1024
 
 

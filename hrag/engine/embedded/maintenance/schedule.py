@@ -110,7 +110,10 @@ class MaintenanceState:
         self.changed.update(collections)
 
     def take_due(self, now_s: float) -> set[int]:
-        """Returns the ids of the collections that have changed or have a build to retry now.
+        """Returns the ids of the collections for which a build may be due now.
+
+        These are the collections in `changed`, and the collections with a failed build that may be
+        retried at the time `now_s`.
 
         Also empties `changed`.
         """
@@ -132,8 +135,8 @@ class MaintenanceState:
     def failed(self, build: Build, collection: int, began_s: float, ended_s: float) -> float:
         """Notes that a build of a collection failed.
 
-        Returns the time after which the build is retried, in seconds. `began_s` and `ended_s` are
-        the times at which the build began and failed.
+        Returns how long to wait before the build is retried, in seconds. `began_s` and `ended_s`
+        are the times at which the build began and failed.
         """
         retry_s = self.limits.retry_after(ended_s - began_s)
         self.retries_s[build, collection] = ended_s + retry_s

@@ -2,8 +2,8 @@
 
 When the process has started, the scrubber verifies every segment once, because a disk may have lost
 or changed data while no process was running. Each call of `scrub` verifies one of these segments.
-It also verifies the segments that readers have reported as damaged. In addition, it checks the file
-sizes of a few segments, and verifies those that have a file with a wrong size.
+It also verifies the segments that readers have reported as damaged. In addition, each call checks
+the file sizes of a few segments, and verifies the segments that have a file with a wrong size.
 """
 
 from collections import deque
@@ -92,8 +92,8 @@ class Scrubber:
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
         """Verifies the files of a segment. Returns True if the segment is damaged.
 
-        Adds the id of a damaged segment to `damaged`. Deletes the `.damaged` marker of an intact
-        segment, by which a reader may have reported it as damaged.
+        Adds the id of a damaged segment to `damaged`. If the segment is intact, deletes its
+        `.damaged` marker. A reader may have created this marker to report the segment as damaged.
         """
         try:
             segment_files.verify(self._store.segments, record)

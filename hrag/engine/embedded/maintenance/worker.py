@@ -61,7 +61,8 @@ class MaintenanceWorker:
     """Maintains the segments of a store in a background thread, until it is closed.
 
     A tail is sealed when it has `threshold` leaves. The files of replaced segments stay on disk for
-    `grace_s` seconds. `clock` returns seconds.
+    `grace_s` seconds. `clock` returns seconds. `limits` says how often the thread works, and when
+    writers wait for it. `tasks` are the functions that change the store.
     """
 
     def __init__(
@@ -88,10 +89,10 @@ class MaintenanceWorker:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread. Before that, removes the temporary files of builds that were killed.
+        """Starts the thread. Before that, removes temporary files of builds in killed processes.
 
-        The thread first checks for all collections whether a segment has to be built. While it does
-        its other work, it verifies all segments, one after the other.
+        The thread first checks for all collections whether a segment has to be built. The thread
+        also verifies all segments, one after the other, between its other tasks.
         """
         self._orphans.remove_unfinished()
         self._scrubber.begin()
@@ -105,9 +106,9 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Waits until the collection's tail is short enough for further writes (backpressure).
 
-        Returns immediately if the tail might never become shorter: if the worker is not running, if
-        an error ended the worker's last round of maintenance, or if the sealing of this tail has
-        failed. Raises DeadlineExceeded or Cancelled.
+        Returns immediately if the tail might never become shorter: if the worker's thread is not
+        running, if an error ended the thread's last round of maintenance, or if the sealing of this
+        tail has failed. Raises DeadlineExceeded or Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -133,7 +134,7 @@ class MaintenanceWorker:
             return False
 
     def close(self) -> bool:
-        """Stops the thread after the current block of leaves.
+        """Stops the thread. A running build ends before it inserts its next block of leaves.
 
         Returns False if the thread has not ended within `MaintenanceLimits.close_s` seconds.
         """
@@ -151,7 +152,11 @@ class MaintenanceWorker:
         self._wake.set()
 
     def _take_due(self) -> set[int]:
-        """Returns the ids of the collections that have changed or have a build to retry now."""
+        """Returns the ids of the collections for which a build may be due now.
+
+        These are the collections that have changed since the last call, and the collections with a
+        failed build that may be retried now.
+        """
         with self._lock:
             return self._state.take_due(self._clock())
 
@@ -195,9 +200,9 @@ class MaintenanceWorker:
     def _run_if_due(self, task: Task, run: Callable[[], None], pause_s: float) -> None:
         """Calls `run`, which does a task of the store, if the task is due.
 
-        The task is due again `pause_s` seconds after it has ended, or `retry_s` seconds after it
-        has failed. A failure of the task is logged and not raised, because it must not prevent
-        other work.
+        The task is due again `pause_s` seconds after it has ended, or `MaintenanceLimits.retry_s`
+        seconds after it has failed. A failure of the task is logged and not raised, because it must
+        not prevent other work.
         """
         if not self._state.is_due(task, self._clock()):
             return
@@ -229,9 +234,9 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. Builds at most one segment of each kind, a sealed tail
-        and a merged segment. So merges are done even if the tail is always full. Sealing is done
-        even if merges fail, for example because of a full disk or a damaged document.
+        Returns False if nothing was built. Builds at most two segments: one by sealing the tail,
+        and one by a merge. So merges are done even if the tail is always full. Sealing is done even
+        if merges fail, for example because of a full disk or a damaged document.
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
@@ -285,8 +290,8 @@ class MaintenanceWorker:
     def _seal_full_tails(self, building: BuildPlan) -> None:
         """Seals the full tails of changed collections during the long build of another segment.
 
-        `building` is the plan of the long build. Because full tails are sealed meanwhile, no writer
-        has to wait until the long build ends. Sealing uses at most half of the thread's time.
+        `building` is the plan of the long build. Because full tails are sealed during the long
+        build, no writer has to wait until it ends. Sealing uses at most half of the thread's time.
         Otherwise the long build might never end.
         """
         self._check_closing()

@@ -1,4 +1,4 @@
-"""Exports collections and whole documents as they are stored, so that they can be moved elsewhere.
+"""Exports collections and whole documents as they are stored, to move them to another store.
 
 Each document is read in a separate, short read transaction. During a long read transaction, LMDB
 could not reuse pages, and its file would grow. So each document is consistent, but the collection
@@ -103,7 +103,7 @@ def _read_summaries(
     ordinal: int,
     record: DocumentRecord,
 ) -> DocumentSummaries | None:
-    """Returns the summaries of a document. Their count is 0 if the document is too short for any.
+    """Returns the summaries of a document. A document that is too short has 0 summaries.
 
     Returns None if the collection was created without summaries, or if the document still waits for
     its summaries.

@@ -1,7 +1,7 @@
 """The eligible rows of a search: the rows of a view that the search may return.
 
-A row is the position of one leaf in the view. Without restrictions, all rows are eligible whose
-documents are not deleted. A filter, routing by summaries, and required terms each make fewer rows
+A row is the position of one leaf in the view. Without restrictions, all rows of documents that are
+not deleted are eligible. A filter, routing by summaries, and required terms each make fewer rows
 eligible. The dense and the lexical source search among the eligible rows, and do not know why a row
 is not eligible.
 """

@@ -1,6 +1,7 @@
 """Evaluates filters on a view, and caches the results.
 
-A filter result is the set of the rows of a view that pass a filter, or the set of the documents.
+A filter result is the set of the rows of a view whose documents pass a filter, or the set of these
+documents.
 """
 
 import threading
@@ -34,7 +35,7 @@ Numbers = TypeVar("Numbers", bound=NDArray[np.unsignedinteger[Any]])
 
 
 class FilterResultCache:
-    """A cache of filter results: the rows or the documents of a view that pass a filter.
+    """A cache of filter results: which rows or which documents of a view pass a filter.
 
     There is at most one entry for each collection and key. An entry is valid only for the view for
     which it was computed. Once all entries together take `max_bytes`, the least recently used
@@ -96,8 +97,9 @@ def evaluate(
 ) -> RowNumbers:
     """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.
 
-    The caller must have validated the filter. The ordinals of the documents with a common term are
-    cached, because other filters often contain the same term. Raises DeadlineExceeded or Cancelled.
+    The caller must have validated the filter. A term is a metadata field with a value. If many
+    documents have a term, their ordinals are cached, because further filters often contain the same
+    term. Raises DeadlineExceeded or Cancelled.
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:

@@ -109,7 +109,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return usage.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs a search and returns its passages in the form `form`. Implements `Snapshot.find`."""
+        """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
         eligible, sections = self._eligible_rows(request, stages)
         began = time.perf_counter()
@@ -144,10 +144,10 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _eligible_rows(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that the request may return, and the sections that routing has chosen.
+        """Returns the rows that the search may return, and the sections that routing has chosen.
 
-        If the request's mode is not SUMMARY_FIRST, there are no such sections. The names, start
-        times and end times of the steps are appended to `stages`.
+        If the request's mode is not SUMMARY_FIRST, no sections are returned. The names, start times
+        and end times of the steps are appended to `stages`.
         """
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:

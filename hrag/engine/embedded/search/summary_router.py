@@ -28,7 +28,8 @@ from hrag.values.search import SummaryScope
 class SummaryRouter:
     """Chooses sections of documents by their summaries.
 
-    The summaries are the rows of `summaries`, which is the view of a summary collection.
+    The summaries are the rows of `summaries`, the view of a summary collection. `cache` is the
+    cache of filter results.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class SummaryRouter:
         self._deadline = deadline
 
     def eligible(self, request: FindRequest) -> EligibleRows:
-        """Returns the rows of the summaries that `route` ranks first.
+        """Returns the rows of the summaries that `route` ranks in its first step.
 
         With SummaryScope.DOCUMENTS these are summaries of whole documents, otherwise summaries of
         sections. Only documents that pass the request's filter are considered. Raises
@@ -103,7 +104,7 @@ class SummaryRouter:
         return rows_of_kind
 
     def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
-        """Yields the sections that the summaries in `rows` summarise, in the same order."""
+        """Yields the section of each summary in `rows`, with its score, in the order of `rows`."""
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
@@ -118,7 +119,7 @@ def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
 
 
 def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
-    """Returns the rows of all leaves in the given sections, ascending: `uint32[n]`.
+    """Returns the rows of all leaves in `sections`, ascending: `uint32[n]`.
 
     The sections must not overlap.
     """

@@ -40,8 +40,8 @@ from hrag_fast import rows_of_documents
 # If the arrays of a tail are full, their capacity grows by this factor. So appending n rows one by
 # one copies at most 3 n rows.
 _GROWTH = 1.5
-# The arrays have spare capacity for new rows of the tail: for as many as the count of rows in
-# segments divided by this value. The spare capacity takes no memory until it is used.
+# The arrays have spare capacity for new rows of the tail. The count of spare rows is the count of
+# rows in segments divided by this value. Spare rows take no memory until they are used.
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
@@ -56,7 +56,7 @@ Number = TypeVar("Number", bound=np.number)
 class Tail:
     """The vectors and terms of those leaves of a view that are in no segment.
 
-    The leaf in row r of the view has the index i = r - tail_base in these arrays.
+    In the arrays of a tail, the leaf in row r of the view has the index i = r - tail_base.
 
     `vectors` is `float32[capacity, dimension]`, for the search by vectors. `term_starts`,
     `int64[capacity + 1]`, and `entries`, `uint64[capacity for entries]`, are for the search by
@@ -190,7 +190,8 @@ class View:
         """Returns the view in the state after the change with the sequence number `sequence`.
 
         `changes` are all changes of the collection after the state of this view, up to and
-        including this change. `txn` must read the state after this change.
+        including the change with this number. `txn` must read the state after the last of these
+        changes.
         """
         changes = list(changes)
         removed = {change.removed for change in changes}
@@ -299,7 +300,7 @@ class View:
         return view
 
     def _without_deleted_rows(self) -> "View":
-        """Returns a view without the deleted rows of the tail, if most of the tail is deleted.
+        """Returns a view without deleted rows in the tail, if most rows of the tail are deleted.
 
         Returns this view if most rows of the tail are not deleted. If deleted rows were never
         removed, a few documents that are replaced again and again would fill the memory.
@@ -402,7 +403,7 @@ def _over_segments(
     segments: Sequence[LoadedSegment],
     deleted: NDArray[np.uint64],
 ) -> View:
-    """Returns a view that has the leaves of the given segments and an empty tail.
+    """Returns a view that has the leaves of `segments` and an empty tail.
 
     `deleted` are the ordinals of the deleted documents in these segments, ascending.
     """

@@ -115,7 +115,7 @@ def _uncovered_problems(walk: Walk, collection: int, after: int, last: int) -> I
 
 
 def _deleted_in(walk: Walk, collection: int, record: SegmentRecord) -> dict[int, int]:
-    """Returns the leaf counts of the deleted documents that a segment contains, by ordinal."""
+    """Returns a dictionary from ordinal to leaf count, for a segment's deleted documents."""
     return dict(
         manifest.read_tombstones(walk.txn, collection, record.first_ordinal, record.last_ordinal)
     )

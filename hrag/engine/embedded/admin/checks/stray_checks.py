@@ -1,8 +1,8 @@
 """Checks that entries refer only to existing collections and documents.
 
 Also checks the numbers that a store assigns: ordinals, slots (the keys under which documents are
-stored) and the keys of commits. The store counts the numbers of each kind up from 1, across all
-collections.
+stored) and the keys of commits. For each kind, the store assigns the numbers 1, 2, 3 and so on,
+across all collections.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def stray_problems(walk: Walk) -> Iterator[str]:
 
 
 def counting_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem if an ordinal or the key of a commit is larger than the last assigned one.
+    """Yields a problem if an ordinal or the key of a commit exceeds the last assigned one.
 
     The database `meta` contains the last ordinal and the last key that were assigned. Also yields a
     problem if the list of commits has gaps.

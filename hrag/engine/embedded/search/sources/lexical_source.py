@@ -78,7 +78,7 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 
 def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Returns the occurrences of terms in the rows of the tail that are not deleted.
+    """Returns the occurrences of terms in those rows of the tail that are not deleted.
 
     `ids` are the ids of the terms, ascending: `uint64[q]`.
     """
@@ -138,7 +138,7 @@ class LexicalSource:
                 *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # If one row more is found, there are further matches.
+                count + 1,  # If more than `count` rows are found, there are further matches.
             )
             complete = len(rows) <= count
             candidates.append(

@@ -22,9 +22,9 @@ from hrag_fast import inner_products
 # segment of 100,000 rows with 384 dimensions. A graph search for 50 rows took as long as a scan of
 # 30 * 50 rows, and a graph search for 200 rows took as long as a scan of 36 * 200 rows.
 _SEARCH_COST = 33
-# If only some rows of a segment are eligible, a search requests more rows from the graph than are
-# needed on average, so that enough of them are eligible. It requests this many standard deviations
-# more.
+# If only some rows of a segment are eligible, the count of eligible rows among the rows that a
+# graph search returns varies. So that this count is rarely too small, a search requests more rows
+# than are needed on average, by this many standard deviations of the count.
 _SPARE_DEVIATIONS = 3
 
 
@@ -104,9 +104,10 @@ def _nearest(
 ) -> Candidates:
     """Returns the `count` nearest eligible rows of a segment, or all of them if there are fewer.
 
-    The segment has the rows of the view from `base` up to, but not including, `end`. If a scan of
-    the eligible rows costs less than a search in the segment's graph, or if the graph search does
-    not reach enough rows, the eligible rows are scanned exactly.
+    The segment has the rows of the view from `base` up to, but not including, `end`. Searching the
+    graph for one row is assumed to cost as much as scanning `search_cost` rows. If a scan of the
+    eligible rows costs less than a search in the segment's graph, or if the graph search does not
+    reach enough rows, the eligible rows are scanned exactly.
 
     The graph search continues until it has found `count` eligible rows. If it stopped earlier, rows
     of the tail or of other segments would be returned in place of nearer rows of this segment.
