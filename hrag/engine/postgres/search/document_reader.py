@@ -83,7 +83,7 @@ _Part = tuple[int, int]
 
 
 class LongText:
-    """The text of a long document, which is read in blocks when they are first needed.
+    """The text of a long document; each block of it is read when it is first needed.
 
     `TreeText` calls `check` before it accesses bytes of the text.
     """
@@ -105,9 +105,9 @@ class LongText:
         return memoryview(self._bytes)
 
     def check(self, start: int, end: int) -> None:
-        """Reads the blocks with the bytes from `start` to `end` that were not read yet.
+        """Reads the bytes from `start` to `end`, except if all of them were read before.
 
-        One statement reads all of them.
+        One statement reads all blocks from the first to the last block that was not read before.
         """
         missing = self.missing(start, end)
         if missing is not None:
@@ -136,7 +136,7 @@ class LongText:
 
 
 class _UnparsedDocument(NamedTuple):
-    """The values that `add` received for a document that was not requested yet."""
+    """The arguments of `PostgresDocuments.add` for a document that was not requested yet."""
 
     record: bytes
     tree: bytes
@@ -285,9 +285,10 @@ class PostgresDocuments:
         return self._stored[ordinal]
 
     def _expected_after(self, ordinal: int) -> list[int]:
-        """Returns the ordinals of the documents to read together with a document.
+        """Returns the ordinals of the documents to read together with the document `ordinal`.
 
-        They are the next documents that `expect` announced, without those that were read before.
+        They are the documents that `expect` announced to be needed next after it, without those
+        that were read before.
         """
         if ordinal not in self._expected:
             return []
