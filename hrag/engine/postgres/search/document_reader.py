@@ -180,7 +180,7 @@ class PostgresDocuments:
         self._batch_size = max(1, min(batch_size, _MAX_DOCUMENTS))
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document's tree and text; each call for an ordinal returns the same object.
+        """Returns the document's tree and text; all calls for one ordinal return the same object.
 
         Raises DataLoss if the document is missing.
         """
@@ -243,7 +243,7 @@ class PostgresDocuments:
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
         """Reads the texts of chunks, and the text around them, in one statement.
 
-        Skips the chunks of documents that were not read or added before.
+        Skips a chunk if its document was neither read nor added before.
         """
         missing: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:

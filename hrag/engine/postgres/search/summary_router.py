@@ -41,8 +41,8 @@ def route(
 
     `eligible` are the summaries of documents that pass the request's filter. With
     SummaryScope.DOCUMENTS, at most `top_sections` documents are chosen first, and only their
-    sections are ranked. Each source returns as many candidates as in other searches, even if fewer
-    sections are requested, because the section with the best fused score need not be the best
+    sections are ranked. Each source is asked for at least `request.candidates` leaves, even if
+    fewer sections are requested, because the section with the best fused score need not be the best
     section of a single source.
     """
     count = request.top_sections

@@ -39,7 +39,8 @@ _MAX_EF = 1000
 # larger value takes.
 _NEARLY_ALL = 0.9
 # With a filter, the index also visits leaves that are not eligible, and its recall is lower. To
-# compensate, the search visits this many times as many leaves.
+# compensate, a search with a filter requests this many times as many leaves from the index as it
+# needs.
 _FILTER_FACTOR = 2
 
 _COLLECTION_CONDITION = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
