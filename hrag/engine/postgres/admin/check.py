@@ -78,8 +78,9 @@ _PARTS_OF_POSTINGS = """
 SELECT DISTINCT part FROM hrag.postings
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-# The first of the next two statements counts the rows of other collections in a home. The second
-# counts the rows that a collection with a home has in the shared table `hrag.leaves`.
+# A home is a pair of tables with the leaves of one collection. The first of the next two statements
+# counts the rows of other collections in a table of a home. The second counts the rows that a
+# collection with a home has in the shared table `hrag.leaves`.
 _FOREIGN_LEAVES = """
 SELECT count(*) FROM {table}
 WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
@@ -110,7 +111,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
-            if collection is None:  # The collection was deleted after it was listed.
+            if collection is None:  # It was deleted after _COLLECTIONS listed it.
                 continue
             collection_check = _CollectionCheck(connection, collection)
             problems += collection_check.problems()
@@ -201,8 +202,8 @@ class _CollectionCheck:
     def _check_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
         """Checks that each leaf of the document's tree is stored exactly once.
 
-        Also checks that it is stored with the indexes of its ancestors, and with a vector of the
-        collection's dimension.
+        Also checks that each leaf is stored with the indexes of its ancestors, and with a vector of
+        the collection's dimension.
         """
         settings = self._collection.settings
         parts = [
@@ -222,7 +223,7 @@ class _CollectionCheck:
             )
 
     def _leaf_terms(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
-        """Returns the terms of the document's leaves; None without a lexical index."""
+        """Returns the terms of the document's leaves; None if there is no lexical index."""
         settings = self._collection.settings
         if not settings.analyzer:
             return None
@@ -239,8 +240,9 @@ class _CollectionCheck:
     def _check_lexical_index(self) -> Iterator[str]:
         """Checks that the lexical index has exactly the terms and frequencies of each document.
 
-        Looks up the terms of all documents of a page together, because each look-up reads all term
-        vectors and tombstones of the collection.
+        Checks the documents in `_terms_by_ordinal`, which one statement has read. Looks up the
+        terms of all of them together, because each look-up reads all term vectors and tombstones of
+        the collection.
         """
         if not self._terms_by_ordinal:
             return

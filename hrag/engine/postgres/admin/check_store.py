@@ -20,8 +20,8 @@ SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
 WHERE (t.collections, t.documents, t.stored_bytes) IS DISTINCT FROM
   (coalesce(sums.collections, 0), coalesce(sums.documents, 0), coalesce(sums.stored_bytes, 0))
 """
-# Finds ordinals that are greater than the last sequence number of their tenant. A later change
-# would assign such an ordinal a second time, to another document.
+# Finds collections with a sequence number or an ordinal that is greater than the last sequence
+# number of their tenant. A later change would get the same number a second time.
 _FUTURE = """
 SELECT c.tenant_id, c.collection_id FROM hrag.collections c
 LEFT JOIN hrag.tenants t USING (tenant_id)

@@ -167,8 +167,9 @@ def move_collection(
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # Copies the leaves that were committed after the first copy began. Their ordinals are
-        # greater than `source.sequence`, because an ordinal is the sequence number of a change.
+        # Copies the leaves that were committed after `source` was read. The ordinals of their
+        # documents are greater than `source.sequence`, which was then the tenant's last sequence
+        # number, because an ordinal is the sequence number of a change.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home, retention)
     with database.autocommit() as connection:
@@ -193,11 +194,11 @@ def _fill(
 ) -> None:
     """Copies leaves of the collection `source` into the table `target`.
 
-    Copies the leaves of the documents with ordinals greater than `after` and at most `last`.
+    Copies the leaves of the documents whose ordinals are greater than `after` and at most `last`.
     """
     sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source.home)]
-    # One statement reads both tables of the old home, so it sees both in the same state. Between
-    # two statements, leaves may move from the tail to the table with the index.
+    # If the collection has a home, one statement reads both of its tables. Two statements might
+    # miss a leaf, because maintenance may move it from one table to the other between them.
     statement = sql.SQL(_FILL).format(target=target, sources=sql.SQL(" UNION ALL ").join(sources))
     connection.execute(statement, {**source.key, "after": after, "last": last})
 
@@ -233,10 +234,10 @@ def _replace(
 
 
 def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
-    """Moves at most `max_leaves` leaves of a collection from its tail to the table with its index.
+    """Moves at most `max_leaves` leaves of a collection out of its tail; returns their count.
 
-    The tail is the table for new leaves, without an HNSW index. Returns the count of moved leaves.
-    Leaves of documents that a writer is replacing stay in the tail until the next call.
+    The tail is the table for new leaves, without an HNSW index. The leaves are moved to the table
+    with the HNSW index. A call skips the documents that a writer is changing at this time.
     """
     leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)

@@ -160,7 +160,8 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
 def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
     """Returns the posting lists of leaves, in ascending order of terms.
 
-    `labels` are the labels of the leaves. `terms` has the terms of each leaf, in the same order.
+    `labels` are the labels of the leaves. `terms` has the terms of each leaf, in the order of
+    `labels`.
     """
     rows = np.repeat(np.arange(len(labels)), np.diff(terms.starts))
     order = np.argsort(terms.entries >> _FREQUENCY_BITS, kind="stable")
@@ -283,7 +284,7 @@ def _group_by_term(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
 
 
 def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row]:
-    """Yields the rows of the parts in order of terms; reads one page of rows at a time."""
+    """Yields the rows of the parts in order of terms; one statement reads `_ROWS_AT_ONCE` rows."""
     after: tuple[int, int] = (-1, 0)
     while True:
         parameters = {

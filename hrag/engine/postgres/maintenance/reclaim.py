@@ -63,7 +63,9 @@ def reclaim_some(
     deleted: DeletedCollection,
     home_retention: timedelta = HOME_RETENTION,
 ) -> bool:
-    """Deletes some rows of a deleted collection. Always returns True.
+    """Deletes some rows of a deleted collection.
+
+    Always returns True, so that the caller continues until no deleted collection remains.
 
     Once no row remains, deletes the collection from `deleted_collections`. If the collection has a
     home, which is a pair of tables for the leaves of a large collection, records that the home may

@@ -60,7 +60,11 @@ class MaintenanceLimits:
     min_part_leaves: int = MIN_PART_LEAVES
     """A part of the lexical index is built from at least this many leaves."""
     fan_in: int = FAN_IN
-    """Decides how many parts are merged at a time, see `lexical_index.due_merge`."""
+    """Parts of the lexical index are in tiers by their count of leaves.
+
+    The smallest count of a tier is this many times the smallest count of the tier below. Parts are
+    merged as soon as they have enough leaves for a higher tier.
+    """
     tail_leaves: int = 256
     """A tail that has at most this many leaves is not drained."""
     drained_leaves: int = 64
@@ -116,7 +120,10 @@ class MaintenanceWorker:
         self._thread.start()
 
     def close(self) -> bool:
-        """Stops after the current step. Returns False if the step does not end within 10 s."""
+        """Stops the thread after its current step; waits at most 10 s for the end of this step.
+
+        Returns False if the step does not end in this time.
+        """
         self._closing.set()
         self._wake.set()
         if self._thread is None:
@@ -203,7 +210,7 @@ class MaintenanceWorker:
             return reclaim_some(connection, deleted, self._limits.home_retention)
 
     def _maintain_changed(self) -> bool:
-        """Maintains the collections that have changed; returns False if one must be retried."""
+        """Maintains the collections that have changed; returns False if this fails for any."""
         with self._lock:
             changed, self._changed = self._changed, set()
         succeeded = True
@@ -224,7 +231,8 @@ class MaintenanceWorker:
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
-                # Another process maintains the collection. Only that process knows the backlog.
+                # Another process maintains the collection. Only that process knows the backlog: the
+                # count of leaves that are in no HNSW index.
                 self._backlogs.pop(collection_id, None)
                 return
             self._index_terms(tenant_id, collection_id, every_leaf)

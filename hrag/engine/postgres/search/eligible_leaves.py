@@ -38,12 +38,15 @@ class EligibleLeaves:
 
     @classmethod
     def all_of(cls, collection: OpenedCollection) -> "EligibleLeaves":
-        """Returns all leaves of the collection."""
+        """Creates the object for which all leaves of the collection are eligible."""
         return cls(collection.leaves)
 
     @classmethod
     def only(cls, labels: Labels) -> "EligibleLeaves":
-        """Returns the leaves with these labels, which must be ascending."""
+        """Creates the object for which only the leaves with these labels are eligible.
+
+        `labels` must be in ascending order.
+        """
         return cls(len(labels), labels=labels)
 
     @property
@@ -75,9 +78,9 @@ class EligibleLeaves:
         return {} if self.labels is None else parameters_of(self.labels)
 
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
-        """Returns `bool[n]`, true for each of `labels` whose leaf is eligible.
+        """Returns `bool[n]`: for each of `labels`, True if the leaf with this label is eligible.
 
-        All labels must be labels of leaves whose documents are not deleted.
+        The documents of all these leaves must exist.
         """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:

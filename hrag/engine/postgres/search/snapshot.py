@@ -131,8 +131,9 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
         """Prepares the reading of passages, so that few statements read their documents and texts.
 
-        A group is a chunk with its matched leaves. Announces the documents of all groups, and reads
-        the texts of as many of the best groups as a search nearly always needs.
+        A group is a chunk with its matched leaves. Passes the documents of all groups to
+        `PostgresDocuments.expect`, and reads the texts of as many of the best groups as a search
+        nearly always needs.
         """
         ordinals = [split_label(key)[0] for key in groups.keys]
         count = expected_passages(request, self.settings)
@@ -158,8 +159,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         climbed = time.perf_counter()
         has_all = total == len(groups)
         # `reached` is the count of groups that may reach `min_score`. The statement returned only
-        # the best groups. If one of these is below `min_score`, all groups that were not returned
-        # are below it too. So they are counted only if all returned groups reach `min_score`.
+        # the best groups. If one of them is below `min_score`, all groups that it did not return
+        # are below `min_score` too. If none of them is, `reached` also counts the groups that the
+        # statement did not return.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
@@ -223,7 +225,8 @@ class PostgresSnapshot(BrowsableSnapshot):
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
         """Chooses the sections with the best summaries; returns their leaves and the sections.
 
-        Returns the leaves of all chosen sections, but only the `_MAX_SHOWN_SECTIONS` best sections.
+        The first value has the leaves of all chosen sections. The second value lists at most
+        `_MAX_SHOWN_SECTIONS` of these sections, best first.
         The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         summaries = self._summaries

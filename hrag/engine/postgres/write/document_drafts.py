@@ -20,8 +20,8 @@ from hrag.passages.indexed_text import indexed_leaves
 from hrag.text.analysis import analyzer
 from hrag.values.tree import CHUNK
 
-# The estimated overhead of a table row: its header, its tenant id and collection id, its entry in
-# an index, and unused space on pages.
+# The estimated overhead of a table row in bytes: its header, its tenant id and collection id, its
+# entry in an index, and unused space on pages.
 _ROW_BYTES = 96
 # A leaf's array of ancestors has a header of 24 bytes, and its vector has a header of 8 bytes.
 _ARRAY_BYTES = 24 + 8

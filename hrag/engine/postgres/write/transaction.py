@@ -267,7 +267,7 @@ class TenantTransaction:
             write_changes(self._connection, self._tenant_id, changed, self._usage, oid)
         return list(changed)
 
-    # The following methods help the methods that change documents.
+    # The methods that change documents call the following methods.
 
     def _require_version(self, handle: CollectionHandle, document_id: str) -> DocumentVersion:
         self.require(handle)
@@ -304,12 +304,12 @@ class TenantTransaction:
         return version
 
     def _remove(self, handle: CollectionHandle, version: DocumentVersion, sequence: int) -> None:
-        """Deletes a document and its summaries; `sequence` is the change's sequence number."""
+        """Deletes a document and its summaries; `sequence` is the deletion's sequence number."""
         document_id = version.record.document_id
         for number in ids_with_summaries(handle):
             deleted = self._living.pop((number, document_id), None)
             if deleted is None:
-                continue  # The document has no summaries.
+                continue  # The summary collection has no entry for the document.
             changes = self._changes[number]
             if changes.new.pop(deleted.ordinal, None) is None:
                 changes.deleted.append(deleted)

@@ -47,7 +47,7 @@ def version_of(collection_id: int, ordinal: int) -> int:
 
 
 def ordinal_of(version: int) -> int:
-    """Returns the ordinal of a document; `version` is the result of `version_of` for it."""
+    """Returns the ordinal from `version`, which is a result of `version_of`."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -79,7 +79,7 @@ def next_unsummarised(
 
 @contextmanager
 def _report_damage(version: int, name: str) -> Iterator[None]:
-    """Translates the exceptions `_DAMAGE` that the block raises to UnreadableVersion.
+    """Raises UnreadableVersion if the `with` block raises one of the exceptions in `_DAMAGE`.
 
     `version` identifies the damaged document or collection, and `name` describes it in the message.
     """
