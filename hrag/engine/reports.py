@@ -22,9 +22,9 @@ class CheckReport:
 class BackupReport:
     """A description of a backup.
 
-    `sequence` grows with the commits of the store, over all tenants, and so identifies the state
-    that the backup contains. `size_bytes` is the size of all files. `created` is the time of the
-    backup in UTC, in the format ISO 8601.
+    `sequence` grows with each commit of the store, of any tenant. So it identifies the state of the
+    store that the backup contains. `size_bytes` is the size of all files of the backup. `created`
+    is the time of the backup in UTC, in the format ISO 8601.
     """
 
     documents: int
