@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The result of a check: the counts of what was read, and the problems that were found.
+    """The result of a check of a store.
 
-    Each problem names the document, collection or file that it is about. An intact store has no
+    The counts are those of the collections, documents, leaves and segments that were read. Each
+    problem names the document, collection or file that it is about. An intact store has no
     problems.
     """
 

@@ -9,7 +9,7 @@ from hrag.values.errors import InvalidArgument
 
 
 class IngestOutcome(StrEnum):
-    """Whether the ingestion of a document created the document, replaced it or changed nothing."""
+    """The effect of an ingestion: the document was created, replaced or not changed."""
 
     CREATED = "created"
     UPDATED = "updated"

@@ -13,7 +13,7 @@ MAX_LEVELS = 8
 # to the boundary of a code point, which has at most 4 tokens.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# A chunk may share at most this part of its tokens with the next chunk. If neighbours shared more
+# A chunk may share at most this share of its tokens with the next chunk. If neighbours shared more
 # than half, a chunk would also overlap chunks that are not its neighbours.
 MAX_OVERLAP_RATIO = 0.5
 MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.

@@ -28,7 +28,7 @@ from hrag.values.ids import quoted
 from hrag.wire.common import built
 
 # A filter is refused while it is decoded if it has more Filter messages than this, or if one of its
-# conditions has more values than this. A valid filter never reaches this limit: it has at most
+# conditions has more values than this. A valid filter never exceeds this limit: it has at most
 # MAX_FILTER_TERMS conditions, and each condition needs at most MAX_FILTER_DEPTH Filter messages,
 # one for the condition and one for each list in which the condition is nested.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS

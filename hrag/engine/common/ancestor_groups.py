@@ -363,8 +363,8 @@ def auto_merge(
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    # One element for each leaf of `scored`. If a chunk represents the leaf in the result, the
-    # element is the index of the first leaf in this chunk.
+    # One element for each leaf of `scored`: the index of the first leaf in the chunk that
+    # represents this leaf in the result.
     members: list[int] = []
     merged: dict[int, MergedChunk] = {}
     for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):

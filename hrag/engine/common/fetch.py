@@ -182,7 +182,8 @@ class Fetch:
 
         The argument of each encoder is how many bytes are left in the reply. Raises ReplyTooLarge
         at the first passage that does not fit into the reply. `drafts` are the chunks that become
-        these passages. They are read only for this error, which states the size of the whole reply.
+        these passages. Only this error needs the drafts, because its message states the size of the
+        whole reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
