@@ -9,7 +9,7 @@ from hrag.values.errors import InvalidArgument
 
 
 class IngestOutcome(StrEnum):
-    """Says whether ingesting a document created it, replaced its old version or changed nothing."""
+    """The effect of an ingestion: the document was created, replaced or not changed."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -77,10 +77,11 @@ class DocumentInfo:
 class MetadataChange:
     """A change of a document's metadata and source. The document's text does not change.
 
-    The values in `metadata` replace the stored values of the same top-level keys; other keys keep
-    their values. With `replace`, `metadata` replaces all stored metadata. The keys in `remove_keys`
-    are removed. If `source` is None, the source does not change. If `expected_sequence` is not 0,
-    the change applies only to the version of the document with this sequence number.
+    The values in `metadata` replace the stored values of the same top-level keys; all other stored
+    keys keep their values. With `replace`, `metadata` replaces all stored metadata. The keys in
+    `remove_keys` are removed. If `source` is None, the source does not change. If
+    `expected_sequence` is not 0, the change applies only to the version of the document with this
+    sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -112,8 +113,8 @@ class MetadataUpdate:
 class DocumentCount:
     """The count of a collection's documents that pass a filter, and the count of all of them.
 
-    Both numbers include all changes of the tenant up to the sequence number `sequence`, and no
-    later change.
+    Both counts include all changes of the tenant up to the sequence number `sequence`, and no later
+    change.
     """
 
     documents: int

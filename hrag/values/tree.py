@@ -3,8 +3,9 @@
 A tree is one array of little-endian structs of fixed size, with the chunks of level 0 first. A
 header before the array contains the number of levels and the number of chunks at each level. So a
 tree can be stored as it is, read in place and compared as bytes. A chunk is a span of its
-document's text; its content is sliced from the text when it is read. `Tree.problems` checks the
-invariants of a tree. `indexer_svc.chunker` builds trees from text.
+document's text. The tree does not contain this text; the content of a chunk is sliced from the text
+when the chunk is read. `Tree.problems` checks the invariants of a tree. `indexer_svc.chunker`
+builds trees from text.
 """
 
 import struct
@@ -150,9 +151,10 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns the titles that `section_path` returns.
+    """Returns the titles from the outermost section down to a section, like `section_path`.
 
-    If the first title equals `title`, the document's title, the first title is left out.
+    `title` is the document's title. If the title of the outermost section is the same, it is left
+    out.
     """
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
@@ -231,7 +233,7 @@ class Tree:
         return range(first, last + 1)
 
     def ancestors(self, leaf_level: int) -> NDArray[np.uint32]:
-        """Returns the index of each leaf's ancestor at each level.
+        """Returns the index of each leaf's ancestor at each level from `leaf_level` upwards.
 
         The result is `uint32[top_level - leaf_level + 1, counts[leaf_level]]`. Row 0 has the
         indexes of the leaves, row 1 those of their parents, and so on.
@@ -290,7 +292,10 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
-        """Returns a message for each violated invariant of the links of `level` to its parents."""
+        """Returns a message for each violated invariant of the links between chunks and parents.
+
+        Checks the links between the chunks of `level` and their parents in the next level up.
+        """
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -316,8 +321,8 @@ class Tree:
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
     """Checks the spans of one level for defects.
 
-    Each key of the result is a message about a defect. Its value is True if the level has this
-    defect. `unit` is the unit of `starts` and `ends`, for the messages.
+    Returns a dictionary. Each key is a message about a defect, and the value is True if the level
+    has this defect. `unit` is the unit of `starts` and `ends`, for the messages.
     """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),

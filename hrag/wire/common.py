@@ -26,8 +26,9 @@ _EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer
 # The limit of nesting in metadata. Protobuf's parsers refuse a message that is nested more than 100
 # levels deep, and each nested JSON object needs three of these levels.
 _MAX_DEPTH = 30
-# A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
-# in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
+# A Struct message has at most six times as many bytes as the same values in JSON. The worst case is
+# a number in a list: it needs eleven bytes in a message, and two bytes, a digit and a comma, in
+# JSON.
 _BYTES_PER_JSON = 6
 # Protobuf raises these errors for a value that does not fit the field of a message.
 _UNFIT = (TypeError, ValueError, OverflowError)
@@ -303,8 +304,8 @@ def document_from(message: pb.Document) -> Document:
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
     """Returns the dict that a Struct of metadata represents.
 
-    Raises TooLarge before the Struct is decoded, if it is so large that the same metadata as JSON
-    certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument for the reasons of `struct_from`.
+    Raises TooLarge, before the Struct is decoded, if the Struct is so large that the same metadata
+    as JSON certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument if `struct_from` does.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:

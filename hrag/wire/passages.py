@@ -24,7 +24,7 @@ class PassageFieldCodec:
     def document(
         self, document_id: str, title: str, source: str, metadata: Mapping[str, Any]
     ) -> bytes:
-        """Returns an encoded Chunk that has only the fields of its document."""
+        """Returns an encoded Chunk that has only these four fields; they describe a document."""
         return types_pb2.Chunk(
             document_id=document_id,
             title=title,

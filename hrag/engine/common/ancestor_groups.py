@@ -4,7 +4,7 @@ This chunk is the leaf's ancestor at the requested level. In the mode AUTO_MERGE
 that `hrag.passages.auto_merge` chooses.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
-documents whose leaves it may merge. A search may run several rounds, each with more candidates. A
+documents that contain these leaves. A search may run several rounds, each with more candidates. A
 later round appends groups; it does not change the groups of earlier rounds.
 """
 
@@ -60,8 +60,8 @@ class MergedChunk(NamedTuple):
 class AncestorGroups:
     """The matched leaves of a search, grouped and ranked by `hrag_fast.climb`.
 
-    A group is a chunk with the matched leaves that it represents in the result. Implements
-    `MatchedLeaves`.
+    A group is a chunk with the matched leaves that it represents in the result. Implements the
+    protocol `hrag.passages.drafts.MatchedLeaves`.
 
     The key of a group identifies its chunk. It has the form of a label: a document's ordinal
     combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
@@ -142,10 +142,10 @@ class AncestorGroups:
         )
 
     def in_table(self, table: LeafTable) -> "AncestorGroups":
-        """Returns the same groups, whose leaves are now identified by their row numbers in `table`.
+        """Returns the groups of this object, with the row numbers of their leaves in `table`.
 
         A group is a chunk with its matched leaves. `table` must contain all leaves of the groups,
-        and its labels must be ascending.
+        and the labels of `table` must be ascending.
         """
         if table is self.table:
             return self
@@ -189,10 +189,11 @@ class AncestorGroups:
         return list(map(LeafMatch, leaves, scores, lexical, dense))
 
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
-        """Returns an object with a single group, which has the leaves of some of these groups.
+        """Joins some groups into one group, and returns an object that has only the joined group.
 
         A group is a chunk with its matched leaves. `groups` are the indexes of the groups to join,
-        best group first. The single group has the key and the score of the best group.
+        best group first. The joined group has the leaves of all these groups, and the key and the
+        score of the best of them.
         """
         order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
@@ -260,8 +261,8 @@ def deepened(
     Each round of a search ranks more leaves and groups them by the chunk that represents them.
     `groups` are the groups of the earlier rounds, and `scored` are the leaves of the further round.
     A leaf of `scored` is skipped if its label is in `considered`, or if it belongs to one of the
-    earlier groups. In AUTO_MERGE, each remaining leaf becomes a group of its own, so it is not
-    merged. The table of `scored` must contain all leaves of the earlier groups.
+    earlier groups. In AUTO_MERGE, each remaining leaf is not merged, but becomes a separate group.
+    The table of `scored` must contain all leaves of the earlier groups.
     """
     groups = groups.in_table(scored.table)
     new = ~is_in(scored.labels, np.sort(considered))
@@ -276,9 +277,10 @@ def deepened(
 
 
 def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
-    """Returns, for the leaf in each row, the key of the group of its ancestor at `level`.
+    """Returns, for each leaf of `scored`, a key that identifies the leaf's ancestor at `level`.
 
-    The keys are `uint64[n]`. A key has the form of a label and identifies the ancestor.
+    Leaves with the same key are in the same group. The keys are `uint64[n]` and have the form of a
+    label: the document's ordinal combined with the index of the ancestor.
     """
     table, rows = scored.table, scored.rows
     labels = table.labels[rows]
@@ -332,7 +334,7 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
 
 
 def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
-    """Groups leaves by their ancestor at `level` and ranks the groups. `scored` has the leaves."""
+    """Groups the leaves of `scored` by their ancestor at `level`, and ranks the groups."""
     table = scored.table
     groups = hrag_fast.climb(
         scored.rows,
@@ -361,7 +363,8 @@ def auto_merge(
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    # For each row, the index of the first leaf in the chunk that represents the leaf of the row.
+    # One element for each leaf of `scored`: the index of the first leaf in the chunk that
+    # represents this leaf in the result.
     members: list[int] = []
     merged: dict[int, MergedChunk] = {}
     for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):

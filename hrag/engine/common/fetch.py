@@ -1,7 +1,7 @@
 """The last step of a search: reads the passages of the best groups, in the requested form.
 
 A group is a chunk with the matched leaves that it represents. A passage draft is a chunk that may
-become a passage and whose text has not been read yet; see `hrag.passages.drafts`.
+become a passage and whose text has not been read yet (class `hrag.passages.drafts.PassageDraft`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,8 @@ from hrag_fast import CitedDocument, PassageEncoder
 # The deadline is checked before every 16th chunk only, because reading 16 chunks takes no more than
 # about 0.3 ms.
 _CHUNKS_PER_CHECK = 16
-# In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes.
+# In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes. The
+# size of a reply is checked with this lower bound before the passages are created.
 _MIN_SPAN_BYTES = 4
 
 
@@ -82,9 +83,9 @@ class Fetch:
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
         """Returns one passage, or one leaf with the text around it, for each of the best groups.
 
-        `self.form` says which of them, and how a passage is encoded. A group is a chunk with the
-        matched leaves that it represents. The RoundOutcome says whether groups were left out.
-        Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
+        `self.form` decides whether passages or leaves are returned, and how passages are encoded.
+        A group is a chunk with the matched leaves that it represents. The RoundOutcome says whether
+        groups were left out. Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
         """
         match self.form:
             case Encoded(fields=fields):
@@ -181,13 +182,14 @@ class Fetch:
 
         The argument of each encoder is how many bytes are left in the reply. Raises ReplyTooLarge
         at the first passage that does not fit into the reply. `drafts` are the chunks that become
-        these passages. They are read only for this error, which states the size of the whole reply.
+        these passages. Only this error needs the drafts, because its message states the size of the
+        whole reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
         for encode in encoders:
-            # Encoding one passage may take milliseconds, because it may search for the ends of
-            # headings. So the deadline is checked before each passage.
+            # Encoding one passage may take milliseconds, because the encoder may have to find where
+            # headings end. So the deadline is checked before each passage.
             self.deadline.check("reading passages")
             try:
                 passage = encode(left_bytes)
@@ -201,9 +203,10 @@ class Fetch:
     def _read_leaves(
         self, chars: int, groups: AncestorGroups
     ) -> tuple[tuple[SurroundedLeaf, ...], RoundOutcome]:
-        """Returns the chunks of the best groups with `chars` characters of text on each side.
+        """Returns the best leaves, each with `chars` characters of text before and after it.
 
-        A group is a chunk with the matched leaves that it represents; here the chunk is a leaf.
+        Each of these groups is a single leaf, because the requested level is the level of the
+        leaves.
         """
         limit = self.request.limit
         reply, leaves = self.request.reply, []
@@ -218,8 +221,8 @@ class Fetch:
         """Chooses which drafts become passages.
 
         A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
-        become a passage; each group has one draft. The RoundOutcome says whether groups were left
-        out.
+        become a passage; each group has one draft. The returned RoundOutcome says whether groups
+        were left out.
         """
         chosen = choose_drafts(self.request, self._drafts(groups), groups)
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
@@ -248,7 +251,7 @@ class Fetch:
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
-        """Returns an encoder that converts each of `groups` into an encoded passage.
+        """Returns an encoder that can convert each of `groups` into an encoded passage.
 
         A group is a chunk with the matched leaves that it represents.
         """
@@ -273,9 +276,10 @@ class Fetch:
     ) -> bytes:
         """Returns a draft, which is a chunk or several joined chunks, as an encoded passage.
 
-        Each chunk belongs to one of `groups`, and `encoder` can encode only single groups. So for a
-        draft of several chunks, a new encoder is created, in which their groups are one group.
-        Raises OverflowError if the passage takes more than `max_bytes`.
+        A group is a chunk with the matched leaves that it represents. `encoder` can encode each of
+        `groups`, but only one group at a time. So for a draft of several chunks, a new encoder is
+        created, in which the groups of these chunks are joined into one group. Raises OverflowError
+        if the passage takes more than `max_bytes`.
         """
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]

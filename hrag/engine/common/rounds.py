@@ -6,7 +6,7 @@ candidates. The search ends when it has enough passages, or when no further leaf
 
 The passages of a later round come after the passages of earlier rounds, and do not change them.
 Therefore a search with a smaller limit returns the first passages of the same search with a larger
-limit. All engines share these decisions.
+limit. All engines use the code of this module for these decisions.
 """
 
 from collections.abc import Iterable
@@ -143,9 +143,9 @@ class Round:
         `outcome` is the outcome of reading the passages of this round.
         """
         request = self.request
-        # `is_monotonic` means: all groups of later rounds have lower scores than the groups so far.
-        # So if the score of one group is below `min_score`, so are the scores of all groups of
-        # later rounds.
+        # If `is_monotonic` is True, all groups of later rounds have lower scores than the groups of
+        # the rounds so far. So if the score of one group is below `min_score`, the scores of all
+        # groups of later rounds are below `min_score` too.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
@@ -155,5 +155,8 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if at least one chunk's group of leaves has a score below `request.min_score`."""
+        """True if at least one group has a score below `request.min_score`.
+
+        A group is a chunk with its matched leaves.
+        """
         return self.reaching < self.groups

@@ -72,9 +72,9 @@ def summaries_in(
 ) -> tuple[Summary, ...]:
     """Returns the summaries that a summary document contains.
 
-    `tree` and `text` are the tree and the text of the summary document, which `as_document`
-    created. `leaf_count` is the count of leaves of the summarised document, and `sections` are the
-    ranges of leaves of its summarised sections.
+    `tree` and `text` are the tree and the text of the summary document; `as_document` has created
+    them. `leaf_count` is the count of leaves of the summarised document. `sections` has one range
+    for each summarised section: the indexes of the section's leaves in the summarised document.
     """
     pieces = []
     for index in range(tree.counts[0]):
@@ -87,8 +87,8 @@ def summaries_in(
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
     """Returns the chunks of a summary document: one for each summary, in order.
 
-    They are the only level of its tree: an array of the dtype CHUNK. `pieces` are the texts of the
-    summaries.
+    The result is an array of the dtype CHUNK: the only level of the summary document's tree.
+    `pieces` are the texts of the summaries.
     """
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]
