@@ -83,7 +83,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         return wrapped.handler
 
     def _check(self, call: ServerCall) -> None:
-        """Sets the account of the call: the tenant id or credential against whose limits it counts.
+        """Sets the account: the tenant id or credential id against whose limits the call counts.
 
         Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
         """
@@ -118,7 +118,8 @@ class CallInterceptor(grpc.ServerInterceptor):
 def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Returns a deserializer that returns a MalformedRequest if `deserialize` raises an error.
 
-    With the error, gRPC would end the call with INTERNAL, although the client made the mistake.
+    If the deserializer raised the error, gRPC would end the call with INTERNAL, although the client
+    made the mistake.
     """
 
     def read(message: bytes) -> Any:

@@ -19,9 +19,9 @@ from hrag.values.errors import RateQuotaExceeded
 from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
-# The limit of tenants with a bucket. 100,000 buckets need about 30 MB. More tenants call at the
-# same time only if a caller invents tenant ids, which is possible without authentication or with a
-# credential for all tenants. In this case, the limiter removes the least recently examined buckets.
+# At most this many tenants have a bucket. 100,000 buckets need about 30 MB. More tenants call at
+# the same time only if a caller invents tenant ids. This is possible without authentication or with
+# a credential for all tenants. Then the limiter removes the least recently examined buckets.
 # A tenant whose bucket was removed is treated as if its bucket were full.
 MAX_TENANTS = 100_000
 # How many old buckets are examined when a bucket is added. Full buckets are removed. With two, full

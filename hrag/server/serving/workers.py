@@ -116,7 +116,7 @@ def reserve_address(address: str) -> Iterator[str]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # For both wildcard addresses, gRPC listens on IPv4 and IPv6.
+    if host in _WILDCARDS:  # gRPC listens on IPv4 and IPv6 for both wildcards.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = addresses[0]
