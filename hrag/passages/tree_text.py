@@ -34,8 +34,9 @@ TreePosition = tuple[int, int]
 class LeafMatch(NamedTuple):
     """The index of a matched leaf, with its scores.
 
-    `lexical` is the leaf's score in the lexical search, and `dense` is its score in the vector
-    search. A score is None if the search was not made.
+    `score` is the score by which the search orders the leaves. `lexical` is the leaf's score in the
+    lexical search, and `dense` is its score in the vector search. `lexical` is None if there was no
+    lexical search, and `dense` is None if there was no vector search.
     """
 
     leaf: int

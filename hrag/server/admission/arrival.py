@@ -236,7 +236,7 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Without this, the frame and the error would form a reference cycle.
+            del error  # Without `del`, frame and error would form a reference cycle.
 
 
 def submitted_call(

@@ -49,7 +49,7 @@ class Suspended(Exception):
         """
         try:
             return self._is_ready()
-        except Exception:  # The handler runs again, meets the same error and reports it.
+        except Exception:  # The handler runs again, gets this error and reports it.
             return True
 
 

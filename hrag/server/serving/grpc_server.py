@@ -130,7 +130,7 @@ def build(
             ("grpc.http2.min_ping_interval_without_data_ms", connections.min_ping_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", connections.ping_interval_ms),
-            # This option is used because grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+            # grpcio 1.8x ignores grpc.keepalive_timeout_ms, so this option of HTTP/2 is used.
             ("grpc.http2.ping_timeout_ms", connections.ping_timeout_ms),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),

@@ -235,7 +235,8 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    # An error is ignored: the worker may have exited already, or a sandbox may forbid the call.
+    # An error of sched_setaffinity is ignored: the worker may have exited already, or a sandbox may
+    # forbid the call.
     with suppress(OSError):
         # The worker's CPU cores are chosen now, before it starts threads, because new threads
         # inherit this choice.
