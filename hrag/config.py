@@ -278,7 +278,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait."""
+        """The number of calls that may run at the same time; further calls wait."""
         return self.configured_threads or _THREADS
 
     @property
@@ -392,7 +392,7 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait.
+        """The number of calls that may run at the same time; further calls wait.
 
         HRAG_THREADS decides. If it is not set, the number is 16 if calls wait for a remote model,
         and otherwise depends on the number of cores.

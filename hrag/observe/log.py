@@ -111,7 +111,7 @@ def _console() -> list[structlog.typing.Processor]:
 def _route_standard_logs(
     shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
 ) -> None:
-    """Writes what libraries log with Python's `logging` in the format of hrag's own log lines.
+    """Writes what libraries log with Python's `logging`, in the format of hrag's own log lines.
 
     Only warnings and errors are written.
     """

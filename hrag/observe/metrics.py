@@ -165,9 +165,9 @@ summary_failures = _counter(
     "hrag_summary_failures_total", "Failed attempts to summarise a document; they are retried."
 )
 
-# The help texts of the readings by name. A reading is a value that a component maintains anyway;
-# it is read when Prometheus scrapes. If its name ends in `_total`, it is exported as a counter,
-# otherwise as a gauge.
+# The keys are the names of the readings, and the values are their help texts. A reading is a value
+# that a component maintains anyway; it is read when Prometheus scrapes. If the name of a reading
+# ends in `_total`, the reading is exported as a counter, otherwise as a gauge.
 READINGS = {
     "hrag_build_info": "Always 1; the label is the version of hrag.",
     "hrag_threads": "Number of calls that may run at the same time (HRAG_THREADS).",
@@ -274,9 +274,9 @@ def chat_tokens(prompt: int, completion: int) -> None:
 
 @contextmanager
 def embedder_request(texts: int) -> Iterator[None]:
-    """Counts and times a request to the embedder, which the `with` block makes.
+    """Counts the request to the embedder that the `with` block makes; records its duration.
 
-    The request has `texts` texts, which are counted too.
+    `texts` is how many texts the request contains. These texts are counted, too.
     """
     _embedder_texts.inc(texts)
     with _embedder_seconds.time(), _count_outcome(_embedder_calls):
@@ -285,7 +285,7 @@ def embedder_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def chat_request() -> Iterator[None]:
-    """Counts and times a request to the chat model, which the `with` block makes.
+    """Counts the request to the chat model that the `with` block makes; records its duration.
 
     The block must last until the last part of the model's text has arrived.
     """
@@ -295,9 +295,9 @@ def chat_request() -> Iterator[None]:
 
 @contextmanager
 def reranker_request(texts: int) -> Iterator[None]:
-    """Counts and times a request to the reranker, which the `with` block makes.
+    """Counts the request to the reranker that the `with` block makes; records its duration.
 
-    The request has `texts` texts, which are counted too.
+    `texts` is how many texts the request contains. These texts are counted, too.
     """
     _reranker_texts.inc(texts)
     with _reranker_seconds.time(), _count_outcome(_reranker_calls):
@@ -313,7 +313,7 @@ def parser_call() -> Iterator[None]:
 
 @contextmanager
 def ingest_stage(stage: str) -> Iterator[None]:
-    """Records the duration of a stage of ingestion, which the `with` block performs.
+    """Records the duration of the stage of ingestion that the `with` block performs.
 
     `stage` is `extract`, `cut`, `embed` or `commit`.
     """
@@ -323,7 +323,7 @@ def ingest_stage(stage: str) -> Iterator[None]:
 
 @contextmanager
 def segment_build(kind: str) -> Iterator[None]:
-    """Records the duration of a build of a segment, which the `with` block performs.
+    """Records the duration of the segment build that the `with` block performs.
 
     `kind` is `tail` for a segment that is built from the tail, and `merge` for a segment that
     replaces other segments. A build that raises an exception is not recorded.

@@ -73,7 +73,7 @@ def fill_budget(
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
 ) -> ChosenDrafts:
-    """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
+    """Returns drafts whose text answers the query best and has at most `token_budget` tokens.
 
     A draft is a chunk that may become a passage; here the chunk is a leaf. `candidates` has one
     draft per matched leaf, best leaf first; only as many are read as needed. Leaves that overlap or
@@ -143,7 +143,7 @@ def choose_drafts_within_limits(
 class _Passage:
     """Chosen drafts (chunks) of one document that overlap or touch, and so form one passage.
 
-    `token_start` and `token_end` are the range of the document's tokens that they cover.
+    `token_start` and `token_end` are the range of the document's tokens that the drafts cover.
     """
 
     members: list[PassageDraft]
@@ -173,7 +173,7 @@ _groups = attrgetter("groups")
 
 
 class _ChosenPassages:
-    """The passages chosen so far, by document, in order of the text.
+    """The passages chosen so far: for each document, a list in order of the text.
 
     Passages of one document share no token, except with `keep_overlap`. So the passages that a
     draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.

@@ -193,12 +193,11 @@ class ChosenWindows:
     def add(self, new: Window) -> None:
         """Adds a window, or joins it with the chosen windows that share text with it.
 
-        With `merge_adjacent`, also joins it with the chosen windows that it touches.
-
-        Skips the window if its score is too low. Also skips a window that is not joined if its
-        document already has `max_per_document` chosen windows. A window that does not fit the token
-        budget is skipped, too; with the query's `cut_last`, a window that is not joined is cut to
-        the sentences that fit.
+        With the query's `merge_adjacent`, also joins it with the chosen windows that it touches.
+        Skips the window if its score is too low. Also skips it if it is not joined and its document
+        already has `max_per_document` chosen windows. If the window does not fit the token budget,
+        skips it, too; but with `cut_last`, a window that is not joined is cut to the sentences that
+        fit.
         """
         met_indexes = [
             index for index, window in enumerate(self._all_windows) if self._must_join(window, new)

@@ -243,7 +243,8 @@ def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
 def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
     """Yields the positions of the other children of a chunk's parent.
 
-    A chunk of the top level has no parent; then yields the other chunks of the top level.
+    If the chunk is in the top level, it has no parent. Then yields the positions of the other
+    chunks of the top level.
     """
     level, index = position
     parent = tree.record(level, index).parent

@@ -50,7 +50,7 @@ def truncated(
 def first_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the first whole sentences of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its first whole sentences, as many as fit into `token_budget` tokens.
 
     Returns None if the first sentence alone does not fit.
     """
@@ -60,7 +60,7 @@ def first_sentences(
 def last_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the last whole sentences of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its last whole sentences, as many as fit into `token_budget` tokens.
 
     Returns None if the last sentence alone does not fit.
     """
@@ -68,7 +68,7 @@ def last_sentences(
 
 
 def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> ChunkRecord | None:
-    """Returns the first whole words of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its first whole words, as many as fit into `token_budget` tokens.
 
     If the first word does not fit, returns as many of its characters as fit. Returns None if not
     even one visible character fits.
@@ -157,11 +157,10 @@ class _EncodedSpan:
 
 
 def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the text between the last letter or digit before the span and the span.
+    """Returns the characters between the span and the last letter or digit before the span.
 
     If the document has no letter or digit before the span, the result begins where the document
-    begins.
-    Returns "" if the last letter or digit is more than _MAX_RUN_BYTES before the span.
+    begins. Returns "" if the last letter or digit is more than _MAX_RUN_BYTES before the span.
     """
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")

@@ -43,9 +43,9 @@ class Suspended(Exception):
         return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
 
     def is_ready(self) -> bool:
-        """Returns True if the condition is true, or if its check raises an exception.
+        """Returns True if the handler must run again.
 
-        In both cases, the handler must run again.
+        This is so if the condition is true, or if the check of the condition raises an exception.
         """
         try:
             return self._is_ready()

@@ -86,7 +86,7 @@ class WebTokens:
 
 
 def read_jwks(path: Path) -> dict[str | None, PyJWK]:
-    """Returns a dictionary from `kid` (key id) to signing key; skips keys for other purposes.
+    """Returns a dictionary from `kid` (key id) to signing key; skips keys that are not usable.
 
     Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
     usable key.

@@ -216,8 +216,8 @@ class ServerCall(PendingCall):
 
         A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # The initial metadata with the request id are sent at once. When they arrive, the client
-        # knows that it is authorized, before it sends a message.
+        # The initial metadata, with the request id, is sent at once. Its arrival shows the client
+        # that it is authorized, before the client sends a message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):

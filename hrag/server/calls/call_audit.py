@@ -57,7 +57,7 @@ def record_change(
     """Records a stored change in the audit log.
 
     `outcome` is `CREATED`, `UPDATED` or `DELETED`. `also` contains further fields of the audit
-    record, which only some methods have.
+    record; which fields these are depends on the method.
     """
     audit.record(
         audit.Kind.CHANGE,

@@ -50,8 +50,8 @@ class CallInterceptor(grpc.ServerInterceptor):
         """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        # The wrapped methods by full name. Only methods that the server has are stored, so the
-        # dictionary stays small whatever names callers send.
+        # The keys are the full names of methods. Only methods that the server has are stored, so
+        # the dictionary stays small whatever names callers send.
         self._methods: dict[str, _Wrapped] = {}
 
     def intercept_service(

@@ -67,10 +67,10 @@ class RateLimiter:
     def try_acquire(self, tenants: Sequence[str]) -> RateQuotaExceeded | None:
         """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
-        Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
-        in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often than
-        its burst allows, its calls are accepted only if its bucket is full. These calls then delay
-        the later calls of the tenant.
+        Returns None if all calls are counted, else the error to raise. The error's `retry_s` is the
+        time in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often
+        than its burst allows, its calls are accepted only if its bucket is full. These calls then
+        delay the later calls of the tenant.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
         quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]

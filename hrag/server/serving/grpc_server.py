@@ -113,10 +113,10 @@ def build(
     """Returns a server that is bound to `address` and not yet started.
 
     `service` is the full name of the service in the proto file. The function `register` adds the
-    servicer of this service to the gRPC server that it receives.
-    With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
-    the kernel distributes connections among all these processes. `connections` limits pings and
-    the age of connections. Raises ServiceUnavailable if the address cannot be bound.
+    servicer of this service to the gRPC server that it receives. With `share_port`, other processes
+    of the same user may bind the port too (SO_REUSEPORT), and the kernel distributes connections
+    among all these processes. `connections` limits pings and the age of connections. Raises
+    ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
