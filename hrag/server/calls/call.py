@@ -349,8 +349,8 @@ class ServerCall(PendingCall):
     def log_fields(self) -> dict[str, str]:
         """Returns the fields of each log line of the call: request id, tenants and credential id.
 
-        Returns no fields as long as the call has no request id. `start` and the rejection of a call
-        set the request id.
+        Returns no fields as long as the call has no request id. `start` sets the request id, and so
+        does a rejection that may be logged.
         """
         return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 
