@@ -136,8 +136,8 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
 class EngineSettings(BaseSettings):
     """The settings of the engine that stores the documents: its kind, its location, its limits.
 
-    `hrag.engine.open_engine` needs no other settings. Services and commands read the same
-    environment variables.
+    `hrag.engine.open_engine` needs no other settings. Both the services and the commands read these
+    settings from the environment.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
@@ -171,7 +171,7 @@ class EngineSettings(BaseSettings):
 
 
 class AuditSettings(BaseSettings):
-    """The settings of `hrag.observe.log` and `hrag.observe.audit`."""
+    """The settings of the log (`hrag.observe.log`) and the audit log (`hrag.observe.audit`)."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
@@ -181,7 +181,7 @@ class AuditSettings(BaseSettings):
 
 
 class CommonSettings(EngineSettings, AuditSettings):
-    """The settings of both services."""
+    """The settings that the indexer, the retriever and the gateway have in common."""
 
     embedder: str = _variable("HRAG_EMBEDDER", "builtin")
     openai_api_key: str = _variable("OPENAI_API_KEY", "", repr=False)
@@ -201,9 +201,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
-    # The default is 3 MiB, because most gRPC clients refuse replies of more than 4 MiB by default.
-    # The lowest allowed value is 1 MiB. A reply of this size can contain any entry of a list,
-    # because an entry's metadata has at most about 400 KB.
+    # By default, a reply has at most 3 MiB, because most gRPC clients refuse replies of more than
+    # 4 MiB unless they are configured otherwise. The lowest allowed value is 1 MiB. Every entry of
+    # a list fits into a reply of 1 MiB, because an entry's metadata has at most about 400 KB.
     max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
@@ -278,7 +278,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait."""
+        """The number of calls that may run at the same time; further calls wait."""
         return self.configured_threads or _THREADS
 
     @property
@@ -392,7 +392,7 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait.
+        """The number of calls that may run at the same time; further calls wait.
 
         HRAG_THREADS decides. If it is not set, the number is 16 if calls wait for a remote model,
         and otherwise depends on the number of cores.
@@ -482,8 +482,8 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 def load(cls: type[Settings], **overrides: Any) -> Settings:
     """Returns settings of the class `cls` from the environment, or raises SettingsError.
 
-    `overrides` are values by the names of their variables. They take precedence over the values in
-    the environment.
+    The name of each keyword argument in `overrides` is the name of an environment variable. Its
+    value takes precedence over the value in the environment.
     """
     try:
         return cls(**overrides)

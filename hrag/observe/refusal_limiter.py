@@ -16,7 +16,7 @@ _WINDOW_S = 1.0
 # At most this many refusals with equal reason, method and credential get a log line in a second.
 _LINES_PER_KIND = 5
 # At most this many refusals get a log line in a second. At most this many counters exist for the
-# refusals that get none.
+# refusals that get no log line.
 _LINES = 100
 
 
@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
 
 
 class RefusalLimiter:
-    """Decides which refusals are logged individually, and counts the others. Thread-safe.
+    """Decides which refusals get a log line each, and counts the others. Thread-safe.
 
     A separate thread calls `write` with the counts, at most once a second.
     """
@@ -53,7 +53,7 @@ class RefusalLimiter:
         self._flushing = False
 
     def allows(self, refusal: Refusal) -> bool:
-        """Returns True if the refusal gets a line. Otherwise counts it and returns False."""
+        """Returns True if the refusal gets a log line. Otherwise counts it and returns False."""
         with self._lock:
             now = self._clock()
             if now >= self._ends:
@@ -86,7 +86,7 @@ class RefusalLimiter:
                 self._flushing = False
 
     def flush(self) -> None:
-        """Passes the counts of refusals since the last flush to `write`, and resets them."""
+        """Calls `write` with the counts of refusals, if there are any, and sets the counts to 0."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             self._flushing = False

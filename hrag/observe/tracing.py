@@ -1,8 +1,8 @@
 """Traces with OpenTelemetry: a span for each call, with a child span for each stage.
 
-Tracing is off unless it is configured; it needs the extra `otel`. Spans contain names, times and
-codes, never a text, a vector or a key. OTEL_* variables configure everything else, for example
-sampling. All functions are thread-safe, except `configure` and `close`.
+Tracing is off unless it is configured. It needs `pip install 'hrag[otel]'`. Spans contain names,
+times and codes, never a text, a vector or a key. OTEL_* variables configure everything else, for
+example sampling. All functions are thread-safe, except `configure` and `close`.
 """
 
 import threading
@@ -35,7 +35,7 @@ class _Tracing:
 def configure(service: str, settings: CommonSettings) -> None:
     """Turns tracing on if the settings say so.
 
-    Raises SettingsError if the extra `otel` is missing.
+    Raises SettingsError if the packages that `pip install 'hrag[otel]'` installs are missing.
     """
     if not settings.is_tracing:
         return

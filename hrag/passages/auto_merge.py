@@ -82,8 +82,8 @@ def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: 
 def _replaces_children(matched_count: int, child_count: int, ratio: float) -> bool:
     """Returns True if enough children of a parent matched, so that the parent replaces them.
 
-    `matched_count` is how many of its `child_count` children represent matched leaves, and `ratio`
-    is the share of them that is needed.
+    `matched_count` of the parent's `child_count` children represent matched leaves. At least the
+    share `ratio` of the children must do so, and at least two children, or the only child.
     """
     return matched_count >= max(ratio * child_count, min(child_count, 2))
 

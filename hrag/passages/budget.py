@@ -2,8 +2,8 @@
 
 A draft is a chunk that may become a passage; it represents a group of matched leaves (see
 `hrag.passages.drafts`). Drafts are processed in the given order, best first, and a chosen draft is
-never removed again. So a larger token budget first chooses the same groups as a smaller budget, and
-then adds more text.
+never removed. So a larger token budget first chooses the same groups as a smaller budget, and then
+adds more text.
 
 Neighbouring chunks may overlap. But no text is returned twice, except if the request allows it.
 Callers guarantee that no draft of a search lies completely inside another draft.
@@ -73,7 +73,7 @@ def fill_budget(
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
 ) -> ChosenDrafts:
-    """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
+    """Returns drafts whose text answers the query best and has at most `token_budget` tokens.
 
     A draft is a chunk that may become a passage; here the chunk is a leaf. `candidates` has one
     draft per matched leaf, best leaf first; only as many are read as needed. Leaves that overlap or
@@ -81,7 +81,7 @@ def fill_budget(
 
     The first leaf that does not fit is cut at the end of a sentence, and no further leaf is chosen.
     The rest of the budget stays unused. If worse leaves filled this rest, a larger budget would
-    return better leaves in their place, and so would not return all text of the smaller budget. If
+    return better leaves in their place, and so would lack text that the smaller budget returns. If
     not even one sentence of the best leaf fits, the first words of this leaf are returned.
     """
     remaining = iter(candidates)
@@ -105,7 +105,7 @@ def fill_budget(
 def choose_drafts_within_limits(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
 ) -> ChosenDrafts:
-    """Chooses which drafts become passages.
+    """Chooses which drafts become passages, within `limits`.
 
     A draft is a chunk that may become a passage; it represents a group of matched leaves.
     `candidates` has one draft per group, best group first; only as many are read as needed.
@@ -143,7 +143,7 @@ def choose_drafts_within_limits(
 class _Passage:
     """Chosen drafts (chunks) of one document that overlap or touch, and so form one passage.
 
-    `token_start` and `token_end` are the range of the document's tokens that they cover.
+    `token_start` and `token_end` are the range of the document's tokens that the drafts cover.
     """
 
     members: list[PassageDraft]
@@ -173,7 +173,7 @@ _groups = attrgetter("groups")
 
 
 class _ChosenPassages:
-    """The passages chosen so far, by document, in order of the text.
+    """The passages chosen so far: for each document, a list in order of the text.
 
     Passages of one document share no token, except with `keep_overlap`. So the passages that a
     draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.
@@ -190,7 +190,10 @@ class _ChosenPassages:
         return self._count >= self._limits.limit
 
     def is_document_full(self, document_id: str) -> bool:
-        """Returns True if the document already has `max_per_document` passages."""
+        """Returns True if the document has as many passages as `max_per_document` allows.
+
+        Always returns False if `max_per_document` is 0, which means no limit.
+        """
         return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
@@ -210,7 +213,10 @@ class _ChosenPassages:
         return _without_text_of(draft, touched), []
 
     def add(self, draft: PassageDraft) -> None:
-        """Adds a draft (a chunk) as a passage, or joins it with the passages that it touches."""
+        """Adds a draft (a chunk) as a passage.
+
+        With `merge_adjacent`, joins it with the passages that it touches.
+        """
         passages = self._by_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
         self._count += 1

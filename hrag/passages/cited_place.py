@@ -17,8 +17,8 @@ from hrag.text.analysis import Analyzer
 from hrag.values.tree import ChunkRecord
 from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
 
-# This many bytes are read on each side of a leaf to find whole sentences: the length of the longest
-# sentence, because UTF-8 needs at most 4 bytes per character.
+# This many bytes are read on each side of a leaf to find whole sentences. The longest sentence fits
+# into them, because UTF-8 needs at most 4 bytes per character.
 _CONTEXT_BYTES = 4 * MAX_SENTENCE_CHARS
 
 
@@ -58,8 +58,8 @@ class TermLocator:
         """Returns the sentence to cite in a passage, and the spans of the query's terms.
 
         `leaves` are the passage's matched leaves at `level`, best first; at least one of them has a
-        part inside the passage. The spans are those in all these leaves, and are only returned with
-        `spans`; otherwise `term_spans` is empty.
+        part inside the passage. With `spans`, `term_spans` has the spans of the terms in all these
+        leaves; otherwise it is empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

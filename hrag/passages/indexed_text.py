@@ -30,7 +30,7 @@ class IndexedLeaf(NamedTuple):
 
     @property
     def lexical(self) -> str:
-        """The text for the lexical index, with the heading twice, so that its words count twice."""
+        """The text for the lexical index. The heading occurs twice, so its words count twice."""
         return 2 * self.heading + self.text
 
 

@@ -42,7 +42,8 @@ class SentenceContext:
 def surrounding_chars(margin: int) -> int:
     """Returns how many characters of text `sentence_context` needs on each side of a leaf.
 
-    `margin` is how many sentences it shall return on each side.
+    `margin` is how many sentences `sentence_context` returns before and after those that the leaf
+    touches.
     """
     return (margin + 1) * MAX_SENTENCE_CHARS
 

@@ -129,7 +129,7 @@ class PendingCall(Call, ABC):
         return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
-        """Starts to read the message. gRPC's event thread calls `arrived` once it has been read.
+        """Starts to read the message. Once it has arrived, gRPC's event thread calls `arrived`.
 
         `arrived` is also called if the call ends before its message arrives. In this case,
         `take_message` returns False.
@@ -236,7 +236,7 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Without this, the frame and the error would form a reference cycle.
+            del error  # Without `del`, frame and error would form a reference cycle.
 
 
 def submitted_call(

@@ -97,7 +97,7 @@ class Share:
         self.size_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Adds `size_bytes` to the counted bytes. Raises what `ByteBudget.take` raises."""
+        """Adds `size_bytes` to the count of bytes; raises TooBusy if a limit would be exceeded."""
         self._budget.take(self._caller, size_bytes)
         self.size_bytes += size_bytes
 

@@ -77,7 +77,7 @@ class ConcurrencyLimiter:
             return 0 if state is None else len(state.waiting)
 
     def enter(self, tenant: str, call: PendingCall) -> bool:
-        """Runs a call of the tenant now, or later if too many calls of the tenant are running.
+        """Runs a call of the tenant. If too many calls of the tenant are running, the call waits.
 
         Returns False if the call has to wait. Raises TooBusy if too many calls of the tenant wait.
         """
@@ -129,7 +129,10 @@ class ConcurrencyLimiter:
             state.suspended += 1
 
     def resume(self, tenant: str, call: PendingCall) -> None:
-        """Runs a suspended call again, now or later if too many calls of the tenant are running."""
+        """Runs a suspended call again.
+
+        If too many calls of the tenant are running, the call first waits for a thread.
+        """
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -172,7 +175,10 @@ class ConcurrencyLimiter:
             )
 
     def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
-        """Removes the calls that may run now from the tenant's queue; counts them as running."""
+        """Returns the waiting calls of the tenant that may run now.
+
+        Removes these calls from the waiting calls, and counts them as running.
+        """
         ready = []
         while state.waiting and state.running < self._limit(tenant):
             state.running += 1

@@ -34,7 +34,8 @@ class RunningCalls:
     ) -> None:
         """`clock` returns the processor time of the calling thread, in seconds.
 
-        `wall_clock` returns monotonic seconds.
+        `wall_clock` returns monotonic seconds. `sleep` blocks the calling thread for the given
+        number of seconds.
         """
         self.clock = clock
         self.sleep = sleep

@@ -86,7 +86,7 @@ class WebTokens:
 
 
 def read_jwks(path: Path) -> dict[str | None, PyJWK]:
-    """Returns the signing keys of a JWKS file by `kid` (key id); skips other kinds of keys.
+    """Returns a dictionary from `kid` (key id) to signing key; skips keys that are not usable.
 
     Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
     usable key.
@@ -198,9 +198,10 @@ def _subject(claim: str) -> str:
 
 
 def _tenants(claim: Any) -> frozenset[str]:
-    """Returns the tenants in a token's claim, which must be a tenant id or a list of tenant ids.
+    """Returns the tenants that a claim of a token names.
 
-    The id `*` means all tenants. Raises ValueError if the claim has any other value.
+    The claim must be a tenant id or a list of tenant ids. The id `*` means all tenants. Raises
+    ValueError if the claim has any other value.
     """
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):

@@ -216,8 +216,8 @@ class ServerCall(PendingCall):
 
         A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # The request id is sent at once. So the client knows that it is authorized before it sends
-        # a message.
+        # The initial metadata, with the request id, is sent at once. Its arrival shows the client
+        # that it is authorized, before the client sends a message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -349,7 +349,8 @@ class ServerCall(PendingCall):
     def log_fields(self) -> dict[str, str]:
         """Returns the fields of each log line of the call: request id, tenants and credential id.
 
-        Returns no fields before `start` is called.
+        Returns no fields as long as the call has no request id. `start` sets the request id, and so
+        does a rejection that may be logged.
         """
         return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 

@@ -171,7 +171,7 @@ class CallGuard:
         return identity
 
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
-        """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
+        """Raises PermissionDenied if `identity` may not act for one of the request's tenants."""
         self._tenants = self._required_rule().tenants(request)
         for tenant_id in self._tenants:
             _check_tenant(identity, tenant_id)

@@ -19,9 +19,9 @@ from hrag.values.errors import RateQuotaExceeded
 from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
-# The limit of tenants with a bucket. 100,000 buckets need about 30 MB. More tenants call at the
-# same time only if a caller invents tenant ids, which is possible without authentication or with a
-# credential for all tenants. In this case, the limiter removes the least recently examined buckets.
+# At most this many tenants have a bucket. 100,000 buckets need about 30 MB. More tenants call at
+# the same time only if a caller invents tenant ids. This is possible without authentication or with
+# a credential for all tenants. Then the limiter removes the least recently examined buckets.
 # A tenant whose bucket was removed is treated as if its bucket were full.
 MAX_TENANTS = 100_000
 # How many old buckets are examined when a bucket is added. Full buckets are removed. With two, full
@@ -67,10 +67,10 @@ class RateLimiter:
     def try_acquire(self, tenants: Sequence[str]) -> RateQuotaExceeded | None:
         """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
-        Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
-        in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often than
-        its burst allows, its calls are accepted only if its bucket is full. These calls then delay
-        the later calls of the tenant.
+        Returns None if all calls are counted, else the error to raise. The error's `retry_s` is the
+        time in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often
+        than its burst allows, its calls are accepted only if its bucket is full. These calls then
+        delay the later calls of the tenant.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
         quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]

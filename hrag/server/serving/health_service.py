@@ -2,11 +2,11 @@
 
 A watcher is a client that calls Watch to receive every change of the state. The servicer of the
 package grpcio-health-checking is not used. It sends to watchers while it holds its lock, and it
-acquires the same lock in gRPC's only event thread when a watcher disconnects. So a watcher that
-does not read can block the whole server, and anybody may watch. It also stores every service name
-that was ever watched. The servicer in this module never sends while it holds a lock that is needed
-when a watcher disconnects, and it never sends in a thread that runs calls. At most half of the
-calls that a server admits may be watches.
+acquires this lock in gRPC's only event thread when a watcher disconnects. So a watcher that does
+not read can block the whole server, and anybody may watch. That servicer also stores every service
+name that was ever watched. The servicer in this module never sends while it holds a lock that is
+needed when a watcher disconnects, and it never sends in a thread that runs calls. At most half of
+the calls that a server admits may be watches.
 """
 
 import threading
@@ -86,7 +86,8 @@ class Health(health_pb2_grpc.HealthServicer):
         else:
             self._remove(watcher)
 
-    # With this attribute gRPC calls Watch with `send`, and a watch occupies no thread.
+    # With this attribute, gRPC passes Watch a function `send` that sends one response. Watch
+    # returns at once, and a watch occupies no thread.
     Watch.experimental_non_blocking = True  # type: ignore[attr-defined]
 
     def _add(self, watcher: "_Watcher") -> bool:

@@ -116,7 +116,7 @@ def reserve_address(address: str) -> Iterator[str]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # For both wildcard addresses, gRPC listens on IPv4 and IPv6.
+    if host in _WILDCARDS:  # With a wildcard address, gRPC listens on IPv4 and IPv6.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = addresses[0]
@@ -153,7 +153,7 @@ class _Worker:
         """
         try:
             return self.link.recv(_REPORT_BYTES)
-        except OSError:  # There is nothing to read.
+        except OSError:  # No report has arrived.
             return b""
 
     def close(self) -> None:
@@ -235,7 +235,8 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    # An error is ignored: the worker may have exited already, or a sandbox may forbid the call.
+    # An error of sched_setaffinity is ignored: the worker may have exited already, or a sandbox may
+    # forbid the call.
     with suppress(OSError):
         # The worker's CPU cores are chosen now, before it starts threads, because new threads
         # inherit this choice.

@@ -44,8 +44,8 @@ _CJK_FACTOR = 0.25
 class QueryTerm(NamedTuple):
     """A term of a query.
 
-    `id` is the `term_id` of `text`. If the term is a word, `text` is its stem. `factor` is the
-    weight of terms of this kind, relative to the weight of a word.
+    `id` is the hash of `text` that `term_id` returns. If the term is a word, `text` is its stem.
+    `factor` is the weight of terms of this kind, relative to the weight of a word.
     """
 
     id: int
@@ -80,7 +80,7 @@ class Analyzer:
         return self._extractor.word_ids(text)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
-        """Returns the terms of each text, and its length in terms, in the order of `texts`."""
+        """Returns the terms of each text, and the count of its terms, in the order of `texts`."""
         return self._extractor.leaf_terms(texts)
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:
