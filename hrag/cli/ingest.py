@@ -332,8 +332,8 @@ class _Ingest:
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
         """Prints the outcomes of the documents, the deleted documents and the skipped files.
 
-        With --json, each outcome was already printed when it arrived, so this method prints only
-        the counts of the outcomes.
+        With --json, each outcome was already printed when it arrived, so this method prints the
+        counts of the outcomes instead of the outcomes.
         """
         skipped = self.inputs.skipped
         if self.as_json:

@@ -361,9 +361,9 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
-    """Returns a list of the most common extensions of skipped files, such as `.bin, .dat`.
+    """Returns a text such as `.bin, .dat`, with the extensions of the files of unknown format.
 
-    Only the files that were skipped because of their unknown format count.
+    The most common extensions come first. If there are many, the rarest are only counted.
     """
     unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
     suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)

@@ -110,10 +110,10 @@ def sendable(document: Document) -> Document:
 
 
 def readable_path(path: Path) -> str:
-    """Returns a path as text in the Unicode form NFC, which can be encoded as UTF-8.
+    """Returns a path as a text that can be encoded as UTF-8, in the Unicode form NFC.
 
-    File names may contain decomposed characters, which are composed, and bytes that are not valid
-    UTF-8, which are replaced by U+FFFD.
+    File names may contain bytes that are not valid UTF-8. Each of these bytes is replaced by
+    U+FFFD. Decomposed characters are composed.
     """
     text = os.fsencode(path).decode("utf-8", "replace")
     return unicodedata.normalize("NFC", text)

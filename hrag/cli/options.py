@@ -260,8 +260,8 @@ def connect(credentials: Credentials, indexer: str = "", retriever: str = "") ->
     """Yields a client of the services at the addresses `indexer` and `retriever`.
 
     An empty address means that the command does not call that service. If the `with` block raises
-    ServiceUnavailable, its message is extended by the addresses and the command that starts the
-    services. Raises Failure if a service does not know a method that the client has called.
+    ServiceUnavailable, raises it with a message that names the addresses and the command that
+    starts the services. Raises Failure if a service does not know a method that the client called.
     """
     from hrag.client import Client  # noqa: PLC0415
 

@@ -175,7 +175,8 @@ class ServiceProcesses:
     def stop(self) -> None:
         """Stops all services and waits until they have ended.
 
-        Kills all services if Ctrl-C is pressed meanwhile, or if a service takes too long.
+        Kills all services if Ctrl-C is pressed meanwhile, or if a service does not stop within the
+        seconds `stop_s` that the constructor received.
         """
         try:
             for child in reversed(self._children):

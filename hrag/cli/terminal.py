@@ -137,7 +137,7 @@ def show_json_error(error: dict[str, Any]) -> None:
 
 
 class Fit(Enum):
-    """What happens to a cell that is wider than its column. The values describe it in words."""
+    """The ways to print a cell that is wider than its column. The values describe these ways."""
 
     NEVER = "the column is as wide as its widest cell"
     CUT_END = "the cell's end is left out"
