@@ -3,7 +3,7 @@
 Documents are read when the stream needs them, so few of them are in memory at a time. Progress is
 a bar on a terminal, plain lines elsewhere. The progress within a document is not known, because
 the indexer answers when the document is stored. So progress is counted in bytes of files, and the
-display names the current document. Outcomes are lines for people or lines of JSON.
+display names the current document. Outcomes are printed as lines for people or as lines of JSON.
 """
 
 import time
@@ -33,9 +33,9 @@ from hrag.values.errors import CollectionNotFound, HragError, TooLarge
 if TYPE_CHECKING:
     from hrag.client import Client
 
-# A document of more bytes is sent in a separate stream. By default a service accepts documents of
+# A document of more bytes is sent in a separate stream. By default the indexer accepts documents of
 # up to this size, and requests of up to four times this size. If a request is larger, gRPC ends the
-# whole stream, and the other documents in the stream would be lost.
+# whole stream, and other documents in the same stream would be lost.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 _LABEL_CHARS = 40
@@ -46,9 +46,10 @@ _EXTENSIONS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """The outcome of one document: a result, or the error that refused it.
+    """The outcome of one document: the indexer's result, or why the document was not stored.
 
-    `encoding` is the file's encoding if it was not UTF-8.
+    `label` names the document in messages. `encoding` is the encoding of the file if it was not
+    UTF-8, otherwise an empty text.
     """
 
     label: str
@@ -73,9 +74,9 @@ class IngestProgress:
     """The outcomes of an ingest so far.
 
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
-    reason) for each document that could not be stored, and `encodings` contains (label,
-    encoding) for each that was not UTF-8. `error` is the error that ended the stream early, if
-    any. `on_outcome` is called with each outcome, sometimes in the stream's thread.
+    reason) for each document that could not be stored. `encodings` contains (label, encoding)
+    for each stored document that was not in UTF-8. `error` is the error that ended the stream
+    early, or None. `on_outcome` is called with each outcome, sometimes in the stream's thread.
     """
 
     def __init__(
@@ -96,8 +97,8 @@ class IngestProgress:
         self.error: HragError | None = None
         self._sent: deque[_SentDocument] = deque()
         self.on_outcome = on_outcome
-        # The lock is needed because the thread of the stream reads files. If a file cannot be read,
-        # that thread adds the outcome.
+        # The lock is needed because two threads add outcomes. The thread of the stream reads files;
+        # if a file cannot be read, it adds the outcome itself.
         self._lock = Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
@@ -114,7 +115,7 @@ class IngestProgress:
 
     @property
     def seconds(self) -> float:
-        """The time since the start in seconds; after `end`, the time from start to end."""
+        """The time since this object was created, in seconds. It stops when `end` is called."""
         return (self._ended or time.perf_counter()) - self._started
 
     @property
@@ -135,13 +136,13 @@ class IngestProgress:
     def send(self, label: str, size_bytes: int, encoding: str) -> None:
         """Records that a document was read and will be sent next.
 
-        The label and the encoding are stored until the outcome of the document arrives. Outcomes
-        arrive in the order in which the documents are sent.
+        The arguments are stored until the outcome of the document arrives. Outcomes arrive in the
+        order in which the documents are sent.
         """
         self._sent.append(_SentDocument(label, encoding, size_bytes))
 
     def receive(self, answer: IngestResult | HragError) -> None:
-        """Counts the outcome of the oldest document that was sent and has none yet."""
+        """Counts `answer` as the outcome of the document whose outcome is expected next."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
             self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
@@ -153,7 +154,7 @@ class IngestProgress:
         self._add(DocumentOutcome(sent.label, answer, sent.encoding), sent.size_bytes)
 
     def fail(self, label: str, error: Unreadable, size_bytes: int = 0) -> None:
-        """Counts a document that could not be read."""
+        """Counts a document that could not be read, and records the error as the reason."""
         self._add(DocumentOutcome(label, error), size_bytes)
 
     def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
@@ -187,10 +188,10 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # `alone` means that this stream sends only one document. If the stream ends with an
-            # error, the loop continues, although the thread of the ended stream may still read the
-            # next document. So this thread reads from a list. If it read from `group`, it would
-            # advance `groupby`, and the loop would miss documents.
+            # `alone` means that the stream sends only one document. Another thread reads the
+            # stream's documents. If the stream ends with an error, the loop continues, although
+            # that thread may still ask for the next document. If it asked `group`, it would advance
+            # `groupby`, and the loop would miss a document. So it gets a list.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -208,7 +209,7 @@ def ingest_all(
 
 def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        # The collection does not exist, so no document can be stored, and the ingest ends.
+        # If the collection does not exist, no document can be stored, so the ingest ends.
         if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
@@ -278,8 +279,8 @@ def shown_progress(
 class _ProgressTextColumn(ProgressColumn):
     """A column of the progress bar with a text that describes the progress.
 
-    The text is computed at each refresh of the display. So the time in it advances even while the
-    indexer works on one document for long.
+    The text is computed at each refresh of the display, not only when an outcome arrives. So it
+    names the current document as soon as that document is sent.
     """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:
@@ -294,9 +295,9 @@ class _ProgressTextColumn(ProgressColumn):
 
 
 def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
-    """Returns how much of the ingest is completed, and how much it is in total.
+    """Returns two numbers: the completed part of the ingest, and the whole ingest.
 
-    Both numbers are bytes or, if the sizes of the documents are not known, counts of documents.
+    The unit is bytes or, if the sizes of the documents are not known, documents.
     """
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
@@ -304,7 +305,10 @@ def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
 
 
 def _describe_progress(progress: IngestProgress) -> str:
-    """Returns `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
+    """Returns a text for people that describes the progress.
+
+    An example is `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`.
+    """
     of_total = f" of {progress.total:,}" if progress.total else ""
     parts = [f"{progress.completed:,}{of_total} documents"]
     if progress.total_bytes:
@@ -317,7 +321,11 @@ def _describe_progress(progress: IngestProgress) -> str:
 
 
 def show_outcomes(progress: IngestProgress) -> None:
-    """Prints a line for each text that was not UTF-8 and each failure, then counts and rates."""
+    """Prints the result of an ingest for people.
+
+    First comes a line for each document that was not in UTF-8, then a line for each document that
+    failed, then the counts of outcomes, and the documents and tokens per second.
+    """
     for label, encoding in progress.encodings:
         print_line(f"{label}: read as {encoding}")
     for label, reason in progress.failures:
@@ -353,7 +361,10 @@ def skipped_summary(skipped: Sequence[SkippedFile]) -> str:
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
-    """Returns the most common extensions among the skipped files of unknown format, as a text."""
+    """Returns a text such as `.bin, .dat`, with the extensions of the files of unknown format.
+
+    The most common extensions come first. If there are many, the rarest are only counted.
+    """
     unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
     suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
     counts = Counter(suffix or "no extension" for suffix in suffixes)
@@ -364,7 +375,7 @@ def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
 
 
 def print_outcome(outcome: DocumentOutcome) -> None:
-    """Prints one document's outcome as a line of JSON."""
+    """Prints a line of JSON with the outcome of one document."""
     line: dict[str, Any] = {"input": outcome.label}
     result = outcome.result
     if isinstance(result, IngestResult):
@@ -388,7 +399,10 @@ def print_outcome(outcome: DocumentOutcome) -> None:
 def print_summary(
     progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
 ) -> None:
-    """Prints the counts of all outcomes, the tokens and the time as the last line of JSON."""
+    """Prints a line of JSON with the counts of all outcomes, the tokens and the time.
+
+    It is the last line of the output.
+    """
     summary = {
         "documents": progress.completed,
         **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},
@@ -402,7 +416,7 @@ def print_summary(
 
 
 def print_skipped(skipped: Sequence[SkippedFile]) -> None:
-    """Prints each file that was skipped as a line of JSON."""
+    """Prints a line of JSON for each file that was skipped."""
     for file in skipped:
         path = readable_path(file.path)
         print_json_line({"input": path, "outcome": "skipped", "reason": file.reason})
