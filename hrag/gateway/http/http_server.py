@@ -1,7 +1,7 @@
 """An HTTP server that accepts a limited number of connections, with or without TLS.
 
-If the limit is reached, the server closes the connection that has been replaceable for the longest
-time to accept a new one, so idle connections never lock out other clients. A connection is
+If the limit is reached and a new connection arrives, the server closes the connection that has been
+replaceable for the longest time. So idle connections never lock out other clients. A connection is
 replaceable
 
 - during its TLS handshake, whose time is limited too,
