@@ -1,11 +1,11 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
 Text is extracted before a document is cut into chunks. A document is refused if its type is
-unknown, or if its body is too large, unreadable or blank. It is also refused if it has so many
-characters of white space, or so many characters without white space, in a row that they would
-stall the tokenizer. The extracted text is never blank, and can always be encoded in UTF-8. Pages
-and sections are in order of position. The same document has the same result on every machine. This
-module does not depend on tokens, storage or gRPC.
+unknown, or if its body is too large, unreadable or blank. It is also refused if it has a run of
+white space, or a run of other characters, that is so long that it would stall the tokenizer. The
+extracted text is never blank, and can always be encoded in UTF-8. Pages and sections are in order
+of position. The same document has the same result on every machine. This module does not depend on
+tokens, storage or gRPC.
 """
 
 import codecs
@@ -32,8 +32,8 @@ MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
 # The foreign formats: files of these formats are not text that a person can read. Only a parser
-# process parses these files, even if they are small. Each value is the name of the format in error
-# messages.
+# process parses these files, even if they are small. Each key is a MIME type, and its value is the
+# name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -94,7 +94,8 @@ def extract(document: Document, max_bytes: int, parse: Parse) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts.
+    extracted from the body (in UTF-8). `parse` parses files that are not text (a PDF, for example)
+    and long texts.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of

@@ -38,7 +38,7 @@ _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 # The formats of Office documents, by the name of the main file in the document's archive.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
-    b"word/document2.xml": DOCX,  # Word on the Web writes this name.
+    b"word/document2.xml": DOCX,  # The web version of Word writes this file.
     b"ppt/presentation.xml": PPTX,
     b"xl/workbook.xml": XLSX,
 }
@@ -139,7 +139,7 @@ def _detect(content: bytes) -> str:
 
 
 def _detect_archive(content: bytes) -> str:
-    """Returns the format of an archive: the format whose main file is named first in its bytes.
+    """Returns the format whose main file is named first in the bytes of the archive `content`.
 
     Each format has a main file with a certain name, for example `word/document.xml`. In an archive,
     the name of a file is before the content of the file. So the name of the main file comes before

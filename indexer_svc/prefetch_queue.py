@@ -25,8 +25,10 @@ class PrefetchQueue(Generic[Item]):
 
     The source is an iterable of batches; a batch is a list of items. The items in the queue have a
     total weight of at most `capacity`. A batch whose weight is above `capacity` is queued only
-    while the queue is empty. `weigh` returns the weight of an item. `name` is the name of the
-    thread. `gather` waits by calling `sleep` with a time in seconds.
+    while the queue is empty.
+
+    The arguments are `weigh`, which returns the weight of an item, `capacity`, the thread's `name`,
+    and `sleep`, which the method `gather` calls with a count of seconds in order to wait.
     """
 
     def __init__(

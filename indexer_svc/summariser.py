@@ -463,7 +463,10 @@ def _cost_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSumm
 
 
 def _report(error: Exception, retry_s: float, **about: str) -> None:
-    """Logs a failure that is not in `_OUTAGES`. The work is repeated after `retry_s` seconds."""
+    """Logs an error that is not an outage; the work is repeated after `retry_s` seconds.
+
+    Outages are the errors that `_OUTAGES` lists, for example ChatUnavailable.
+    """
     metrics.summary_failures.inc()
     cause = {"problem": str(error)} if isinstance(error, HragError) else {"exc_info": error}
     _log.error("summary_failed", **about, retry_s=retry_s, **cause)

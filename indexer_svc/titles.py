@@ -72,10 +72,10 @@ def section_title(text: str) -> str:
 def front_matter_title(front_matter: str) -> str:
     """Returns the string under the outermost key `title` of front matter, or an empty string.
 
-    Reads plain, quoted and block scalars of YAML, folded to one line, and strings of TOML on one
-    line. No YAML parser is used, so that no hostile text can abuse anchors, tags and the expansion
-    of aliases. The result is empty if the title uses anchors, tags or aliases, or if it is a list,
-    a mapping or null.
+    Reads plain, quoted and block scalars of YAML, which may continue on the next lines, and strings
+    of TOML on one line. No YAML parser is used, so that no hostile text can abuse anchors, tags and
+    the expansion of aliases. The result is empty if the title uses anchors, tags or aliases, or if
+    it is a list, a mapping or null.
     """
     if front_matter.startswith(_TOML_MARK):
         return document_title(_toml_title(front_matter))
@@ -100,7 +100,7 @@ def metadata_title(text: str) -> str:
 
 
 def _scalar_text(value: str) -> str:
-    """Returns the text of a YAML scalar that has been folded to one line."""
+    """Returns the text of a YAML scalar whose lines have been joined into one line."""
     if quoted := _DOUBLE_QUOTED.match(value):
         return _unescape(quoted[0])
     if quoted := _SINGLE_QUOTED.match(value):

@@ -35,7 +35,7 @@ class AnswerSlots:
 
     @contextmanager
     def slot(self, tenant_id: str) -> Iterator[None]:
-        """Occupies a slot for the tenant while the context is open.
+        """Occupies a slot for the tenant while the `with` block runs.
 
         Raises TooBusy if all slots are occupied, or if the tenant occupies half of all slots while
         other tenants ask questions.

@@ -3,8 +3,8 @@
 Markers are, for example: [1], [1, 3], [1-3], [1][2], and the same numbers in 【】. `MarkerFilter`
 reads a text in pieces. It returns text in which every marker names only passages that exist. It
 delays text only while this text may become a marker. The result does not depend on how the text is
-cut into pieces. If no passage has a number, this number is removed from the marker. If no number
-remains in a marker, the marker is removed together with the blanks before it.
+cut into pieces. A number that no passage has is removed from its marker. If no number remains in a
+marker, the marker is removed together with the blanks before it.
 
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
 unchanged. Markers in code between backticks stay unchanged too. Inline code ends at the end of its

@@ -153,7 +153,8 @@ class _Addresses:
         # True if a host was directly before `](` and no path has begun after it. In this case, an
         # `@` would turn the host into a user name.
         self._may_be_user = False
-        # True if this link's destination began while `_is_open` was True for another link.
+        # True if this link's destination began inside the destination of another link, before the
+        # path of the other link's address. Later characters may change where this link leads, too.
         self._stays_open = False
 
     def breaks(self, char: str) -> bool:
@@ -295,6 +296,10 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """Returns the first known host in sorted order that is `_read` or comes after it, or ""."""
+        """Returns the first known host, in sorted order, that is not before the read characters.
+
+        The read characters (`_read`) are those of a host. Returns "" if all known hosts are before
+        them.
+        """
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

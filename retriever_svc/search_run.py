@@ -5,9 +5,9 @@ the reason why the query has no vector. The engine does the search itself, from 
 passages (`hrag.engine.Snapshot.find`).
 
 A collection has two sources of candidates: its lexical index and its vectors. Which sources are
-searched is decided in two steps. The query's options decide before the text is embedded. The
-sources that the collection really has decide once the snapshot is open. If one source cannot be
-used, HYBRID searches only the other source, and the result contains the reason.
+searched is decided in two steps: before the text is embedded, by the query's options, and once the
+snapshot is open, by the sources that the collection really has. If one source cannot be used,
+HYBRID searches only the other source, and the result contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No

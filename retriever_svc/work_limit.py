@@ -2,8 +2,8 @@
 
 The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
 is about proportional to this size. So the limit bounds the processor time of a call, and is checked
-before any text is embedded. Texts are counted even if their vectors are cached, so that the same
-call always succeeds or always fails.
+before any text is embedded. Texts are counted even if their vectors are cached. So the state of the
+cache does not decide whether a call succeeds.
 """
 
 from collections.abc import Iterable
@@ -41,9 +41,9 @@ class EmbeddingWork:
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
         """Counts the sentences of each leaf.
 
-        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. The message of the
-        error names a lower `limit` of the query with which the search would succeed. `window_count`
-        is the count of windows that the search has chosen already.
+        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. If the search would
+        succeed with a lower `limit` of the query, the message of the error names this limit.
+        `window_count` is the count of windows that the search has chosen already.
         """
         size = fitting = 0
         for texts in texts_of_leaves:

@@ -280,10 +280,11 @@ class AsyncCatalog(ABC):
     ) -> Listing[DocumentInfo]:
         """Returns one page of a collection's documents, ordered by id.
 
-        If `filter` is given (see `hrag.filters`), only documents that pass it are listed; pass
-        the same filter for each page. `page_size` is at most 1,000; 0 means 100. `page_token` is
-        the `next_page_token` of the previous page. No document is listed twice. A document that
-        is written between the calls for two pages may be missing. Raises CollectionNotFound.
+        If `filter`, a condition made with `hrag.filters`, is given, only documents that pass it are
+        listed; pass the same filter for each page. `page_size` is at most 1,000; 0 means 100.
+        `page_token` is the `next_page_token` of the previous page. No document is listed twice. A
+        document that is written between the calls for two pages may be missing. Raises
+        CollectionNotFound.
         """
         call = calls.list_documents(tenant_id, collection, page_size, page_token, filter)
         return await self._run(call, timeout_s)

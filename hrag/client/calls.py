@@ -202,7 +202,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasChange]:
-    """Builds the call SetAlias, whose result is the change of the alias, with a sequence number."""
+    """Builds the call SetAlias, whose result says which collection the alias named before."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
@@ -321,10 +321,10 @@ class TextPart(NamedTuple):
     restarts: int = 0
 
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
-        """Returns this part, extended by the text in the response.
+        """Returns a TextPart with the text of this part, followed by the text in the response.
 
-        If the document was replaced after this part was read, the returned part is empty, so that
-        the text is read again from the start.
+        If the document was replaced after this part was read, the returned TextPart is empty, so
+        that the text is read again from the start.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
@@ -337,8 +337,8 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Then the document was replaced, and its text is read again from the start. Raises `error`
-        again if it has another cause.
+        In this case the document was replaced, and its text is read again from the start. Raises
+        `error` again if `error` has another cause.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error

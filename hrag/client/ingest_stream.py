@@ -139,8 +139,8 @@ async def aio_outcomes(
 ) -> AsyncGenerator[Outcome]:
     """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
-    Sends each document only after the outcome of the previous document has arrived. The parameters
-    and errors are those of `outcomes`.
+    Sends each document only after the outcome of the previous document has arrived. Has the same
+    parameters as `outcomes`, and raises the same errors.
     """
     requests = _Requests(request_of)
     permits = _SendPermits()

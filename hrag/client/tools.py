@@ -153,7 +153,7 @@ def async_knowledge_base(
 ) -> AsyncSearch:
     """Returns a coroutine function `search_knowledge_base(query, limit)` for asyncio.
 
-    The parameters and the errors are those of `knowledge_base`.
+    Has the same parameters as `knowledge_base`, and raises the same errors.
     """
     options = _checked(client, tenant_id, {**search_options, "collection": collection})
 

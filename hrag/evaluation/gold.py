@@ -104,7 +104,7 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
     merged = _by_document(_merge_spans(spans))
     gold_chars = sum(piece.chars for piece in gold.texts)
     found_chars = sum(_found_chars(piece, merged) for piece in gold.texts)
-    # If two quotes overlap, `found_chars` counts the characters that both quotes contain twice. So
+    # If two quotes overlap, a character that both quotes contain adds 2 to `found_chars`. So
     # `found_chars` may be larger than `text`, the count of characters of the returned text.
     relevant = min(found_chars, text)
     return Coverage(gold_chars, found_chars, text, relevant, text + gold_chars - relevant)

@@ -31,7 +31,7 @@ class Row:
         """Returns the text of the first field in `names` that is present.
 
         A whole number is converted to a text. If none of the fields is present, returns `default`.
-        Raises InvalidArgument if there is no default and all fields are missing or the first
+        If there is no default, raises InvalidArgument if all fields are missing, or if the first
         present field is blank. Also raises InvalidArgument if the field is not a text, or contains
         a lone surrogate, which UTF-8 cannot encode.
         """

@@ -62,12 +62,12 @@ def _questions(path: Path, split: str) -> Iterator[Question]:
             return _beir(path, split)
         return _json_lines(path / _QUERIES)
     if not path.exists():
-        raise unreadable(path, f"no such file; questions are {FORMATS}")
+        raise unreadable(path, f"no such file or folder; questions are read from {FORMATS}")
     if path.suffix == ".jsonl":
         return _json_lines(path)
     if path.suffix in _DELIMITERS:
         return _table(path)
-    raise unreadable(path, f"its name ends in {path.suffix!r}; questions are {FORMATS}")
+    raise unreadable(path, f"its name ends in {path.suffix!r}; questions are read from {FORMATS}")
 
 
 def _json_lines(path: Path) -> Iterator[Question]:

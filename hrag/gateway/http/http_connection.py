@@ -108,7 +108,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def is_late(self, now_s: float) -> bool:
-        """Returns True if the client has exceeded a time limit."""
+        """Returns True if the client has exceeded a time limit at the event loop's time `now_s`."""
         if self.transport.is_closing():
             self._written_until_s = min(self._written_until_s, now_s + self._send_s)
         return now_s > min(self._read_until_s, self._written_until_s)

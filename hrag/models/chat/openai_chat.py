@@ -31,12 +31,13 @@ MAX_LINE_BYTES = 1 << 20
 # The time limit for a whole reply. Without this limit, a caller without a deadline could occupy its
 # thread for ever.
 MAX_REPLY_S = 600.0
-# After the text is complete, the token counts must arrive within this time. Then reading stops even
-# if the stream has not ended, because some endpoints do not close the stream.
+# After the text is complete, the token counts must arrive within this time. When the time has
+# passed, reading stops even if the stream has not ended, because some endpoints do not close the
+# stream.
 MAX_END_S = 2.0
 
-# If the endpoint asks for a longer delay in `Retry-After`, the request is not retried and fails at
-# once, so that the caller need not wait.
+# The longest delay before a retry. If the endpoint asks for a longer delay in `Retry-After`, the
+# request is not retried and fails at once, so that the caller need not wait.
 _MAX_RETRY_DELAY_S = 10.0
 _FINISH = {
     "stop": FinishReason.STOP,

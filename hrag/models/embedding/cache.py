@@ -119,7 +119,8 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                # `row` is a view, which would keep the vectors of all texts in memory.
+                # `row` is a view of the array with the vectors of all texts. A cached view would
+                # keep the whole array in memory, so a copy is cached.
                 vector = row.copy()
                 # All cache hits return this array, so no caller may change it.
                 vector.flags.writeable = False
