@@ -5,8 +5,10 @@ are embedded in one request and committed in one transaction (group commit). Whi
 committed and answered, the leaves of the next group are embedded, and the documents after the next
 group are read, admitted and cut. If the client waits for the answer to each document before it
 sends the next document, each document is a group, and is answered at once. If the client does not
-wait, groups are large, because documents queue up while a commit is synced to disk. Before a group
-is embedded, the load also waits for a moment as long as further documents arrive.
+wait, groups are large, because documents queue up while a commit is synced to disk. If the previous
+group had several documents, the load waits before it embeds the next group, so that the next group
+becomes larger. The wait ends when the group is full, or when no further document has arrived for
+2 ms (`_PAUSE_S`).
 
 Answers have the order of the documents. A document is answered after its commit. An error of one
 document is the answer to that document and affects no other document. An error that affects all
@@ -58,10 +60,12 @@ GROUP_BYTES = 16 * MIB
 # The maximum weight of a group. The weight of a document is the share of the limits of a group that
 # the document needs (`_weight_of_draft`).
 _FULL = 1.0
-# Before the next group is embedded, the load waits at most this long for each further document.
-# This time is shorter than a commit, and longer than cutting a short document.
+# If the previous group had several documents, the load waits for further documents before it embeds
+# the next group, at most this long for each of them. This time is shorter than a commit, and longer
+# than cutting a short document.
 _PAUSE_S = 0.002
-# While the load waits, it checks at this interval whether the service is stopping.
+# While the load waits for an embedded group or for the index, it checks at this interval whether
+# the service is stopping.
 _POLL_S = 0.1
 
 # These errors end the stream, because every further document would fail with the same error.

@@ -129,7 +129,8 @@ class _Part(Enum):
     DESTINATION = auto()  # The beginning of a link's destination, before a host.
     HOST = auto()
     PORT = auto()
-    CLOSING = auto()  # Punctuation after the host of an address.
+    # Punctuation that follows an address without a path, for example `.` or `)`; see `_CLOSING`.
+    CLOSING = auto()
 
 
 class _Addresses:
@@ -277,7 +278,11 @@ class _Addresses:
         return char not in _PATH_STARTS
 
     def _settle(self) -> None:
-        """Ends the check of an address whose later characters cannot change its host."""
+        """Ends the check of an address.
+
+        From here on, no character can make it lead to another host. Only an address inside the
+        destination of another link is an exception; see `_stays_open`.
+        """
         self._begin(_Part.TEXT)
         self._is_open = self._is_open and self._stays_open
 

@@ -299,7 +299,10 @@ class SearchRun:
         )
 
     def _request(self, snapshot: Snapshot) -> FindRequest:
-        """Checks the query with the collection's settings; returns the request to the engine."""
+        """Checks that the query fits the collection's settings.
+
+        Returns the `FindRequest` for the engine.
+        """
         query, settings = self.query, snapshot.settings
         self._check_vector(settings)
         level = returned_level(query, settings, self._parts.return_level)

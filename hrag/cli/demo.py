@@ -192,7 +192,10 @@ def _present(
     questions: Sequence[DemoQuestion],
     searches: int,
 ) -> None:
-    """Runs and prints all parts of the demo, from storing the documents to the summary."""
+    """Runs all parts of the demo and prints their results.
+
+    The last part prints an overview of the demo's results.
+    """
     _show_heading(console, "Store")
     progress = _store(client, documents, console)
     questions = questions or _generated_questions(client, progress)

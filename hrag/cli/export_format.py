@@ -39,6 +39,10 @@ _ATTEMPTS = 3
 # The highest page number: a request to the indexer stores page numbers in 32 bits.
 _MAX_PAGE_NUMBER = 2**32 - 1
 _PAGE_BREAK = "\n\n"  # The indexer puts this text between the texts of two pages.
+_NOT_A_PAGE = (
+    "each page must be an object with the fields text (a string) and number (optional: a whole "
+    "number, 0 or more)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,7 @@ def _check_fields(value: Mapping[str, Any]) -> None:
 def _parse_page(value: Any) -> Page:
     number = value.get("number", 0) if isinstance(value, dict) else None
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise Unreadable("each page must be an object with a number from 0 and a text")
+        raise Unreadable(_NOT_A_PAGE)
     if not isinstance(value.get("text"), str):
-        raise Unreadable("each page must be an object with a number from 0 and a text")
+        raise Unreadable(_NOT_A_PAGE)
     return Page(value["text"], number)

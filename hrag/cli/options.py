@@ -169,7 +169,7 @@ def confirm(question: str, *, yes: bool) -> None:
 def option_group(
     parameter: str, make: Callable[..., Any], *, last: bool
 ) -> Callable[[Command], Command]:
-    """Returns a decorator for functions of commands, which adds a group of options to a command.
+    """Returns a decorator for a command's function, which adds a group of options to the command.
 
     The options are the parameters of the function `make`. When the command is called, the decorated
     function calls `make` with the values of these options, and passes the result to the command's

@@ -143,8 +143,11 @@ class AsyncClient(AsyncCatalog):
         `query` is a text of at most 32 KiB, or a vector with the collection's dimension. If `query`
         is a text and `vector` is given, the server does not embed the text: `vector` is the query's
         vector. Phrases in straight double quotes and words written as `+word` are required: only
-        leaves whose text or titles contain all of them are found. An option with a name in
-        parentheses is allowed only with this mode or this retrieval.
+        leaves whose text or titles contain all of them are found.
+
+        If the name of a mode or a retrieval stands in parentheses after an option, the option is
+        allowed only with it. For example, `fusion` (HYBRID) is allowed only if the retrieval is
+        HYBRID.
 
         * `mode`: how passages are made from the matching leaves; None means SMALL_TO_BIG.
         * `limit`: maximum number of passages, 1 to 100; None means no maximum if the mode is

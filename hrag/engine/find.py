@@ -126,7 +126,7 @@ class Values(PassageForm[Passage]):
 class PassageFields(Protocol):
     """Encodes those fields of a passage that an engine cannot encode itself.
 
-    The field `fields` of the form `Encoded` has an object of this type.
+    A search that returns encoded passages passes such an object to the engine, as `Encoded.fields`.
     """
 
     def document(

@@ -92,9 +92,10 @@ def _gold_text(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
 
 
 def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
-    """Returns how much of the gold the text in `spans` contains.
+    """Compares the returned text, given by `spans`, with the gold.
 
-    If two spans overlap, the text that both spans contain counts twice in `Coverage.text`.
+    Counts how much of the gold this text contains. If two spans overlap, `Coverage.text` counts
+    their common text twice.
     """
     text = sum(end - start for _, start, end in spans)
     if gold.documents is not None:
@@ -111,7 +112,7 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters of the expected `text` the spans contain.
+    """Counts the characters of the expected `text` that the spans contain.
 
     The text may be expected at several places. Only the place of which the spans contain the most
     characters counts. `merged` contains the spans by document id, without overlaps.

@@ -141,7 +141,7 @@ def choose_drafts_within_limits(
 
 @dataclass(slots=True)
 class _Passage:
-    """Chosen drafts (chunks) of one document that overlap or touch, and so form one passage.
+    """Chosen drafts (chunks) of one document that touch, and so form one passage.
 
     `token_start` and `token_end` are the range of the document's tokens that the drafts cover.
     """
@@ -175,8 +175,10 @@ _groups = attrgetter("groups")
 class _ChosenPassages:
     """The passages chosen so far: for each document, a list in order of the text.
 
-    Passages of one document share no token, except with `keep_overlap`. So the passages that a
-    draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.
+    A draft (a chunk that may become a passage) touches a passage if they overlap or if one ends
+    where the other begins. Passages of one document do not overlap, except with `keep_overlap`. So
+    the passages that a draft touches stand next to each other in the list, and bisection finds
+    them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:

@@ -74,7 +74,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
         raise InvalidArgument(f"{name} is {quoted(str(value))}: {problem}", field=name) from None
 
 
-# The following functions convert metadata.
+# The following functions convert metadata to and from protobuf messages.
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
@@ -195,7 +195,7 @@ def checked_text(value: str, field: str) -> str:
     return value
 
 
-# The following functions convert collections.
+# The following functions convert collections and their settings to and from protobuf messages.
 
 _UNIT_NUMBER = {
     SummaryUnit.NONE: pb.SUMMARY_UNIT_NONE,
@@ -287,7 +287,7 @@ def collection_from(message: pb.Collection) -> Collection:
     )
 
 
-# The following functions convert documents.
+# The following functions convert documents to and from protobuf messages.
 
 
 def document_from(message: pb.Document) -> Document:
@@ -385,7 +385,7 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
     )
 
 
-# The following functions convert chunks and errors.
+# The following functions convert chunks and errors to and from protobuf messages.
 
 
 def span_message(span: Span) -> pb.Span:

@@ -41,9 +41,9 @@ _MAX_TITLE_MARKS = 40
 _BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
-# Matches front matter. Front matter in YAML begins with a key. It may contain blank lines only if
-# every other line is a key, a list item or indented. Without this rule, a thematic break (`---`)
-# and the prose below it would be matched as front matter.
+# Matches front matter. Front matter in YAML begins with a key. If the front matter contains blank
+# lines, all lines that are not blank must be keys, list items or indented. Without this rule, a
+# thematic break (`---`) and the prose below it would be matched as front matter.
 _YAML_LINE = r"(?:[ \t][^\n]*|-[ \t][^\n]*|[\w\"'][^\n:]*:(?:[ \t][^\n]*)?|)\n"
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=[\w\"'-][^\n:]*:)"

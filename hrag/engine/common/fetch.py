@@ -149,13 +149,15 @@ class Fetch:
     def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
     ) -> list[ChunkRecord | None] | None:
-        """Returns a list with the span of each group's passage, or None in place of the list.
+        """Returns, for each group, the part of its chunk that becomes the passage.
 
-        A group is a chunk with the matched leaves that it represents; `keys` identify the groups. A
-        passage does not repeat text that a better passage of the same document contains. An element
-        of the list is the span that remains without the repeated text, or None if the passage has
-        the whole text of its chunk. Returns None in place of the list if the groups and the
-        passages do not correspond one to one, because passages may be joined, cut or left out.
+        A group is a chunk with its matched leaves; `keys` identify the groups. Without
+        `keep_overlap`, a passage leaves out text that a better passage of the same document
+        contains. If text is left out, the element of the list is the span of the remaining text.
+        Otherwise the element is the span of the whole chunk, or None, which means the same.
+
+        Returns None instead of a list if there may not be exactly one such passage for each group,
+        because passages may be joined, cut or left out.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -228,9 +230,10 @@ class Fetch:
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
-        """Yields, for each group, its chunk as a draft: a chunk that may become a passage.
+        """Yields a draft for each group, best group first.
 
-        The chunk of the best group is the first.
+        A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
+        become a passage: the chunk of the group.
         """
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
@@ -238,9 +241,10 @@ class Fetch:
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
-        """Returns the chunk of a group as a draft: a chunk that may become a passage.
+        """Returns the draft for one group, a chunk that may become a passage.
 
-        `key` is the key of the group, and `group` is its index in `groups`.
+        A group is a chunk with the matched leaves that it represents. `key` is the group's key in
+        `groups`, which identifies this chunk, and `group` is the index of the group in `groups`.
         """
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)

@@ -50,8 +50,8 @@ class HttpServer:
 
         `tls` returns the TLS context for the next connection; None means that TLS is not used.
         """
-        # Less severe messages of uvicorn are not logged, because any client can cause them with
-        # malformed requests.
+        # Messages of uvicorn below the level CRITICAL are not logged, because any client can cause
+        # them with malformed requests.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._config = uvicorn.Config(
             application,

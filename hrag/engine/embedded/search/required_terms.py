@@ -40,7 +40,8 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
+            # Only one document's leaves are kept in memory. The rows of a document follow each
+            # other, so the leaves of the previous document are not needed again.
             leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf]):

@@ -2,12 +2,15 @@
 
 | length            | meaning                                                          |
 | ----------------- | ---------------------------------------------------------------- |
-| 3 little-endian   | three lengths in bytes: of tree, text and vectors; each length   |
-| u32               | includes the checksums of the part                               |
-| little-endian u32 | a checksum of these lengths; its seed is computed from the       |
-|                   | document's address                                               |
+| 3 x u32 LE        | three lengths in bytes: of tree, text and vectors; each length   |
+|                   | includes the checksums of the part                               |
+| u32 LE            | a checksum of these lengths; its seed is computed from the       |
+|                   | document's address (slot, collection id and ordinal; see         |
+|                   | `schema.address`)                                                |
 | the three lengths | tree, text and vectors, each followed by its checksums; vectors  |
 |                   | begin at an offset that is a multiple of four                    |
+
+LE means little-endian.
 
 LMDB stores a value that is longer than half a page in separate pages, and the end of the last page
 stays empty. So the first value contains as many bytes of a content as fill whole pages. The
@@ -83,7 +86,7 @@ def joined(parts: Sequence[StoredPart], address: bytes) -> bytes:
 
     `parts` has three pairs, for the tree, the text and the vectors. Each pair has the data and the
     checksums of the data. The content begins with a header. The seed of the header's checksum is
-    computed from `address`, the address of the document.
+    computed from `address`, the address of the document (see `schema.address`).
     """
     lengths = _LENGTHS.pack(*(len(data) + len(sums) for data, sums in parts))
     (tree, tree_sums), (text, text_sums), (vectors, vector_sums) = parts
@@ -134,7 +137,7 @@ class Content:
 
     `data` contains the bytes that have been read, from the start of the content: the first of the
     stored values, or all of them. `bounds` has the start and end of each part in the content, in
-    the order of `PARTS`. `address` is the document's address.
+    the order of `PARTS`. `address` is the document's address (see `schema.address`).
     """
 
     __slots__ = ("address", "bounds", "data")

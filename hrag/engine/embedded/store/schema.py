@@ -155,7 +155,10 @@ def in_collection(collection: int, number: int) -> bytes:
 
 
 def key_in_collection(key: tuple[int, int]) -> bytes:
-    """Returns the key that `in_collection` returns, for a pair of a collection id and a u64."""
+    """Returns a key that consists of a collection id and a u64.
+
+    It is the same key as that of `in_collection`, but `key` has both numbers as one tuple.
+    """
     return _U32_U64.pack(*key)
 
 

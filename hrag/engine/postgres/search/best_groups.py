@@ -334,8 +334,8 @@ def _ancestor_groups(
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
     scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # The table contains the ancestors of leaves only so that the leaves can be grouped by ancestor.
-    # The statement has already grouped these leaves, so the array of ancestors stays empty.
+    # `CandidateLeaves` needs the ancestors of its leaves for one purpose: to group the leaves. The
+    # SQL statement has already grouped them, so the array `above` has no rows.
     above = np.empty((0, len(labels)), np.uint32)
     table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)
