@@ -1,21 +1,22 @@
 """Bulk load: stores the documents of one stream in three stages that run in parallel.
 
 The stages are cutting, embedding and committing. A group is a list of consecutive documents that
-are embedded in one request and committed in one transaction (group commit). While one group is
-committed and answered, the leaves of the next group are embedded, and the documents after the next
-group are read, admitted and cut. If the client waits for the answer to each document before it
-sends the next document, each document is a group, and is answered at once. If the client does not
-wait, groups are large, because documents queue up while a commit is synced to disk. If the previous
-group had several documents, the load waits before it embeds the next group, so that the next group
-becomes larger. The wait ends when the group is full, or when no further document has arrived for
-2 ms (`_PAUSE_S`).
+are embedded in one request and committed in one transaction (group commit). The answer to a
+document, which is returned to the client's stream, is the result of storing it, or an error. While
+one group is committed and answered, the leaves of the next group are embedded, and the documents
+after the next group are read, admitted and cut. If the client waits for the answer to each document
+before it sends the next document, each document is a group, and is answered at once. If the client
+does not wait, groups are large, because documents queue up while a commit is synced to disk. If the
+previous group had several documents, the load waits before it embeds the next group, so that the
+next group becomes larger. The wait ends when the group is full, or when no further document has
+arrived for 2 ms (`_PAUSE_S`).
 
-Answers have the order of the documents. A document is answered after its commit. An error of one
-document is the answer to that document and affects no other document. An error that affects all
-documents ends the stream, after the answers to the documents that are stored. Memory is limited: at
-most four groups and one document have been read and are not answered yet. A group stays within
-GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or consists of a single document. This module does
-not depend on gRPC.
+Answers have the order of the documents. If a document is committed, its result is returned after
+the commit. An error of one document is the answer to that document and affects no other document.
+An error that affects all documents ends the stream, after the answers to the documents that are
+stored. Memory is limited: at most four groups and one document have been read, but their answers
+have not been returned yet. A group stays within GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or
+consists of a single document. This module does not depend on gRPC.
 """
 
 import threading
@@ -123,7 +124,7 @@ class DocumentReply:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight(Generic[Work]):
-    """A document of the stream that has not been answered yet.
+    """A document whose result or error has not been returned to the client's stream yet.
 
     `content` is the document in the form that the next stage needs. If the document needs no
     further stage, for example because it failed or was stored already, `content` is its outcome.
@@ -222,8 +223,9 @@ class BulkLoad:
             # A document that equals its stored version is not stored again. But if another version
             # of the document came earlier in this stream and is not committed yet, it will replace
             # the stored version. So the document must not be compared with the stored version.
-            # `in_flight`, the keys of the documents that are not answered yet, is read before the
-            # store. So the other version is either in `in_flight` or already in the store.
+            # `in_flight`, the keys of the documents that were cut and whose result or error has not
+            # been returned yet, is read before the store. So the other version is either in
+            # `in_flight` or already in the store.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -381,14 +383,22 @@ class BulkLoad:
 
 
 class _KeysInFlight:
-    """Counts, for each key, the documents that have been cut but not answered yet. Thread-safe."""
+    """Counts, for each key, the documents that are in flight. Thread-safe.
+
+    A document is in flight if it was cut into chunks and has to be stored, but its result or error
+    has not been returned to the client's stream yet.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
         self._lock = threading.Lock()
 
     def keys(self) -> frozenset[Key]:
-        """Returns the keys of all documents that have been cut but not answered yet."""
+        """Returns the keys of all documents that are in flight.
+
+        These are the documents that were cut into chunks and have to be stored, but whose result or
+        error has not been returned to the client's stream yet.
+        """
         with self._lock:
             return frozenset(self._counts)
 

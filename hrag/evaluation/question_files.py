@@ -1,7 +1,7 @@
 """Reads questions with their gold from a BEIR folder, from JSON lines, or from a table.
 
-The gold of a question is the text that answers the question, or the documents that contain the
-answer. The path determines the format:
+The gold of a question is the expected texts (spans or quotes that answer the question), or the
+expected documents (which contain the answer). The path determines the format:
 
 * A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
   score) is in BEIR's format. Documents with a score over 0 are the gold.

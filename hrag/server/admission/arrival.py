@@ -97,7 +97,10 @@ class PendingCall(Call, ABC):
 
     @property
     def is_left_open(self) -> bool:
-        """True if the handler has called `leave_open`, so that it ends without ending the call."""
+        """True if the handler has called `leave_open` in its current run.
+
+        Then the handler ends, but the call stays open and waits until the handler is started again.
+        """
         return self._then is not None
 
     def attach(

@@ -49,10 +49,12 @@ class Ranker:
             self.lexical = lexical_query(self.terms, view)
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
-        """Returns the `count` best eligible rows by vectors or by terms, with their scores.
+        """Returns the best eligible rows, with their scores.
 
-        If the request's retrieval uses both vectors and terms, returns the `count` best rows of
-        each, with fused scores.
+        If the request's retrieval uses only vectors or only terms, returns the `count` best rows by
+        these. If it uses both, takes the `count` best rows by vectors and the `count` best rows by
+        terms. Returns all these rows together, each row once, with fused scores. So the result may
+        have up to 2 * `count` rows.
         """
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)

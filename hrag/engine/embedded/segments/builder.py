@@ -48,11 +48,12 @@ class SegmentBuilder:
         self._ancestors = [np.empty((level_count, 0), np.uint32)]
 
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
-        """Adds the labels and ancestors of those rows of a segment whose documents still exist.
+        """Starts this builder with the rows of an existing segment.
 
-        `rows` are the rows of this segment. `living` is `bool[rows]`: True for each row whose
-        document still exists. The caller must also call the method `resume_from` of each part with
-        this segment.
+        Adds the labels and ancestors of those rows whose documents still exist. `rows` are the rows
+        of the existing segment. `living` is `bool[rows]`: True for each row whose document still
+        exists. This method does not fill the indexes. So the caller must also call `resume_from` of
+        each index in `parts`, with the same segment and `living`, before the first `add`.
         """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])

@@ -42,10 +42,11 @@ class PostingsPart:
         self._leaves = 0
 
     def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds the terms of those rows of the segment `base` whose documents still exist.
+        """Starts this part with the postings of the existing segment `base`.
 
-        Call this method before `add`. `living` is `bool[rows]`: True for each row whose document
-        still exists. Raises TypeError if `base` has no postings.
+        Adds the terms of those rows whose documents still exist. Call this method before the first
+        `add`. `living` is `bool[rows]`: True for each row whose document still exists. Raises
+        TypeError if `base` has no postings.
         """
         if base.postings is None:
             raise TypeError("the base segment of the build has no postings")

@@ -73,11 +73,12 @@ class VectorPart:
         return len(self._item_of)
 
     def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds those rows of the segment `base` whose documents still exist.
+        """Starts this part with the rows of the existing segment `base`.
 
-        Call this method before `add`. `living` is `bool[rows]`: True for each row whose document
-        still exists. The index that was passed to the constructor must be the index of `base`.
-        Raises DamagedSegment if the file `rows.npz` of `base` is damaged.
+        Adds those rows whose documents still exist. Call this method before the first `add`.
+        `living` is `bool[rows]`: True for each row whose document still exists. This method inserts
+        no vectors: the index that was passed to the constructor must be the index of `base`. Raises
+        DamagedSegment if the file `rows.npz` of `base` is damaged.
         """
         digests = load_digests(folder, base.record)
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}

@@ -35,8 +35,8 @@ OF_DOCUMENTS = (
 class DamageRecord(NamedTuple):
     """The known facts about a damaged document: its ordinal, address and leaf count.
 
-    `address` (slot, collection id and ordinal, encoded as bytes) is None if it is unknown.
-    `leaf_count` is 0 if it is unknown.
+    `address` (slot, collection id and ordinal, encoded as bytes) is None if it could not be found.
+    `leaf_count` is 0 if it could not be found.
     """
 
     ordinal: int
@@ -116,10 +116,12 @@ def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None
 
 
 def _leaf_count(txn: Txn, address: bytes | None) -> int:
-    """Returns the document's leaf count.
+    """Returns the leaf count of the document at `address`.
 
-    Reads it from the entry in `ordinals`, else from the record, else from the tree. Returns 0 if
-    all three are missing or damaged, or if `address` is None.
+    `address` has the slot, collection id and ordinal of the document. Reads the leaf count from the
+    entry in `ordinals`, else from the record, else from the tree. Returns 0 if all three are
+    missing or damaged. Also returns 0 if `address` is None, which means that the document's address
+    could not be found.
     """
     if address is None:
         return 0

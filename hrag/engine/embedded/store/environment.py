@@ -140,9 +140,11 @@ class Store:
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
-                f"{self.directory} was moved, replaced or removed while it was in use, so the "
-                "store is not written to; move the folder back, or restart the services with "
-                "HRAG_DATA_DIR set to its new path; it contains every acknowledged change"
+                f"{self.directory} was moved, replaced or removed while it was in use, so hrag no "
+                "longer writes to the store; if the folder was moved, it contains every "
+                "acknowledged change: move it back, or set HRAG_DATA_DIR to its new path and "
+                "restart the services; if the folder was removed, restore a backup and restart the "
+                "services"
             )
 
     def require_space(self, extra_bytes: int = 0) -> None:
@@ -362,9 +364,9 @@ def _refuse_lost_data(directory: Path) -> None:
         )
     if any((directory / location.SEGMENTS).iterdir()):
         raise StoreUnavailable(
-            f"{directory} has segments but no {location.DATA}, which contains the documents: it "
-            "was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR to "
-            "an empty folder"
+            f"{directory} has segments but no {location.DATA}, which contains the documents: this "
+            "file was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR "
+            "to an empty folder"
         )
 
 

@@ -100,8 +100,8 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 def check(database: PostgresDatabase) -> CheckReport:
     """Checks the store and the collections of all tenants.
 
-    Returns the counts of collections, documents, leaves and homes, and a message for each problem.
-    A home is a pair of tables with the leaves of one large collection.
+    A home is a pair of tables with the leaves of one large collection. Returns the counts of
+    collections, documents, leaves and homes, and a message for each problem.
     """
     documents = leaves = parts = 0
     problems: list[str] = []
@@ -203,7 +203,7 @@ class _CollectionCheck:
         """Checks that each leaf of the document's tree is stored exactly once.
 
         Also checks that each leaf is stored with the indexes of its ancestors, and with a vector of
-        the collection's dimension.
+        the collection's dimension. Yields one message if the stored leaves differ from this.
         """
         settings = self._collection.settings
         parts = [
@@ -242,7 +242,7 @@ class _CollectionCheck:
 
         Checks the documents in `_terms_by_ordinal`, which one statement has read. Looks up the
         terms of all of them together, because each look-up reads all term vectors and tombstones of
-        the collection.
+        the collection. Yields one message for each document whose entries in the index are wrong.
         """
         if not self._terms_by_ordinal:
             return
@@ -261,7 +261,8 @@ class _CollectionCheck:
     def _find_strays(self) -> Iterator[str]:
         """Finds leaves, filter terms and term vectors whose document does not exist.
 
-        Also finds tombstones whose document exists.
+        Also finds tombstones whose document exists. Yields one message for each table and ordinal
+        with such rows.
         """
         key: Any = self._collection.key
         for table in tables_of(self._collection.home):
@@ -273,11 +274,12 @@ class _CollectionCheck:
                 yield f"the table {name} does not match the documents at ordinal {ordinal}"
 
     def _check_tables(self) -> Iterator[str]:
-        """Checks that all leaves of a collection with a home are in its home.
+        """Checks that the leaves are in the right tables, if the collection has separate tables.
 
-        A home is a pair of tables with the leaves of one large collection. It must have no leaves
-        of other collections, and the table `hrag.leaves`, which the collections without a home
-        share, must have no leaves of this collection.
+        These tables are called a home: a pair of tables with the leaves of one large collection. A
+        home must have no leaves of other collections. The table `hrag.leaves`, which the
+        collections without a home share, must have no leaves of a collection with a home. Yields
+        one message for each table that has such leaves.
         """
         key, home = self._collection.key, self._collection.home
         if home is None:
@@ -294,7 +296,7 @@ class _CollectionCheck:
 
         A part has the postings of the documents in a range of ordinals. Also checks that all
         postings belong to a part that exists, and that the ordinal of each tombstone is in the
-        range of a part.
+        range of a part. Yields one message for each problem.
         """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
@@ -306,7 +308,10 @@ class _CollectionCheck:
             yield f"the table tombstones has ordinal {ordinal}, which is in the range of no part"
 
     def _check_summaries(self) -> Iterator[str]:
-        """Checks that the summaries of each document were written for its stored version."""
+        """Checks that the summaries of each document were written for its stored version.
+
+        Yields one message for each document of which this is not true.
+        """
         key = {**self._collection.key, "summarises": self._collection.record.summarises}
         if not key["summarises"]:
             return
