@@ -3,7 +3,7 @@
 The request is ranked by the lexical source, the dense source or both. Each source returns its best
 rows as candidates, and the candidates are fused into one list of scored rows. If the best rows
 belong to too few passages, the search calls `Ranker.best` again with a larger count. The statistics
-of the query's terms are read only once.
+of the query's terms are read once, when the `Ranker` is created, and used by all these calls.
 """
 
 from functools import partial
@@ -51,10 +51,11 @@ class Ranker:
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
         """Returns the best eligible rows, with their scores.
 
-        If the request's retrieval uses only vectors or only terms, returns the `count` best rows by
-        these. If it uses both, takes the `count` best rows by vectors and the `count` best rows by
-        terms. Returns all these rows together, each row once, with fused scores. So the result may
-        have up to 2 * `count` rows.
+        * If the request's retrieval is DENSE, returns the `count` best rows by vectors.
+        * If it is LEXICAL, returns the `count` best rows by terms.
+        * If it is HYBRID, returns the `count` best rows by vectors together with the `count` best
+          rows by terms, with fused scores. A row that is among both is returned once. So the result
+          may have up to 2 * `count` rows.
         """
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)

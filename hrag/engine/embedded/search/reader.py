@@ -236,10 +236,10 @@ class EmbeddedReader:
     def load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
         """Loads a collection into memory. Does nothing if it is loaded or has been deleted.
 
-        `number` is the id of the collection. Other collections may be evicted, except the
-        collections whose ids are in `keep`. Raises any error that reading the store raises. If the
-        deadline passes while another thread is loading the collection, raises DeadlineExceeded or
-        Cancelled.
+        `number` is the id of the collection. To free memory, other collections may be evicted,
+        except the collections whose ids are in `keep`. If another thread is loading the collection,
+        waits for this thread, and raises DeadlineExceeded or Cancelled if the deadline passes
+        meanwhile. Raises any error that reading the store raises.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
@@ -308,9 +308,11 @@ class EmbeddedReader:
         """Applies all new commits to the loaded collections. The background thread calls it.
 
         If the commits of a collection cannot be applied, the next attempt is made after `retry_s`
-        seconds, even if the collection changes earlier. All new commits are read in any case, so
-        `_position` advances. But `_cursor`, up to which all commits have been applied, only
-        advances if no collection has failed.
+        seconds, even if the collection changes earlier.
+
+        `_position` is the position in the store's list of commits up to which this method has read
+        the list; it advances at every call. `_cursor` is the position up to which all commits have
+        been applied; it advances only if no collection has failed.
         """
         with self._store.read() as txn:
             committed = commit_cursor(txn)
@@ -340,8 +342,9 @@ class EmbeddedReader:
 
         `number` is the id of the collection. Of several errors in a row, only the first is logged.
         After an error, the collection is added to `_failing`, and `apply_changes` skips the commits
-        of this collection until the next attempt. A success does not remove the collection from
-        `_failing`. Only `apply_changes` does so, after it has refreshed the collection itself.
+        of this collection until the next attempt. This method does not remove the collection from
+        `_failing` after a success. Only `apply_changes` removes it, when an attempt of
+        `apply_changes` has succeeded.
         """
         is_fresh = True
         try:
