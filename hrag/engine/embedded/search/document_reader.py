@@ -1,9 +1,12 @@
 """Reads stored documents in a transaction, as Python values or as passages encoded for a response.
 
 A document is stored as a record (outline and metadata), a tree and a text. Two caches avoid reading
-a document again. `CitationCache` stores what was read from records. Its entries stay valid when
-other documents are committed. The transaction's `CommitCache` stores trees and texts. Its entries
-are used as long as no newer commit exists.
+a document again:
+
+* `CitationCache` stores what was read from records. Its entries stay valid when other documents are
+  committed.
+* The transaction's `CommitCache` stores trees and texts. Its entries are valid only for
+  transactions that see the same commit.
 """
 
 import time
@@ -76,11 +79,11 @@ class RecentChecks:
 class CachedCitation:
     """The part of a document that every passage of the document needs.
 
-    `outline` has what passages cite, like title, sections and pages. `address` is the slot, the
-    collection id and the ordinal of the document, encoded as bytes: the document's record and
-    content are stored under the slot. `checksum` is the checksum of the stored record from which
-    the outline was read. `size_bytes` is an estimate of the memory that the citation takes.
-    `checks` says which stored values of the document were verified recently.
+    `outline` has what passages cite, like title, sections and pages. `address` consists of the
+    document's slot (the key under which LMDB stores the document), its collection id and its
+    ordinal, encoded as bytes. `checksum` is the checksum of the stored record from which the
+    outline was read. `size_bytes` is an estimate of the memory that the citation takes. `checks`
+    says which stored values of the document were verified recently.
     """
 
     outline: Outline
@@ -198,9 +201,9 @@ class EmbeddedDocumentReader:
     ) -> None:
         """Creates a reader of the documents that `txn` can read.
 
-        `collection` is the id of the collection. `metadata_sequence` is the sequence number of a
-        change after which no document's metadata changed, up to the state that `txn` reads. It
-        comes from `View.metadata_sequence`. `citations` is a cache that other readers may share.
+        `collection` is the id of the collection. `metadata_sequence` is the `metadata_sequence` of
+        the view that shows the same state as `txn`: a sequence number after which no document's
+        metadata changed. `citations` is a cache that other readers may share.
         """
         self._txn = txn
         self._collection = collection
@@ -286,9 +289,9 @@ class EmbeddedDocumentReader:
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
         """Returns the document with this ordinal if an earlier search has read it.
 
-        Only considers searches that have read the store after the same commit as this reader.
-        Returns None if none of them has read the document, or if the document must be verified
-        again.
+        The earlier search must have read the store in the state after the same commit as this
+        reader. Returns None if no such search has read the document, or if the last verification of
+        the document was too long ago.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:
@@ -315,8 +318,9 @@ class EmbeddedDocumentReader:
     def _is_current(self, citation: CachedCitation) -> bool:
         """Returns True if the document still has the record from which `citation` was made.
 
-        Compares the checksums of the two records. All views with the same `metadata_sequence` have
-        the same metadata, so the checksums are compared only once for these views.
+        Compares the checksum of the record that is stored now with the checksum in `citation`. All
+        views with the same `metadata_sequence` have the same metadata, so the checksums are
+        compared only once for all these views.
         """
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:

@@ -1,9 +1,10 @@
 """A collection in memory: its current view, which is kept up to date with the change log.
 
-A committed change is applied to the view by the first thread that needs it: the thread of a search
-or the background thread. While new segments are loaded, searches continue to use the current view,
-whose tail contains the leaves of the new segments. Then a view with the new segments replaces the
-current view. So a search sees new documents without waiting until a segment file is loaded.
+The first thread that needs a committed change applies it to the view: the thread of a search or the
+background thread. While new segments are loaded, searches continue to use the current view. The
+leaves of the new segments are in the segments or the tail of the current view, too. After the load,
+a view with the new segments replaces the current view. So a search sees new documents without
+waiting until a segment file is loaded.
 """
 
 import threading
@@ -100,8 +101,8 @@ class LoadedCollection:
         """Applies all committed changes to the view, and loads new segments.
 
         Searches continue with the current view while new segments are loaded. If `retry_damaged` is
-        True, also tries again to load damaged segments. Skips the damaged segments that still have
-        a `.damaged` marker, because the scrubber has not verified them yet.
+        True, also tries again to load damaged segments. But a segment that still has its `.damaged`
+        marker is not loaded, because the scrubber has not verified it yet.
 
         Raises CollectionDeleted, and any error that reading the store raises. After an error, the
         next call repeats the steps that failed.
@@ -171,8 +172,8 @@ class LoadedCollection:
         """Loads the segments that the manifest lists, and returns a view with these segments.
 
         Segments that are already loaded are not read again. If the manifest changes during the
-        load, the files of a replaced segment may have been removed. So the load is repeated with
-        the new manifest.
+        load, the load is repeated with the new manifest, because the files of a segment that the
+        old manifest lists may have been removed.
         """
         while True:
             with self._read() as txn:

@@ -38,9 +38,9 @@ class FilterResultCache:
     """A cache of filter results: row numbers, or ordinals of documents, in ascending order.
 
     A view is one state of a collection in memory. A result is valid only for the view for which it
-    was computed. For each collection, the cache has at most one result under a `Key`, so the result
-    for a newer view replaces the result for an older view. If the results together would take more
-    than `max_bytes`, the least recently used results are evicted. Safe to use from several threads.
+    was computed. For each collection, the cache has at most one result under a `Key`; a new result
+    under the same key replaces the earlier one. If the results together would take more than
+    `max_bytes`, the least recently used results are evicted. Safe to use from several threads.
     """
 
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
@@ -98,9 +98,9 @@ def evaluate(
 ) -> RowNumbers:
     """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.
 
-    The caller must have validated the filter. A filter consists of terms; a term is a metadata
-    field with a value. If many documents have a term, the ordinals of these documents are cached,
-    because later filters often contain the same term. Raises DeadlineExceeded or Cancelled.
+    The caller must have validated the filter. A filter term is a metadata field with a value. If
+    many documents have a term, the ordinals of these documents are cached, because later filters
+    often contain the same term. Raises DeadlineExceeded or Cancelled.
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:
