@@ -1,11 +1,12 @@
 """Orphan garbage collection: removes files that no manifest lists.
 
-An orphan is a folder or a file. It lies in the store's folder of segments, but belongs to no
-segment that a manifest lists. Orphans are segments that have been replaced, and files that remain
-if the process is killed while it builds or erases a segment. An orphan is removed after a grace
-period. Until then, a reader that read the manifest before the segment was replaced can still open
-the segment's files. If the record of any segment is damaged, the files of this segment cannot be
-identified, so nothing is removed.
+An orphan is a folder or a file in the store's folder of segments that belongs to no segment in a
+manifest. There are two kinds of orphans: the folders of segments that have been replaced, and the
+files that remain if the process is killed while it builds or erases a segment.
+
+An orphan is removed only after a grace period. During this period, a reader that has read the old
+manifest can still open the files of a replaced segment. If the record of any segment is damaged, it
+is not known which files belong to this segment, so no orphan is removed.
 """
 
 import time

@@ -94,8 +94,8 @@ class MaintenanceState:
       tail is not full any more.
     * `retries_s` has, for each failed build of a collection, the time at which it may be retried.
     * `due_s` has, for each task of the store, the time at which it may be run again.
-    * `is_failing` is True if an error ended the worker's last round, in which it runs the tasks and
-      builds that are due.
+    * `is_failing` is True if an error ended the worker's last round. In each round, the worker runs
+      all tasks and builds that are due.
     """
 
     limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
@@ -153,8 +153,8 @@ class MaintenanceState:
     def lets_wait(self, collection: int) -> bool:
         """Returns True if a writer may wait until the collection's tail is sealed.
 
-        Returns False if an error ended the worker's last round of tasks and builds, or if the
-        sealing of this tail has failed. In both cases the tail may never be sealed, so the writer
-        might wait in vain.
+        Returns False if an error ended the worker's last round of tasks and builds. Also returns
+        False if the last attempt to seal this tail failed. In both cases the tail may never be
+        sealed, so the writer must not wait for it.
         """
         return not self.is_failing and (Build.SEAL, collection) not in self.retries_s

@@ -1,10 +1,13 @@
 """The maintenance thread: seals tails, merges and repairs segments, reclaims space.
 
-Writers report the collections that they have changed. Only for these collections, the worker checks
-whether a segment has to be built. If the process is killed, no data is lost: tails can still be
-searched, and the worker of the next process checks every collection when it starts. If writers add
-leaves faster than the index can be built, writers wait (`wait_for_capacity`). So the tail, which
-every search scans, stays small.
+The tail of a collection are its leaves that are in no segment yet. To seal the tail means to build
+a segment from it. Writers report the collections that they have changed. The worker checks only
+these collections for segments that have to be built. If the process is killed before it has built a
+segment, no data is lost: searches still find the leaves of the tail, and the worker of the next
+process checks every collection when it starts.
+
+Every search scans the whole tail, so the tail must stay small. If writers add leaves faster than
+the index can be built, the writers must wait; see `wait_for_capacity`.
 """
 
 import threading
@@ -106,9 +109,10 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Waits until the collection's tail is short enough for further writes (backpressure).
 
-        Returns immediately if the tail might never become shorter: if the worker's thread is not
-        running, if an error ended the thread's last round of maintenance, or if the sealing of this
-        tail has failed. Raises DeadlineExceeded or Cancelled.
+        Does not wait, or stops waiting, if the tail might never become shorter. There are three
+        such cases: the worker's thread is not running, an error ended the thread's last round of
+        maintenance, or the last attempt to seal this tail failed. Raises DeadlineExceeded or
+        Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -234,9 +238,10 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. Builds at most two segments: one by sealing the tail,
-        and one by a merge. So merges are done even if the tail is always full. Sealing is done even
-        if merges fail, for example because of a full disk or a damaged document.
+        Returns False if nothing was built. Builds at most two segments: first one by sealing the
+        tail, then one by a merge. Because each is tried once per call, merges are done even if the
+        tail is always full, and sealing is done even if merges fail (for example because a document
+        is damaged).
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
@@ -245,10 +250,11 @@ class MaintenanceWorker:
     def _attempt(self, build: Build, run: Callable[[int], bool], collection: int) -> bool:
         """Calls `run` for the collection. Returns True if `run` built a segment.
 
-        If `run` fails, the failure is logged, and `run` is not called for this collection again for
-        some time, even if the collection changes. The failure is not raised, so that other
-        collections are still processed. Only StoreUnavailable is raised, because it affects the
-        whole store. `build` is the kind of build that `run` does.
+        `build` is the kind of build that `run` does. Raises _BuildStopped if the worker is closed
+        during the build, and StoreUnavailable, because it affects the whole store. Any other error
+        of `run` is logged and not raised, so that other collections are still processed. After such
+        an error, `run` is not called for this collection again for some time, even if the
+        collection changes.
         """
         began_s = self._clock()
         if not self._state.may_build(build, collection, began_s):
@@ -290,9 +296,9 @@ class MaintenanceWorker:
     def _seal_full_tails(self, building: BuildPlan) -> None:
         """Seals the full tails of changed collections during the long build of another segment.
 
-        `building` is the plan of the long build. Because full tails are sealed during the long
-        build, no writer has to wait until it ends. Sealing uses at most half of the thread's time.
-        Otherwise the long build might never end.
+        `building` is the plan of the long build. Without this method, writers would have to wait
+        until the long build ends. Sealing uses at most half of the thread's time, because otherwise
+        the long build might never end.
         """
         self._check_closing()
         began_s = self._clock()

@@ -1,10 +1,10 @@
 """Builds a segment from blocks of leaves.
 
-A segment has a vector part and a postings part, or one of them. Each part is one kind of index over
-the rows of the segment and has separate files. The builder stores each row's label and ancestors,
-which all parts share, and passes every block to each part. During a build, memory contains the
-unfinished indexes and one block of leaves. So the vectors of the segment are in memory only once,
-in the unfinished index.
+A segment has a vector part, a postings part, or both. Each part is one kind of index over the rows
+of the segment and has separate files. A row is a leaf. The builder passes every block of leaves to
+each part, and stores the label and the ancestors of each row, which all parts share. During a
+build, memory contains the unfinished indexes and one block of leaves. So most vectors of the
+segment are in memory only once, in the unfinished index.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 
 A reader cannot write to LMDB. When a reader finds that a listed segment is damaged, it creates the
 empty file `<segment>.damaged` in the folder of all segments. The scrubber of the writing process
-looks for these markers and verifies the segments. A damaged segment is rebuilt. If a segment is
-intact, the reader's error was transient: the scrubber deletes the marker, and readers load the
-segment again.
+looks for these markers and verifies the segments. A segment that is damaged is built again. If a
+segment is intact, the error that the reader met was transient. Then the scrubber deletes the
+marker, and readers load the segment again.
 """
 
 import os

@@ -1,11 +1,14 @@
 """The manifest of a collection: the list of its segments, and tombstones of deleted documents.
 
 Segments cover ranges of ordinals that do not overlap. Every existing document with an ordinal up to
-the collection's `sealed_ordinal` is in exactly one segment. Deleting a document that a segment
-contains writes a tombstone and raises the segment's count of deleted leaves, in one transaction.
-The document's leaves stay in the segment's files. So the engine's `Reader` reads the tombstones to
-know which leaves are deleted. The merge policy reads only the count of deleted leaves to decide
-whether to rewrite a segment. All functions work in the transaction that the caller passes.
+the collection's `sealed_ordinal` is in exactly one segment.
+
+When a document that a segment contains is deleted, its leaves stay in the segment's files. The
+same transaction writes a tombstone for the document, and adds its leaves to the segment's count of
+deleted leaves. The engine's `Reader` reads the tombstones to know which leaves are deleted. The
+merge policy reads only the count of deleted leaves, to decide whether to rewrite a segment.
+
+All functions work in the transaction that the caller passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -112,16 +115,20 @@ def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterato
 
 
 def repair(txn: Txn, folder: Path, collection: int) -> bool:
-    """Repairs a collection's tombstones and its counts of deleted leaves. Returns True.
+    """Repairs a collection's tombstones and counts of deleted leaves. Returns False if it fails.
 
     `folder` is the folder of all segments. If a tombstone is damaged, writes all tombstones of the
-    collection again: one for each document that a segment contains, but that no longer exists. Even
-    if no tombstone is damaged, computes the counts of deleted leaves of all segments again.
+    collection again: one for each document that a segment contains, but that no longer exists.
+    Then, also if no tombstone is damaged, counts the deleted leaves of each segment again.
 
-    The repair is impossible if the record of a segment is damaged, or if the tombstones must be
-    written again and a file of a segment is damaged. Then this function removes all segments from
-    the manifest and returns False. All documents of the collection are then in its tail, and the
-    caller must change the counters of the collection accordingly.
+    The repair fails in two cases:
+
+    * The record of a segment is damaged.
+    * A tombstone is damaged, and so is a segment file that is needed to write the tombstones again.
+
+    In both cases, this function removes all segments of the collection from the manifest. All
+    documents of the collection are then in its tail, and the caller must change the counters of the
+    collection accordingly.
     """
     try:
         listed = listed_segments(txn, collection)
@@ -164,10 +171,12 @@ def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 
     `record` is the record of the new segment, which replaces all segments in its range of ordinals.
     `contents` are the documents in the new segment. Some of these documents may have been deleted
-    since the build read them. A new segment without rows is not added to the manifest, because no
-    document in its range exists any more. The tenant's documents do not change, so the tenant's
-    sequence number does not change either. Readers notice the new segment because the store's list
-    of commits gets a new entry.
+    since the build read them. After this call, each of these documents has a tombstone.
+
+    If the new segment has no rows, it is not added to the manifest, because no document in its
+    range exists any more. The tenant's documents do not change, so the tenant's sequence number
+    does not change either. So that readers notice the new segment, an entry is added to the store's
+    list of commits.
     """
     counters = txn.counters.require(collection)
     replaced = _unlist(txn, collection, record)
@@ -209,8 +218,9 @@ def _remove_obsolete_tombstones(
 ) -> int:
     """Removes the tombstones of documents that the new segment does not contain.
 
-    Keeps the tombstones of documents that the new segment contains. Returns the total leaf count of
-    the documents whose tombstones are kept.
+    Only looks at documents in the new segment's range of ordinals. Keeps the tombstones of
+    documents that the new segment contains. Returns the total leaf count of the documents whose
+    tombstones are kept.
     """
     tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)
@@ -224,8 +234,8 @@ def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 
     """Adds a tombstone for each document of `contents` that no longer exists.
 
     Skips documents with ordinals up to `after`. Returns the total leaf count of the documents that
-    got a tombstone. When a tail is sealed, these are the documents that were deleted while the
-    segment was built.
+    got a tombstone. For example, when a tail is sealed, a document gets a tombstone if it was
+    deleted while the segment was built.
     """
     is_after = contents.ordinals > after
     deleted = 0

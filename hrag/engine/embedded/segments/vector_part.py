@@ -1,9 +1,9 @@
 """The vector part of a segment: an HNSW index (Malkov and Yashunin, 2016) built by hnswlib.
 
 Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once, as an item of the
-index. Equal vectors have an equal digest, a hash of 128 bits. A build may resume from the index of
-an existing segment. Then only new vectors are inserted, which saves time, because insertion is the
-slow step.
+index. Equal vectors are recognised by their digest, a hash of 128 bits. A build may resume from the
+index of an existing segment. Then only the vectors that this index does not contain are inserted.
+This saves time, because insertion is the slow step.
 """
 
 import hashlib
