@@ -1,21 +1,28 @@
 """Backs up a store while it is in use, and restores a store from a backup.
 
-A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
-must contain every segment that this snapshot lists. So the segments that the snapshot lists and
-that are not copied yet are copied after LMDB's file. If the files of such a segment have already
-been removed, because another segment has replaced it, the backup deletes its copy of LMDB's file.
-Then it copies all new segments, and LMDB's file again. A few attempts are enough, because segments
-never change, and their files stay on disk for a while after they are replaced.
+The copy of LMDB's file is a snapshot, and the backup must contain every segment that this snapshot
+lists. While a backup runs, new segments may replace others. So a backup has these steps:
 
-The whole copy is checked before the folder gets its final name, so a backup with its final name is
-complete. The file `backup.json` next to the store's files is called the label. It describes the
-backup and contains the checksum of LMDB's file. The checksums of the segments are stored in LMDB.
+1. It copies all segments that the store lists.
+2. It copies LMDB's file.
+3. It copies the segments that the copy of LMDB's file lists and that step 1 did not copy. If such a
+   segment has already been replaced and removed, the backup deletes its copy of LMDB's file and
+   starts again at step 1. Segments that it has copied are not copied again.
+
+A few attempts are enough, because segments never change, and their files stay on disk for a while
+after they are replaced.
+
+The copy is written into a folder with a temporary name. The folder gets its final name after the
+whole copy has been checked, so a backup with its final name is complete. The file `backup.json`
+next to the store's files is called the label. It describes the backup and contains the checksum of
+LMDB's file. The checksums of the segments are stored in LMDB.
 
 A restore is done completely or not at all: a folder is a store only if it contains `data.mdb`, and
 that file is moved into the folder last.
 
-While a copy is unfinished, its folder contains an empty file, `unfinished.hrag`, as a mark. A later
-backup or restore removes only a folder with this mark, because a killed process has left it.
+While a copy is unfinished, its folder contains an empty file, `unfinished.hrag`, as a mark. If the
+process is killed, the folder and the mark remain. A later backup or restore that needs the same
+folder name removes the folder. It never removes a folder that contains other files and no mark.
 """
 
 import fcntl
@@ -146,8 +153,8 @@ def _unfinished(folder: Path) -> Iterator[None]:
     """Creates an empty folder. The `with` block then copies a store into this folder.
 
     Adds a file that marks the folder as unfinished. If the block raises an exception, the folder is
-    removed. If `folder` exists already, it is replaced if it is empty or contains the file with the
-    mark. If it is any other folder or a file, raises StoreUnavailable.
+    removed. A folder that exists already is replaced if it is empty or contains this mark. If
+    `folder` is any other folder or a file, raises StoreUnavailable.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -214,8 +221,9 @@ def _copy_segments(
 ) -> bool:
     """Copies the segments in `records` that are not in `copied`, and adds their ids to `copied`.
 
-    Returns False if no segment was copied. A damaged or missing segment is skipped if the store no
-    longer lists it. Raises StoreUnavailable if the store still lists it.
+    Returns False if no segment was copied. If a segment is damaged or missing, and the store no
+    longer lists it, skips the segment. If the store still lists the segment, raises
+    StoreUnavailable.
     """
     copied_before = len(copied)
     for segment_id in records.keys() - copied:

@@ -13,8 +13,8 @@ derived from other data, so they are not repaired. All other data is repaired:
 
 When the repair begins, no process may have the store open, because the process may have data in
 memory that the repair replaces. Everything is repaired in one transaction. So a process that opens
-the store during the repair reads the state before or after the repair. If the repair is
-interrupted, the store is unchanged.
+the store for reading during the repair reads either the state before the repair or the state after
+it, and if the repair is interrupted, the store is unchanged.
 """
 
 from contextlib import closing
@@ -88,10 +88,11 @@ def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[st
 
 
 def _recompute_counters(txn: Txn, collection: int) -> Counters:
-    """Computes the counters of a collection from the collection's other entries.
+    """Computes the counters of a collection from its change log, segments and documents.
 
-    In the result, the counters that `OF_DOCUMENTS` names are 0; `recounted` computes them later.
-    The count of tokens that a chat model has read and written for summaries is lost, so it is 0.
+    In the result, the counters that `OF_DOCUMENTS` names are 0; the caller computes them with
+    `recounted`. The count of tokens that a chat model has read and written for summaries is 0,
+    because it is stored only in the damaged counters.
     """
     changes = [sequence for _, sequence in txn.changes.keys(collection)]
     covered, sealed = 0, 0
@@ -113,8 +114,8 @@ def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
     """Replaces a tenant's usage record.
 
     `counted` is the usage of the tenant without its last sequence number. The sequence number is
-    copied from the old usage record. If that record is damaged, the new record gets a number that
-    is not smaller than the lost sequence number.
+    copied from the old usage record. If the old record is damaged, the last sequence number is
+    lost. Then the new record gets a number that is at least as large as the lost one.
     """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:

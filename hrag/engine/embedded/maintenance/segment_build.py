@@ -114,8 +114,9 @@ def reindex(
 ) -> int:
     """Builds the index of a collection again from its documents, as one segment.
 
-    Returns the count of leaves in the new segment. If the collection has no segments and fewer
-    leaves than `threshold`, no segment is built, and 0 is returned. Raises the errors of `build`.
+    Returns the count of leaves in the new segment. If the collection has no segments, and too few
+    leaves for one (fewer than `threshold`), builds nothing and returns 0. Raises the errors of
+    `build`.
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None:

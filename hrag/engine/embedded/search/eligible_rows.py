@@ -20,9 +20,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 @dataclass(frozen=True, slots=True)
 class EligibleRows:
-    """The eligible rows of a view: `rows`, or all rows if `rows` is None.
+    """The eligible rows of a view.
 
-    Rows of deleted documents are never eligible. `rows` are row numbers, ascending: `uint32[n]`. If
+    `rows` are the row numbers of the eligible rows, ascending: `uint32[n]`. If `rows` is None, all
+    rows of existing documents are eligible. Rows of deleted documents are never eligible. If
     `exact` is True, a search must score every eligible row, and must not use an approximate index.
     """
 

@@ -75,10 +75,10 @@ class ReaderLimits:
 class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
-    The loaded collections together take at most `budget_bytes` of memory. They take more only if
-    the collections that a single search needs are larger than this budget. `limits` says how often
-    the background thread works. `caches` are used by all snapshots of the reader. `clock` returns
-    seconds.
+    The loaded collections together take at most `budget_bytes` of memory. Exception: if a single
+    search needs collections that are larger than this budget, they are loaded anyway. `limits` says
+    how often the background thread works. `caches` are used by all snapshots of the reader. `clock`
+    returns seconds.
     """
 
     def __init__(

@@ -3,9 +3,9 @@
 The engine's `Reader` may have a hundred of ten thousand collections in memory. To learn which
 collections have changed, it reads the entries that were added to the list of commits since its last
 reading. Then it reads only the change logs of the changed collections. The oldest entries of the
-list and of the logs are deleted from time to time. If a Reader has not read an entry before the
-entry is deleted, the Reader loads the affected collections again. So a repair may delete all
-entries up to a damaged entry.
+list and of the logs are deleted from time to time. If an entry is deleted that a Reader has not
+read, the Reader loads the affected collections again. For this reason, a repair may also delete a
+damaged entry and all older entries.
 """
 
 from collections.abc import Iterator
@@ -89,10 +89,13 @@ def note_commit(txn: Txn, collection: int) -> None:
     """Adds an entry with the collection's id to the list of commits.
 
     If the list then has more than MAX_LOG_ENTRIES entries, deletes the oldest entries. Call this
-    function in each transaction that creates or changes a collection, or changes its names or its
-    segments. Then each change of a tenant adds an ordinal, deletes an ordinal or adds an entry to
-    the list of commits. So if a tenant's sequence number is lost, a repair can compute an upper
-    bound for it: the count of these additions and deletions.
+    function in each transaction that creates a collection, or changes a collection, its names or
+    its segments.
+
+    A repair relies on these calls. If a tenant's sequence number (the count of its changes) is
+    lost, the repair needs an upper bound for this number. Each change adds an ordinal, deletes an
+    ordinal, or adds an entry to the list of commits. So the upper bound is the count of all these
+    additions and deletions.
     """
     cursor = txn.next_number(schema.COMMIT_CURSOR)
     txn.commits.put(cursor, collection)

@@ -92,12 +92,15 @@ def _raise_damaged_block() -> NoReturn:
 class Blocks:
     """The data of a value that ends with the checksums of its blocks.
 
-    Before the caller reads a block, it must verify the block with the method `check`. Arguments:
-    `value`, the data and the checksums; `seed`, a function that returns the seed of the checksums;
-    `raise_damage`, a function that is called if a block does not match its checksum, and that must
-    raise an exception; `checked`, with one byte for each block: 1 if the block is verified already,
-    else 0. Verifying a block sets the block's byte to 1. Several `Blocks` of the same value may
-    share one `checked`.
+    Before the caller reads a block, it must verify the block with the method `check`. The
+    constructor has these arguments:
+
+    * `value`: the data, followed by the checksums.
+    * `seed`: a function that returns the seed of the checksums.
+    * `raise_damage`: a function that is called if a block does not match its checksum. It must
+      raise an exception.
+    * `checked`: one byte for each block, 1 if the block is verified already, else 0. Verifying a
+      block sets the block's byte to 1. Several `Blocks` of the same value may share one `checked`.
     """
 
     __slots__ = ("_checked", "_count", "_raise_damage", "_seed", "_sums", "data")

@@ -1,9 +1,12 @@
 """Runs a module of hrag in a child process.
 
-Reading damaged pages of LMDB may kill the reading process; then only the child dies. The child ends
-when its parent ends, even if the parent is killed. Otherwise a read transaction of the child could
-stay open, and the store would grow and could not be vacuumed. `run_module` starts this command,
-which runs MODULE:
+Reading damaged pages of LMDB may kill the process that reads. If a child process reads the pages,
+only the child is killed.
+
+The child ends when its parent ends, even if the parent is killed. Otherwise the child could keep a
+read transaction open, and the store would grow and could not be vacuumed.
+
+`run_module` starts this command, which runs MODULE:
 
     python -m hrag.engine.embedded.store.child_process PARENT MODULE ARGUMENTS...
 """

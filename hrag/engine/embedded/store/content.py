@@ -13,11 +13,12 @@
 LE means little-endian.
 
 LMDB stores a value that is longer than half a page in separate pages, and the end of the last page
-stays empty. So the first value contains as many bytes of a content as fill whole pages. The
-remaining bytes, less than a page, are cut into short values of equal length, called pieces. Pieces
-share pages with pieces of other documents. A content of more than `LONG_BYTES` is stored as a
-single value: the empty end of its last page is small compared with the content, and nothing has to
-be joined when the content is read.
+stays empty. To save this space, the byte string is cut. The first value contains as many bytes as
+fill whole pages. The remaining bytes, less than a page, are cut into short values of equal length,
+called pieces. Pieces share pages with pieces of other documents.
+
+Exception: a byte string of more than `LONG_BYTES` is stored as a single value. The empty end of its
+last page is small compared with the whole, and nothing has to be joined when it is read.
 """
 
 import struct
@@ -58,10 +59,10 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-# A document's content is stored as several values. The key of each value ends with the value's
-# index, as one byte; this list has these bytes. Its last byte is the index after the highest
-# possible index of a value: `ContentTable.put` deletes surplus values of an earlier version, and
-# stops at the first index under which no value is stored.
+# A document's content is stored as several values, which are counted from 0. The key of each value
+# ends with the index of the value, as one byte. This list has the bytes of all possible indexes. It
+# also has the next byte, under which no value is ever stored: `ContentTable.put` looks up index
+# after index to delete the values of an earlier version, until it finds an index without a value.
 _KEY_ENDS = [bytes([index]) for index in range(_PAGE // PIECE_BYTES + 3)]
 
 StoredPart = tuple[Buffer, Buffer]

@@ -1,10 +1,10 @@
 """A table with the content of each document: its tree, its text and its vectors.
 
 A key of the table is a document's address: its slot, its collection id and its ordinal. The module
-`content` describes how a content is cut into LMDB values. The tree has one checksum, and so have
-the vectors. The text has one checksum for each of its blocks, because searches read only some
-blocks. In error messages and in the seeds of checksums, tree, text and vectors have the names in
-`content.PARTS`: "trees", "texts" and "vectors".
+`content` describes how the three are joined and cut into LMDB values. The tree has one checksum,
+and so have the vectors. The text has one checksum for each of its blocks, because searches read
+only some blocks. In error messages and in the seeds of checksums, tree, text and vectors have the
+names in `content.PARTS`: "trees", "texts" and "vectors".
 """
 
 from collections.abc import Iterator
@@ -79,9 +79,9 @@ class ContentTable:
         """Returns a copy of `blocks` that this transaction can use.
 
         `blocks` is the result of `text_blocks` for `address`, from an earlier transaction. Both
-        transactions must see the same commit. If a block of the copy is damaged, this transaction
-        looks up the name of the document for the error message, because the earlier transaction may
-        have ended.
+        transactions must see the same commit. The copy differs only in the transaction that it uses
+        to look up the name of the document for an error message: the earlier transaction may have
+        ended, so the copy uses this transaction.
         """
         return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 

@@ -1,9 +1,10 @@
 """Detects damage to a stored document, and finds what is needed to delete that document.
 
 Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
-But the counters of the collection, the usage of the tenant and the filter terms also contain facts
-about other documents, and what the damaged document contributed is unknown. So all three are
-computed again from the records of all other documents of the collection.
+But a deletion must also change data that the document shares with other documents: the counters of
+the collection, the usage of the tenant and the filter terms. How much a damaged document has
+contributed to these is unknown. So all three are computed again from the records of the other
+documents of the collection.
 """
 
 from collections.abc import Iterator

@@ -134,9 +134,9 @@ class Store:
     def require_place(self) -> None:
         """Raises StoreUnavailable if the store's folder was moved, replaced or removed.
 
-        Without this check, LMDB would continue to write to the file that it has opened. If this
-        file was removed, the kernel deletes it as soon as it is closed, and the new documents would
-        be lost. Reads remain possible, and a folder that was moved contains all commits.
+        Without this check, LMDB would continue to write to the file that it has opened, even if the
+        file was removed. The kernel deletes a removed file as soon as it is closed, so the new
+        documents would be lost. Reads do not need this check and remain possible.
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
@@ -206,11 +206,11 @@ class Store:
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
     """Opens a store for writing. Creates the store if it does not exist.
 
-    Only one process at a time may have a store open for writing. Writing documents leaves
-    `reserve_bytes` of the disk free. Additional disk blocks inside LMDB's file are allocated for
-    deletions: `reserve_bytes`, but at most MAX_RESERVE_BYTES. Raises StoreUnavailable if another
-    process has the store open for writing, or if the store cannot be opened. Raises StorageFull if
-    the disk is too full to create the store.
+    Only one process at a time may have a store open for writing. A write of documents is refused if
+    it would leave less than `reserve_bytes` of the disk free. In addition, disk blocks inside
+    LMDB's file are allocated for deletions: min(`reserve_bytes`, MAX_RESERVE_BYTES) bytes. Raises
+    StoreUnavailable if another process has the store open for writing, or if the store cannot be
+    opened. Raises StorageFull if the disk is too full to create the store.
     """
     location.refuse_network(directory)
     with ExitStack() as undo:
@@ -339,10 +339,12 @@ def _fill_lock_file(path: Path) -> None:
     """Allocates disk blocks for the whole file `path`, which contains LMDB's table of readers.
 
     LMDB creates a sparse file and maps it into memory. The first disk block has space for the
-    entries of about 60 readers. On a full disk, the kernel would kill the next reader with SIGBUS,
-    because no disk block can be allocated for its entry. Call this function only while no process
-    has the file open: when this function closes the file, the locks that this process has on the
-    file are released.
+    entries of about 60 readers. Without this function, the kernel would kill the next reader with
+    SIGBUS if the disk is full, because no disk block can be allocated for the reader's entry.
+
+    Call this function only while no process has the file open, this process included. Otherwise
+    closing the file at the end of this function would release the locks that LMDB has on the file
+    in this process.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
         with open(path, "ab", opener=opener) as file, suppress(OSError):
@@ -373,10 +375,10 @@ def _refuse_lost_data(directory: Path) -> None:
 def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
     """Raises StoreUnavailable if the end of the data file is missing.
 
-    The file may be shorter than the size that LMDB has recorded, although no data is missing: a
+    A file that is shorter than the size that LMDB has recorded may still have all data: a
     transaction may have allocated pages at the end of the file, and freed them without writing
-    them. So if the file is shorter, a child process reads all pages in use. If one of these pages
-    is past the end of the file, the kernel kills the child.
+    them. So if the file is shorter, a child process tries to read all pages in use. If one of these
+    pages is past the end of the file, the kernel kills the child, which shows that data is missing.
     """
     needed = Store(env, directory).used_bytes
     file_bytes = (directory / location.DATA).stat().st_size

@@ -1,7 +1,7 @@
 """Failpoints: named points in the code at which a test may end the process.
 
-In production `reach` does nothing, because only tests `install` a hook. A failpoint is named after
-the step that has just been completed.
+The code calls `reach` at each failpoint. In production, `reach` does nothing; tests `install` a
+function that `reach` calls. A failpoint is named after the step that has just been completed.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,9 @@
 """Evaluates a filter: finds the documents that pass it, as sorted ordinals.
 
-Reads the filter terms, which are stored for each field of each document. The cost grows with the
-count of documents that match the conditions, not with the size of the collection. The exception is
-a filter that consists of NoneOf conditions only: it reads the ordinals of all documents.
+A filter term is a metadata field with a value. For each term, LMDB stores the ordinals of the
+documents that have the term; only these are read. So the cost grows with the count of documents
+that match the conditions, not with the size of the collection. Exception: a filter that consists
+only of NoneOf conditions reads the ordinals of all documents.
 """
 
 from array import array
@@ -91,9 +92,9 @@ class FilterEvaluation:
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
         """Returns the ordinals of the documents that pass at least one of the filters.
 
-        Each filter returns a set of ordinals. Whenever the sets have too many ordinals in total,
-        the sets are merged into one set. The limit is `_MERGE_AT` plus twice the size of the set
-        that the last merge returned.
+        Each filter returns a set of ordinals. To save memory, the sets are merged into one set
+        whenever they have too many ordinals in total: at first more than `_MERGE_AT`, and later
+        more than `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT

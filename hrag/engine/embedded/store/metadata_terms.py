@@ -1,8 +1,9 @@
 """Keys and values of the database `terms`, which filters read.
 
-A key is a collection id followed by a filter term. A key has one value, called an entry, for each
-document that has the term. An entry has 64 bits: 44 bits are the document's ordinal, and 20 bits
-are a checksum of the ordinal and the term (Fibonacci hashing). numpy verifies many entries at once.
+A filter term is a metadata field with a value. A key is a collection id followed by a filter term.
+A key has one value, called an entry, for each document that has the term. An entry has 64 bits: 44
+bits are the document's ordinal, and 20 bits are a checksum of the ordinal and the term (Fibonacci
+hashing). numpy verifies many entries at once.
 """
 
 from collections.abc import Iterable, Iterator

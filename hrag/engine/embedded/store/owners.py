@@ -1,7 +1,7 @@
 """Finds the name of the document or collection to which a damaged entry belongs.
 
-Error messages contain this name. To find it, this module reads other entries. They may be damaged
-too, so no function here raises an error for a damaged entry.
+Error messages contain this name. To find the name, this module reads other entries. These entries
+may be damaged, too, so no function here raises an error for a damaged entry.
 """
 
 from hrag.engine.embedded.store import schema

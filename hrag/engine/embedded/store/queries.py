@@ -135,8 +135,8 @@ def erase_document(
 ) -> int:
     """Deletes one version of a document. Returns the count of filter terms of this version.
 
-    Does not change the document's entry in `document_ids`, the collection's counters and the change
-    log. With `keep_slot`, does not delete the record, text, tree and vectors, because the caller
+    Changes neither the document's entry in `document_ids`, nor the collection's counters, nor the
+    change log. With `keep_slot`, the record, text, tree and vectors are kept, because the caller
     will overwrite them with the next version of the document.
     """
     address = address_of(txn, document.collection, ordinal)

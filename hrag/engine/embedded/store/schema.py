@@ -47,13 +47,14 @@ checksum of 20 bits.
 
 An ordinal is the id of one version of one document and is never used twice. `labels.py` packs an
 ordinal and a leaf's index into a label. A slot is the key under which a document is stored. The
-next version of the document reuses the slot. After the document is deleted, another document reuses
-the slot. If every version had a new slot, the pages with old slots would stay mostly empty.
+next version of the document uses the same slot, and after the document is deleted, another document
+uses it. If every version had a new slot, the pages with old slots would stay mostly empty.
 
-A sequence number counts the changes of one tenant. `tenants` stores the sequence number of the
-tenant's last change. The cursor counts the entries that were added to `commits`, across all
-tenants. Publishing a segment adds an entry to `commits` too. To learn which collections have
-changed, the engine's `Reader` reads the entries of `commits` that it has not read yet.
+The changes of a tenant are counted, and the number of a change is its sequence number. `tenants`
+stores the sequence number of the tenant's last change. The entries of `commits` are counted across
+all tenants, and the number of an entry is its cursor. Publishing a segment adds an entry to
+`commits`, too. To learn which collections have changed, the engine's `Reader` reads the entries of
+`commits` that it has not read yet.
 """
 
 import struct

@@ -116,10 +116,10 @@ def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
 
     `ours` is the name of this process's PID namespace.
 
-    The exclusive lock that this process may hold is converted to a shared lock. This releases the
-    lock for a moment, in which another process may write the name of its namespace into the file.
-    So the name is read again under the shared lock. No other process can change the name while this
-    process holds the shared lock.
+    If this process holds the exclusive lock on the file, the lock is converted to a shared lock.
+    This releases the lock for a moment, in which another process may write the name of its
+    namespace into the file. So the name in the file is read only after the shared lock has been
+    acquired. From then on, no other process can change the name.
     """
     if not _try_lock(file, fcntl.LOCK_SH):
         return (

@@ -2,9 +2,11 @@
 
 The record is updated in the transaction of each change. It is never deleted, so that the tenant's
 sequence numbers never start again at 1. Without the record, every commit would have to sum the
-counters of the tenant's collections, at 3 us for each collection. With ten thousand collections,
-this would take longer than the commit's sync to disk. A deletion frees quota at its commit,
-although LMDB's pages are freed later, in the background.
+counters of the tenant's collections, which takes 3 us for each collection. With ten thousand
+collections, this would take longer than the commit's sync to disk.
+
+When a deletion is committed, the usage becomes smaller, so the tenant may store new documents
+immediately, although LMDB's pages are freed later, in the background.
 """
 
 from collections.abc import Sequence
@@ -71,7 +73,8 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
 def _appended_bytes(value_bytes: int) -> int:
     """Returns the disk space in bytes of a value whose key is larger than all existing keys.
 
-    New slots are such keys. LMDB appends the values and fills the pages completely.
+    The key of a value in a new slot is such a key. LMDB appends these values at the end of the
+    database and fills the pages completely.
     """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:

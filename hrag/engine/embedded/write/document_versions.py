@@ -1,10 +1,10 @@
 """Adds, replaces and removes versions of documents, inside a write transaction.
 
-A version is a document as one `put` has stored it: its record, its content (text, tree and
-vectors), its filter terms, and its entries in other LMDB databases. If a version is removed, its
-summaries are removed, too, and if a segment contains it, a tombstone is written. A damaged version
-is removed without being read. Then filter terms and counters are computed again from the
-collection's other documents.
+A version is a document as one `put` has stored it: its record, its text, tree and vectors, its
+filter terms, and its entries in other LMDB databases. When a version is removed, its summaries are
+removed, too. If a segment contains the version, a tombstone is also written. A damaged version is
+removed without being read. Then filter terms and counters are computed again from the collection's
+other documents.
 
 The values of a version are stored under a slot, which is the first part of their keys. The next
 version of the document reuses the slot, which saves LMDB from moving pages.
@@ -114,10 +114,10 @@ class DocumentVersions:
     ) -> Usage:
         """Returns by how much the tenant's usage grows if `document` replaces a damaged version.
 
-        `new_bytes` is the count of bytes that the new version will take. It is not known whether
-        the tenant's usage still includes the damaged version, because the documents of the
-        collection may have been counted again since the damage. So this method counts the other
-        documents of the collection.
+        `new_bytes` is the count of bytes that the new version will take. The tenant's usage may
+        still include the damaged version, or it may not, if the documents of the collection have
+        been counted again since the damage. So this method counts all other documents of the
+        collection, adds the new version, and returns the difference to the collection's counters.
         """
         txn, number = self._txn, handle.collection_id
         damaged = find_damaged(txn, number, document.document_id)
@@ -164,9 +164,9 @@ class DocumentVersions:
     def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
         """Returns the slot of a version, the first part of the keys under which it is stored.
 
-        The document's next version may use the same slot and overwrite the values. If the old
-        values were deleted first, LMDB would merge pages, and would split the pages again when the
-        new values are written.
+        The caller stores the document's next version in the same slot, which overwrites the old
+        values. If the old values were deleted first, LMDB would merge pages, and would split the
+        pages again when the new values are written.
         """
         address = address_of(self._txn, handle.collection_id, ordinal)
         return address[: schema.SLOT_BYTES]

@@ -97,10 +97,11 @@ class SharedState:
     def add_to_counters(
         self, handle: CollectionHandle, *, unsummarised: int = 0, summary_tokens: int = 0
     ) -> None:
-        """Adds amounts to the two counters of a collection that are about summaries.
+        """Adds to two counters of a collection: `unsummarised` and `summary_tokens`.
 
-        `unsummarised` is added to the count of documents that wait for summaries. `summary_tokens`
-        is added to the count of tokens that writing the summaries has cost.
+        `unsummarised` is added to the count of documents whose summaries are not written yet; it
+        may be negative. `summary_tokens` is added to the count of tokens that a chat model has read
+        and written for summaries.
         """
         counters = self.counters_of(handle)
         self._counters[handle.collection_id] = counters._replace(
@@ -126,9 +127,8 @@ class SharedState:
     ) -> None:
         """Adds a document to the counters (`sign` 1), or removes it from them (`sign` -1).
 
-        Changes the counters of the document's collection and the usage of its tenant. For a summary
-        document, the usage changes only by the bytes of the document, because usage does not count
-        summary documents.
+        Changes the counters of the document's collection and the usage of its tenant. A summary
+        document changes only the stored bytes of the usage, not its count of documents.
         """
         documents = 0 if self.collection(handle).summarises else sign
         added = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)

@@ -1,10 +1,10 @@
 """Changes documents within one LMDB write transaction.
 
 A document is written completely or not at all. If a document must be refused, it is refused before
-its first byte is written. The state that the document shares with other documents (ids, counters
-and usage) is also read, and thereby verified, before the first byte is written. If an error occurs
-after the first byte, `WriteTransaction.is_whole` stays False, and the transaction must not be
-committed.
+anything is written. The state that the document shares with other documents (ids, counters and
+usage) is also read, and thereby verified, before anything is written. While a document is being
+written, `WriteTransaction.is_whole` is False. If an error occurs meanwhile, `is_whole` stays False,
+and the transaction must not be committed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -125,9 +125,9 @@ class WriteTransaction:
     ) -> bool:
         """Stores the summaries of the document with this ordinal.
 
-        Returns False, and stores no summaries, if the document does not wait for summaries any
-        more, for example because it was deleted. Adds `tokens` to the count of tokens that the
-        collection's summaries have cost, even if no summaries are stored. Raises
+        If the document does not wait for summaries any more, for example because it was deleted,
+        stores no summaries and returns False. In any case, adds `tokens` to the count of tokens
+        that a chat model has read and written for the collection's summaries. Raises
         CollectionNotFound.
         """
         self._shared.collection(handle)
@@ -228,8 +228,8 @@ class WriteTransaction:
         """Deletes the documents whose last change has at most the sequence number `last_sequence`.
 
         `ordinals` are the ordinals of the documents. Skips documents that were changed later and
-        documents that no longer exist. Damaged documents are deleted, because their last change is
-        unknown. Raises CollectionNotFound.
+        documents that no longer exist. If the record of a document is damaged, the sequence number
+        of its last change is unknown; such a document is deleted. Raises CollectionNotFound.
         """
         self._shared.collection(handle)
         deleted, number = 0, handle.collection_id

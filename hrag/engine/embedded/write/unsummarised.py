@@ -2,7 +2,8 @@
 
 If a document or a whole collection is damaged, the error UnreadableVersion is raised. The field
 `version` of the error identifies what is damaged: it is the ordinal of a document, or the negated
-id of a collection. In its next call of `next_unsummarised`, the caller excludes this version.
+id of a collection. When the caller calls `next_unsummarised` again, it includes this integer in the
+argument `excluding`, so that the damaged document or collection is skipped.
 """
 
 from collections.abc import Container, Iterator

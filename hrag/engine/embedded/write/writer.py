@@ -2,9 +2,9 @@
 
 A document is visible completely or not at all. The counters of its collection, its entry in the
 change log and the tenant's sequence number are written in the same transaction. A document that is
-replaced gets a new ordinal. So an index may still contain the labels of the old version, but no
-document has the ordinal in these labels. The writer knows nothing of segments, except which
-ordinals they cover.
+replaced gets a new ordinal. An index may still contain the labels of the old version. But a label
+contains an ordinal, and no document has the ordinal of the old version any more, so searches do not
+return these labels. The writer knows nothing of segments, except which ordinals they cover.
 """
 
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES

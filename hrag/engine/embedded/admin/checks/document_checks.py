@@ -100,7 +100,8 @@ def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
 def _add_usage(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
     """Adds a collection to the counted usage of its tenant.
 
-    `counted` are the collection's counters. For a summary collection, adds only the bytes.
+    `counted` are the collection's counters. For a summary collection, adds only the bytes, because
+    a tenant's usage counts neither summary collections nor summary documents.
     """
     usage = Usage(1, counted.documents) if not record.summarises else Usage()
     usage = usage._replace(stored_bytes=counted.stored_bytes)

@@ -21,10 +21,10 @@ def sequence_problems(
 ) -> Iterator[str]:
     """Yields a problem for each of a collection's sequence numbers that exceeds its upper limit.
 
-    These are the limits. A segment covers the changes up to a sequence number, which must be at
-    most `sealed_sequence` in the collection's counters. `sealed_sequence` must be at most the
-    collection's last sequence number. The collection's last sequence number must be at most the
-    tenant's.
+    * The last sequence number that a segment covers must be at most the `sealed_sequence` in the
+      collection's counters.
+    * `sealed_sequence` must be at most the collection's last sequence number.
+    * The collection's last sequence number must be at most the tenant's last sequence number.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:

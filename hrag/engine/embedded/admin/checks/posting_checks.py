@@ -3,9 +3,11 @@
 A segment has one row for each leaf. The check builds new postings from the texts of the documents
 that are not deleted, with the functions that also build segments. It compares the new postings with
 the segment's postings, from which it leaves out the rows of deleted documents. Equal rows always
-result in equal postings, byte for byte. The documents are compared in batches of about 20,000
-leaves, so memory and a temporary file contain the postings of only one batch at a time. The
-temporary file is outside the store's folder, because the store may be read-only.
+result in equal postings, byte for byte.
+
+The documents are compared in batches of about 20,000 leaves. So only the new postings of one batch
+are in memory and in a temporary file at a time. The temporary file is outside the store's folder,
+because the store may be read-only.
 """
 
 import hashlib
@@ -34,10 +36,10 @@ from hrag.values.errors import InvalidArgument, StorageFull, StoreUnavailable
 from hrag_fast import Postings, write_postings
 
 # A batch has about this many entries (pairs of a leaf and a term), which are about 20,000 leaves.
-# The segment's postings are read for each batch, so smaller batches would take longer. Larger
-# batches may not fit into /tmp: the temporary file usually needs 4 bytes for an entry, 9 MB in all.
-# If no term occurs twice, the file needs 28 bytes for an entry, 56 MiB in all. This fits into a
-# /tmp of 64 MiB.
+# All postings of the segment are read for each batch, so with smaller batches the check would take
+# longer. With larger batches, the temporary file might not fit into a /tmp of 64 MiB. The file of a
+# batch of this size usually needs 4 bytes for an entry, 9 MB in all. In the worst case, if no term
+# occurs twice, it needs 28 bytes for an entry, 56 MiB in all.
 BATCH_ENTRIES = 1 << 21
 # Reading the leaves of a damaged document raises one of these errors. The module `document_checks`
 # reports the damage.
