@@ -91,9 +91,10 @@ _CLASS_OF_CODE = {
     _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# gRPC limits the trailers of a call to 8 KiB. The trailers contain the error's message up to three
-# times. One of these copies is percent-encoded, so each of its non-ASCII bytes needs three bytes.
-# Three copies of a message of this size fit into the limit.
+# The largest size of an error's message, in bytes of UTF-8. gRPC limits the trailers of a call to
+# 8 KiB, and the trailers contain the message up to three times. One of these copies is
+# percent-encoded, so each of its non-ASCII bytes needs three bytes. Three copies of a message of
+# this size fit into the limit.
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
