@@ -9,13 +9,13 @@ MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply l
 MAX_LEVELS = 8
 # A level's chunk size must be at least this many tokens, so that each chunk begins at least one
 # code point after the chunk before it. With smaller chunks, two chunks might begin at the same code
-# point, for two reasons. Half of a chunk's tokens may be in the next chunk too. And a chunk whose
-# end would lie inside a code point ends at a boundary of this code point, which has at most 4
-# tokens.
+# point, for two reasons. Half of a chunk's tokens may be in the next chunk too. And a boundary that
+# would lie inside a code point is moved to the start or the end of this code point, which has at
+# most 4 tokens.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# The largest `overlap_ratio`: the part of a chunk's tokens that the next chunk contains too. If it
-# were more than half, a chunk would overlap not only its neighbours, but also the chunks after them.
+# The largest `overlap_ratio`: the part of a chunk's tokens that the next chunk contains too. With
+# more than half, a chunk would overlap not only its neighbours, but also chunks farther away.
 MAX_OVERLAP_RATIO = 0.5
 MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.
 MAX_METADATA_BYTES = 64 * 1024

@@ -98,10 +98,10 @@ _CLASS_OF_CODE = {
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
-# Calls that end with these errors must not be retried by gRPC in the client. The service itself
-# has already retried a failed endpoint for seconds, and retries by clients would multiply the
-# attempts. A full storage quota stays full, and a reply stays too large. gRPC does not retry if the
-# trailer `grpc-retry-pushback-ms` is negative.
+# Calls that end with these errors must not be retried by gRPC in the client. If an endpoint of a
+# model has failed, the service has already retried it for seconds, and retries by clients would
+# multiply the attempts. If a storage quota is full or a reply is too large, a retry would fail in
+# the same way. gRPC does not retry if the trailer `grpc-retry-pushback-ms` is negative.
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,

@@ -1,12 +1,11 @@
 """Groups candidate leaves by the chunk that represents them in the result of a search.
 
-In the mode AUTO_MERGE, this chunk is the leaf itself or an ancestor, whichever
-`hrag.passages.auto_merge` chooses. In the other modes, it is the leaf's ancestor at the requested
-level.
+In the mode AUTO_MERGE, `hrag.passages.auto_merge` chooses this chunk: the leaf itself or an
+ancestor. In the other modes, the chunk is the leaf's ancestor at the requested level.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
 documents that contain these leaves. A search may run several rounds, each with more candidates. A
-later round appends groups, and leaves the groups of earlier rounds unchanged.
+later round appends groups, but does not change the groups of earlier rounds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,8 +65,8 @@ class AncestorGroups:
 
     The key of a group identifies its chunk. It has the form of a label: a document's ordinal
     combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
-    level of the leaves. `merged` then has the chunks above this level, by their keys; the key of
-    such a chunk contains the index of the chunk's first leaf.
+    level of the leaves, and `merged` maps the key of each group whose chunk is above this level to
+    the chunk. Such a key contains the index of the chunk's first leaf.
 
     `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
     are the scores of these leaves in the lexical and in the vector search:
