@@ -134,11 +134,11 @@ tokens to the collection's total."""
 
 
 class UnreadableVersion(DataLoss):
-    """The next document without summaries cannot be read, because its data are damaged.
+    """A document without summaries cannot be read: its data or its collection are damaged.
 
-    Or the data of the whole collection are damaged. `version` identifies the damaged document or
-    collection. If the argument `excluding` of `Writer.next_unsummarised` contains `version`, this
-    method skips the document or the collection.
+    `version` identifies the damaged document or the damaged collection.
+    `Writer.next_unsummarised` skips this document or collection if its argument `excluding`
+    contains `version`.
     """
 
     def __init__(self, message: str, version: int) -> None:

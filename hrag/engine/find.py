@@ -139,9 +139,9 @@ class PassageFields(Protocol):
 class Encoded(PassageForm[bytes]):
     """Each passage is returned as an encoded hrag.v1.SearchResponse with only this passage.
 
-    An engine may encode passages directly, because this is faster than creating a Passage first.
-    Such an engine calls `fields` for the fields that it cannot encode. An engine that creates a
-    Passage first calls `encode`, which encodes the Passage.
+    An engine has two ways to create the bytes. It may encode a passage itself, without creating a
+    Passage, which is faster; for the fields that it cannot encode, it then calls `fields`. Or it
+    creates a Passage and calls `encode`.
     """
 
     fields: PassageFields

@@ -1,8 +1,8 @@
 """The protocols that an engine implements. Services, commands and tests rely only on them.
 
-A caller passes whole documents and whole searches to an engine. So an engine may also be a database
-that searches vectors itself. Methods raise only errors of `hrag.errors`. Code outside `hrag.engine`
-imports no module of a specific engine; it calls `hrag.engine.open_engine`.
+A caller passes whole documents and whole searches to an engine. So an engine may also use a
+database that searches vectors itself. Methods raise only errors of `hrag.errors`. Code outside
+`hrag.engine` imports no module of a specific engine; it calls `hrag.engine.open_engine`.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -148,9 +148,10 @@ class Writer(Protocol):
     ) -> list[IngestResult | HragError]:
         """Creates or replaces several documents; returns a result or an error for each document.
 
-        If no stored data are damaged, all documents of a tenant are stored in one commit. If the
-        first commit fails, for example with StorageFull, raises the error. If a later commit fails,
-        the error is returned for each document of this commit.
+        All documents of a tenant are stored in one commit. Exception: if stored data are damaged,
+        each document may be stored in a separate commit, so that the other documents can be stored.
+        If the first commit fails, for example with StorageFull, raises the error. If a later commit
+        fails, the error is returned for each document of this commit.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
@@ -259,9 +260,9 @@ class Writer(Protocol):
 
         Considers only collections whose documents are embedded by `embedder`. Returns a document of
         the collection `after` only if no other collection has such a document, so that all
-        collections make progress. Skips documents whose `version` is in `excluding`. Raises
-        UnreadableVersion for a damaged document or collection. The caller may add the error's
-        `version` to `excluding` and call again.
+        collections make progress. Raises UnreadableVersion for a damaged document or collection.
+        Skips documents and damaged collections whose `version` is in `excluding`. So the caller can
+        add the error's `version` to `excluding` and call again.
         """
 
     def put_summaries(
@@ -315,8 +316,8 @@ class Snapshot(Protocol):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, siblings, and descendants `depth` levels down.
 
-        Only the chunk itself has a text; with `content`, the other chunks have their texts too.
-        Raises the errors of `chunk`.
+        With `content`, all returned chunks have their texts. Without `content`, only the chunk with
+        the id `chunk_id` has its text. Raises the errors of `chunk`.
         """
 
 
@@ -403,26 +404,28 @@ class Administration(Protocol):
     def repair(self) -> CheckReport:
         """Repairs all data that is derived from the documents; reports the remaining problems.
 
-        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
+        Needs exclusive access to the store. If the disk is full, raises StorageFull and leaves the
+        store unchanged.
         """
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
         """Copies the store into the new folder `target`. The store may be in use.
 
-        Raises StorageFull; then nothing is left in `target`.
+        If the disk of `target` is full, raises StorageFull and leaves nothing in `target`.
         """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
         """Creates the engine's store from the backup in `source`. The store must not exist yet.
 
-        Returns the report that `backup` returned for this backup. Raises StorageFull; then the
-        store still does not exist.
+        Returns the report that `backup` returned for this backup. If the disk is full, raises
+        StorageFull and creates no store.
         """
 
     def vacuum(self) -> VacuumReport:
         """Frees the disk space of deleted documents; reports the store's size before and after.
 
-        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
+        Needs exclusive access to the store. If the disk is full, raises StorageFull and leaves the
+        store unchanged.
         """
 
     def migrate(self) -> MigrationReport:
@@ -435,8 +438,8 @@ class Administration(Protocol):
         """Rebuilds the index of each collection from the collection's documents.
 
         Each step of the iterator rebuilds the index of one collection. Searches use the old index
-        until the new index is complete. Raises StorageFull. If a collection is damaged, raises
-        DataLoss after the indexes of all other collections are rebuilt.
+        until the new index is complete. Raises StorageFull if the disk is full. If a collection is
+        damaged, first rebuilds the indexes of all other collections, and then raises DataLoss.
         """
 
 
@@ -480,8 +483,8 @@ class Engine(Protocol):
     def require_store(self) -> None:
         """Raises StoreUnavailable if the opened store can no longer be written to.
 
-        Health checks call this method, which takes microseconds. Even if it raises, searches may
-        still succeed.
+        Health checks call this method often; it takes microseconds. If writing is impossible,
+        searches may still succeed.
         """
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Finds the sentence to cite in a passage, and the positions of the query's terms in the passage.
 
-A leaf may touch several sections and pages, and a passage nearly always does. The section that
-contains most of a passage is often not the section that answers the query. So a citation names the
-section and the pages of one sentence: in the passage's best leaf, the sentence that matches the
-query best.
+A leaf may lie in several sections and on several pages, and a passage nearly always does. The
+section that contains most of a passage is often not the section that answers the query. So a
+citation names the section and the pages of one sentence. This sentence is the one in the passage's
+best leaf that matches the query best.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class TermLocator:
 
     `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
     much each term counts in the choice of a sentence. The attribute `find` is a function that
-    returns where the terms occur in a text. It is None if there is no analyzer, or if `ids` is
+    returns where the terms occur in a text. `find` is None if there is no analyzer, or if `ids` is
     empty.
     """
 
@@ -57,9 +57,11 @@ class TermLocator:
     ) -> CitedPlace:
         """Returns the sentence to cite in a passage, and the spans of the query's terms.
 
-        `leaves` are the passage's matched leaves at `level`, best first; at least one of them has a
-        part inside the passage. With `spans`, `term_spans` has the spans of the terms in all these
-        leaves; otherwise it is empty.
+        `leaves` are the matched leaves of the passage, best first. In `document.tree`, leaves are
+        the chunks at `level`. A leaf may lie partly or completely outside of the passage, but at
+        least one leaf overlaps it. With `spans`, `term_spans` has the spans of the terms in all
+        these leaves, as far as the spans lie in the passage. Without `spans`, `term_spans` is
+        empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

@@ -194,10 +194,12 @@ class ChosenWindows:
         """Adds a window, or joins it with the chosen windows that share text with it.
 
         With the query's `merge_adjacent`, also joins it with the chosen windows that it touches.
-        Skips the window if its score is too low. Also skips it if it is not joined and its document
-        already has `max_per_document` chosen windows. If the window does not fit the token budget,
-        skips it, too; but with `cut_last`, a window that is not joined is cut to the sentences that
-        fit.
+        Skips the window in these cases:
+
+        * Its score is too low.
+        * It is not joined, and its document already has `max_per_document` chosen windows.
+        * It does not fit the token budget. Exception: with `cut_last`, a window that is not joined
+          is cut to the sentences that fit.
         """
         met_indexes = [
             index for index, window in enumerate(self._all_windows) if self._must_join(window, new)
@@ -230,8 +232,8 @@ class ChosenWindows:
         """Records that a window is left out.
 
         `met_indexes` are the indexes of the chosen windows with which the window would have been
-        joined. If `met_indexes` is empty, the window would have become a separate passage. Then it
-        counts towards the limit of passages, although it is left out.
+        joined. If `met_indexes` is empty, the window would have become a separate passage. In this
+        case the window counts towards the limit of passages, although it is left out.
         """
         self._left_out = True
         self._skipped += not met_indexes

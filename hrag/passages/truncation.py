@@ -1,8 +1,8 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
-Tokens are counted as the document's tree counts them. So the parts of a chunk together have as many
-tokens as the chunk. White space between two sentences is part of the token after the white space,
-for example ` Next`. The same is true of white space between two chunks.
+Tokens are counted as the document's tree counts them. So if a chunk is cut into parts, the parts
+together have as many tokens as the chunk. White space between two sentences belongs to the token
+after the white space, for example ` Next`. The same is true of white space between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
 tokens are the same as in the whole document only if some context on both sides is tokenized, too.
@@ -27,8 +27,9 @@ _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
 # so a text may be cut between any two of these characters.
 _FIRST_CJK = "\u2e80"
 _MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
-# At most this many bytes before a span are searched for a letter or digit. A longer run of other
-# characters is a ruled line (`-----`). Its tokens are the same wherever the tokenizer starts.
+# At most this many bytes before a span are searched for a letter or digit. If there are only other
+# characters, they are a ruled line (`-----`). The tokens of a ruled line are the same wherever the
+# tokenizer starts.
 _MAX_RUN_BYTES = 64
 
 

@@ -77,11 +77,11 @@ class DocumentInfo:
 class MetadataChange:
     """A change of a document's metadata and source. The document's text does not change.
 
-    The values in `metadata` replace the stored values of the same top-level keys; all other stored
-    keys keep their values. With `replace`, `metadata` replaces all stored metadata. The keys in
-    `remove_keys` are removed. If `source` is None, the source does not change. If
-    `expected_sequence` is not 0, the change applies only to the version of the document with this
-    sequence number.
+    With `replace`, `metadata` replaces all stored metadata. Without `replace`, the values in
+    `metadata` replace the stored values of the same top-level keys, the keys in `remove_keys` are
+    removed, and all other stored keys keep their values. If `source` is None, the source does not
+    change. If `expected_sequence` is not 0, the change applies only to the version of the document
+    with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -230,7 +230,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
-    """Checks a filter. Yields numbers; their sum is the count of its conditions and values.
+    """Checks a filter. Yields counts, whose sum is how many conditions and values the filter has.
 
     `filter` may be a part of a larger filter. `path` is the position of `filter` in the larger
     filter, for error messages. `depth` is the nesting level of `filter`; the outermost filter has

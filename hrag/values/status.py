@@ -24,8 +24,9 @@ class Segment:
 class EmbeddedIndexStatus:
     """How much of a collection the segments and the tail of the embedded engine contain.
 
-    `sealed_sequence` is the sequence number of the tenant's last change that segments cover. The
-    changes after it have added `tail_leaf_count` leaves. Each search scans these leaves exactly.
+    `sealed_sequence` is the sequence number of the tenant's last change that segments cover. Later
+    changes are in the tail; they have added `tail_leaf_count` leaves. Each search compares the
+    query with every leaf of the tail.
     """
 
     sealed_sequence: int

@@ -3,9 +3,9 @@
 A tree is one array of little-endian structs of fixed size, with the chunks of level 0 first. A
 header before the array contains the number of levels and the number of chunks at each level. So a
 tree can be stored as it is, read in place and compared as bytes. A chunk is a span of its
-document's text. The tree does not contain this text; the content of a chunk is sliced from the text
-when the chunk is read. `Tree.problems` checks the invariants of a tree. `indexer_svc.chunker`
-builds trees from text.
+document's text. The tree does not contain this text, but only the offsets of the spans. When a
+chunk is read, its text is cut out of the document's text. `Tree.problems` checks the invariants of
+a tree. `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
@@ -94,8 +94,8 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 class Section:
     """A section of a document. It begins at its heading.
 
-    It ends before the next section of the same or a smaller depth. Outermost sections have a
-    `depth` of 1.
+    It ends before the next section whose `depth` is the same or smaller, or at the end of the
+    document. Outermost sections have a `depth` of 1.
     """
 
     title: str
@@ -253,10 +253,13 @@ class Tree:
     def problems(self, sizes: Sequence[int]) -> list[str]:
         """Returns a message for each violated invariant; the list is empty if the tree is valid.
 
-        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants.
-        The chunks of each level are in order and have at most the size of their level. All levels
-        cover the same tokens, without a gap. Every chunk below the top level lies inside exactly
-        one parent. The children of a chunk are consecutive.
+        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants:
+
+        * The chunks of each level are in order of the text.
+        * No chunk has more tokens than `sizes` allows for its level.
+        * All levels cover the same tokens, without a gap.
+        * Every chunk below the top level lies inside exactly one parent.
+        * The children of a chunk are consecutive.
         """
         problems = []
         if len(self.counts) != len(sizes):

@@ -27,8 +27,8 @@ _EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer
 # levels deep, and each nested JSON object needs three of these levels.
 _MAX_DEPTH = 30
 # A Struct message has at most six times as many bytes as the same values in JSON. The worst case is
-# a number in a list: it needs eleven bytes in a message, and two bytes, a digit and a comma, in
-# JSON.
+# a number with one digit in a list. A message needs eleven bytes for this number; JSON needs two,
+# for the digit and a comma.
 _BYTES_PER_JSON = 6
 # Protobuf raises these errors for a value that does not fit the field of a message.
 _UNFIT = (TypeError, ValueError, OverflowError)

@@ -91,16 +91,17 @@ _CLASS_OF_CODE = {
     _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# gRPC limits the trailers of a call to 8 KiB. The trailers contain the error's message up to three
-# times. One of these copies is percent-encoded, so each of its non-ASCII bytes needs three bytes.
-# Three copies of a message of this size fit into the limit.
+# The largest size of an error's message, in bytes of UTF-8. gRPC limits the trailers of a call to
+# 8 KiB, and the trailers contain the message up to three times. One of these copies is
+# percent-encoded, so each of its non-ASCII bytes needs three bytes. Three copies of a message of
+# this size fit into the limit.
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
-# Calls that end with these errors must not be retried by gRPC in the client. The service itself
-# has already retried a failed endpoint for seconds, and retries by clients would multiply the
-# attempts. A full storage quota stays full, and a reply stays too large. gRPC does not retry if the
-# trailer `grpc-retry-pushback-ms` is negative.
+# Calls that end with these errors must not be retried by gRPC in the client. If an endpoint of a
+# model has failed, the service has already retried it for seconds, and retries by clients would
+# multiply the attempts. If a storage quota is full or a reply is too large, a retry would fail in
+# the same way. gRPC does not retry if the trailer `grpc-retry-pushback-ms` is negative.
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,

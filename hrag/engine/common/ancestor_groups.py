@@ -1,11 +1,11 @@
 """Groups candidate leaves by the chunk that represents them in the result of a search.
 
-This chunk is the leaf's ancestor at the requested level. In the mode AUTO_MERGE it is the chunk
-that `hrag.passages.auto_merge` chooses.
+In the mode AUTO_MERGE, `hrag.passages.auto_merge` chooses this chunk: the leaf itself or an
+ancestor. In the other modes, the chunk is the leaf's ancestor at the requested level.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
 documents that contain these leaves. A search may run several rounds, each with more candidates. A
-later round appends groups; it does not change the groups of earlier rounds.
+later round appends groups, but does not change the groups of earlier rounds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,8 +65,8 @@ class AncestorGroups:
 
     The key of a group identifies its chunk. It has the form of a label: a document's ordinal
     combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
-    level of the leaves, and the key of a chunk in `merged` contains the index of the chunk's first
-    leaf.
+    level of the leaves, and `merged` maps the key of each group whose chunk is above this level to
+    the chunk. Such a key contains the index of the chunk's first leaf.
 
     `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
     are the scores of these leaves in the lexical and in the vector search:
@@ -261,8 +261,9 @@ def deepened(
     Each round of a search ranks more leaves and groups them by the chunk that represents them.
     `groups` are the groups of the earlier rounds, and `scored` are the leaves of the further round.
     A leaf of `scored` is skipped if its label is in `considered`, or if it belongs to one of the
-    earlier groups. In AUTO_MERGE, each remaining leaf is not merged, but becomes a separate group.
-    The table of `scored` must contain all leaves of the earlier groups.
+    earlier groups. `considered` are the labels of all leaves that the earlier rounds ranked. In
+    AUTO_MERGE, the remaining leaves are not merged: each of them becomes a separate group. The
+    table of `scored` must contain all leaves of the earlier groups.
     """
     groups = groups.in_table(scored.table)
     new = ~is_in(scored.labels, np.sort(considered))
@@ -358,8 +359,8 @@ def auto_merge(
 
     `scored` has the leaves, and `hrag.passages.auto_merge` chooses the chunk that represents each
     leaf: the leaf itself or an ancestor. `level` is the highest level that such a chunk may
-    have. `ratio` is the share of a parent's children that must match before the parent replaces
-    them. `tree_of` returns a document's tree, given the document's ordinal.
+    have. A parent replaces its children only if at least the share `ratio` of them represents
+    matched leaves. `tree_of` returns a document's tree, given the document's ordinal.
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level

@@ -21,8 +21,8 @@ class LeafTable(Protocol):
     """A table with one row for each leaf. All leaves are of one collection.
 
     The leaves of a document are adjacent rows. An engine that has a whole collection in memory has
-    one table of all its leaves. An engine that reads leaves for each search creates a table of the
-    leaves that it has read.
+    one table with all leaves of the collection. An engine that reads leaves for each search creates
+    a table with the leaves that it has read.
     """
 
     @property

@@ -70,8 +70,8 @@ class DocumentReader(Protocol):
 class Fetch:
     """Reads the passages of one request from one snapshot, in the form `form`.
 
-    While it reads, it adds up the size of the reply. It adds and checks the size of a passage
-    before it copies the text of the passage. So a reply that is too large does not fill the memory.
+    It adds up the size of the reply, and checks the size before it copies the text of each passage.
+    So the memory does not fill with the texts of a reply that is too large.
     """
 
     documents: DocumentReader
@@ -154,10 +154,11 @@ class Fetch:
         A group is a chunk with its matched leaves; `keys` identify the groups. Without
         `keep_overlap`, a passage leaves out text that a better passage of the same document
         contains. If text is left out, the element of the list is the span of the remaining text.
-        Otherwise the element is the span of the whole chunk, or None, which means the same.
+        Otherwise the element is the span of the whole chunk, or None, which also means the whole
+        chunk.
 
-        Returns None instead of a list if there may not be exactly one such passage for each group,
-        because passages may be joined, cut or left out.
+        Returns None instead of a list if the request may join, cut or leave out passages. The
+        passages are then not simply one for each group.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -232,8 +233,8 @@ class Fetch:
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
         """Yields a draft for each group, best group first.
 
-        A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
-        become a passage: the chunk of the group.
+        A group is a chunk with the matched leaves that it represents. The draft of a group is this
+        chunk, which may become a passage.
         """
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
@@ -241,10 +242,10 @@ class Fetch:
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
-        """Returns the draft for one group, a chunk that may become a passage.
+        """Returns the draft for one group. A draft is a chunk that may become a passage.
 
-        A group is a chunk with the matched leaves that it represents. `key` is the group's key in
-        `groups`, which identifies this chunk, and `group` is the index of the group in `groups`.
+        A group is a chunk with the matched leaves that it represents. `group` is the index of the
+        group in `groups`. `key` is the key of the group, which identifies its chunk.
         """
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)

@@ -1,11 +1,11 @@
 """Filter terms: the keys by which filters find documents, one for each value of a field.
 
-A term consists of the name of a field, the type of a value and the value. Terms of one type sort
-bytewise, and so numbers and times have their natural order. If a field name or a text is too long
-for a key, the term contains the BLAKE2b digest (256 bits) of the name or text instead. A term marks
-a digest as a digest, so a digest never equals a short name or text. Engines store the terms of each
-document and find documents by these terms. In the keys of its index, an engine may put a prefix
-before the term.
+A term consists of the name of a field, the type of a value and the value. Numbers and times are
+encoded so that the bytewise order of their terms is the natural order of the values. If a field
+name or a text is too long for a key, the term contains the BLAKE2b digest (256 bits) of the name or
+text instead. A byte before the digest says that a digest follows, so a digest is never mistaken for
+a short name or text. Engines store the terms of each document and find documents by these terms. In
+the keys of its index, an engine may put a prefix before the term.
 """
 
 import hashlib

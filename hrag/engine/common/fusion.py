@@ -91,12 +91,12 @@ def weighted(lexical: Scores, dense: Scores, fusion: Fusion) -> Scores:
 def reciprocal_ranks(
     leaves: NDArray[np.unsignedinteger], matches: NDArray[np.unsignedinteger], scores: Scores
 ) -> Scores:
-    """Returns 1 / (k + rank) for each of `leaves`: `float32[len(leaves)]`.
+    """Returns 1 / (_RRF_K + rank) for each of `leaves`: `float32[len(leaves)]`.
 
-    The ranks are those of one source (the lexical or the vector search). Its best leaf has rank 1.
-    `leaves` are row numbers or labels, ascending. `matches` are the leaves that the source
-    returned, and `scores` are their scores. The result is 0 for a leaf that the source did not
-    return.
+    The rank of a leaf is its position in the result of one source (the lexical or the vector
+    search); the best leaf of the source has rank 1. `leaves` are row numbers or labels, ascending.
+    `matches` are the leaves that the source returned, and `scores` are their scores. The result is
+    0 for a leaf that the source did not return.
     """
     order = np.lexsort((matches, -scores))
     reciprocal = np.zeros(len(leaves), np.float32)

@@ -71,8 +71,9 @@ class RoundOutcome:
 
     A group is a chunk with the matched leaves that it represents. `is_full` is True if the
     request's limit of passages or its token budget allows no further passage. `took_all` is True if
-    no group was left out or cut. A group is not regarded as left out if its document already has
-    `max_per_document` passages, or if better passages contain its text.
+    no group was left out or cut. Two kinds of groups do not count as left out: groups whose
+    document already has `max_per_document` passages, and groups whose text is already contained in
+    better passages.
     """
 
     is_full: bool
@@ -123,9 +124,9 @@ class Round:
     def has_enough_groups(self) -> bool:
         """True if this round of the search shall read the passages of its groups.
 
-        A group is a chunk with its matched leaves. The round reads passages if there are at least
-        `request.limit` groups or no further leaf, and always in the mode CONTEXT. If False, the
-        next round first searches for more leaves.
+        A group is a chunk with its matched leaves. In the mode CONTEXT, always True. In the other
+        modes, True if there are at least `request.limit` groups, or if no further leaf can be
+        found. If False, this round reads no passages, and the next round ranks more leaves.
         """
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT

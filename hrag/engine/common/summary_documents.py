@@ -4,8 +4,8 @@ A collection with summaries has a summary collection, which cannot be opened by 
 summarised document, the summary collection has one summary document with the same id, title, source
 and metadata. The leaves of the summary document are the summaries. So summaries are committed,
 sealed, filtered and searched like other documents. A summary document is deleted in the same
-transaction as the document that it summarises, so a search returns only summaries of documents that
-exist.
+transaction as the document that it summarises. So a search never finds a summary of a deleted
+document.
 """
 
 from collections.abc import Iterable, Sequence

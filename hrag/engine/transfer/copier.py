@@ -2,8 +2,8 @@
 
 Documents that the target already has, with the same content, are not written. Documents without
 summaries are written in groups, each group in one commit. Each document with summaries is
-written in a separate commit. A commit contains only whole documents, so a copy that was interrupted
-at any point is continued by running it again. The copy does not wait until indexes are built,
+written in a separate commit. A commit contains only whole documents. So if a copy is interrupted,
+running it again copies the missing documents. The copy does not wait until indexes are built,
 because an engine builds indexes faster once all documents are stored.
 """
 
@@ -18,9 +18,10 @@ from hrag.engine.transfer.transfer_report import TransferProgress
 from hrag.values.documents import IngestOutcome
 from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
-# One commit contains at most this many documents, and at most this many bytes of texts, trees and
-# vectors of all its documents together. The indexer's bulk load has the same limits. In a commit of
-# this size, the sync to disk takes only a small part of the time.
+# One commit contains at most GROUP_DOCUMENTS documents. If it contains more than one document, the
+# texts, trees and vectors of all of them together have at most GROUP_BYTES bytes. The indexer's
+# bulk load has the same limits. In a commit of this size, the sync to disk takes only a small part
+# of the time.
 GROUP_DOCUMENTS = 64
 GROUP_BYTES = 16 << 20
 # After one of these errors, other documents can still be stored. Any other error, for example

@@ -97,8 +97,8 @@ def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Diff
 def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
     """Yields a difference for each collection and alias that only the source has.
 
-    Also yields a difference for an alias that only the target has, if the source has a collection
-    with the name of the alias's collection. Collections that only the target has are ignored.
+    Also yields a difference for an alias that only the target has, if the alias refers to a
+    collection that the source has too. Collections that only the target has are ignored.
     """
     ours = source.collections.keys() | source.aliases.keys()
     theirs = target.collections.keys() | target.aliases.keys()

@@ -100,8 +100,9 @@ WHERE s.tenant_id = %(tenant_id)s AND s.collection_id = %(collection_id)s
 def check(database: PostgresDatabase) -> CheckReport:
     """Checks the store and the collections of all tenants.
 
-    A home is a pair of tables with the leaves of one large collection. Returns the counts of
-    collections, documents, leaves and homes, and a message for each problem.
+    Returns the counts of collections, documents, leaves and homes, and a message for each problem.
+    A home is a pair of tables with the leaves of one large collection. The report has the count of
+    homes in the field `segments`.
     """
     documents = leaves = parts = 0
     problems: list[str] = []

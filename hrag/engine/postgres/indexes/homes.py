@@ -9,8 +9,8 @@ slow. Every leaf of the collection is in exactly one of the two tables.
 
 A new home is filled and indexed while searches and writes continue to use the old home. Then the
 new home replaces the old home in one short transaction. The collection's row in
-`hrag.collections` contains the id `<n>` of its home. Each snapshot uses the tables of the home
-that its version of this row names.
+`hrag.collections` contains the id `<n>` of its home. A snapshot that was opened before the
+replacement still sees the old id in this row, and so continues to read the old tables.
 """
 
 from dataclasses import dataclass
@@ -78,8 +78,9 @@ WHERE tenant_id = %(tenant_id)s AND home = %(home)s
 """
 _REMOVE_UNUSED = "DELETE FROM hrag.unused_homes WHERE tenant_id = %(tenant_id)s AND home = %(home)s"
 # An unused home is not dropped while a transaction that may use its tables is running. The
-# condition on `pg_snapshot_xmin` finds transactions that write. A transaction that only reads has
-# no transaction id, but its `backend_xmin` is the oldest transaction id that its snapshot needs.
+# condition on `pg_snapshot_xmin` waits for transactions that write. A transaction that only reads
+# has no transaction id. The condition on `backend_xmin` waits for such transactions, because their
+# `backend_xmin` is the oldest transaction id that their snapshot needs.
 _DUE = """
 SELECT tenant_id, home FROM hrag.unused_homes
 WHERE drop_after < now() AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())

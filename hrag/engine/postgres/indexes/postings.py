@@ -3,8 +3,8 @@
 One row of the table `postings` has the postings of one term in one part, in ascending order of
 labels. A header has the count of postings and the width of each column. Three columns follow;
 each is as narrow as its values allow. The first column has the distance of a document's ordinal
-from the first ordinal of the part. The second column has the leaf's index, shifted to the left by
-8 bits, and the term frequency in these 8 bits. The third column has the leaf's length, so that
+from the first ordinal of the part. In the second column, the lowest 8 bits are the term frequency,
+and the bits above them are the leaf's index. The third column has the leaf's length, so that
 scoring reads no other row. One numpy operation encodes or decodes many rows, because most rows
 have few postings and an operation for each row would be slow.
 """

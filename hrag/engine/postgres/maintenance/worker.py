@@ -1,7 +1,8 @@
 """The background worker that maintains the indexes of a writer's collections.
 
-The worker builds and merges the parts of the lexical index. It builds homes (tables with an HNSW
-index), and moves leaves from the tail of a home to its index. It also deletes the rows of deleted
+The worker builds and merges the parts of the lexical index. It builds homes for large collections.
+A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves. The
+worker moves leaves from the tail to the table with the index. It also deletes the rows of deleted
 collections. Any number of processes may run a worker. An advisory lock prevents two workers from
 maintaining the same collection at the same time. What a worker leaves unfinished, another worker
 completes. A worker checks a collection as soon as the writer of its process has changed it, and
@@ -146,9 +147,9 @@ class MaintenanceWorker:
         return self._backlogs.get(collection_id, 0)
 
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
-        """Waits until few enough leaves of a collection are in no HNSW index.
+        """Waits while too many leaves of a collection are in no HNSW index.
 
-        At most `MaintenanceLimits.max_backlog` such leaves are few enough. Raises the errors of
+        More than `MaintenanceLimits.max_backlog` such leaves are too many. Raises the errors of
         `Deadline.check`.
         """
         max_backlog = self._limits.max_backlog
@@ -291,9 +292,11 @@ class MaintenanceWorker:
         """Returns True if a new home must be built for the collection.
 
         A home is a pair of tables: one with an HNSW index, and the tail with the newest leaves. A
-        collection gets its first home when it has many leaves. It gets a new home when the tail
-        is long, because building a new index then costs less than inserting the leaves of the tail
-        into the old index one by one.
+        collection without a home needs one if it has more than `home_leaves` leaves or, with
+        `every_leaf`, at least one leaf. A collection with a home needs a new one if the tail has
+        more leaves than the index and more than `home_leaves`. Building a new index then costs less
+        than inserting the leaves of the tail into the old index one by one. `indexed` is the count
+        of leaves in the index, and `scanned` is the count of the other leaves.
         """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)

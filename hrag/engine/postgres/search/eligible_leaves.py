@@ -1,8 +1,9 @@
 """The leaves of a collection that a search may return.
 
-The eligible leaves are all leaves of the collection, the leaves of certain documents, or certain
-leaves. The filter, two-stage routing and required words determine them. The lexical and the dense
-source search only among the eligible leaves.
+Without any restriction, all leaves of the collection are eligible. Three things restrict the
+eligible leaves: the request's filter, the words that it requires, and two-stage routing, which
+searches only the sections with the best summaries. The lexical and the dense source find only
+eligible leaves.
 """
 
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class EligibleLeaves:
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
         """Returns `bool[n]`: for each of `labels`, True if the leaf with this label is eligible.
 
-        The documents of all these leaves must exist.
+        None of these leaves may belong to a deleted document.
         """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:

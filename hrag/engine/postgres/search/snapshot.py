@@ -2,8 +2,9 @@
 
 A search runs in steps:
 
-1. Find the eligible leaves. They are in documents that pass the filter or, with two-stage routing,
-   in the sections with the best summaries. They contain the required words of the query.
+1. Find the eligible leaves: the leaves of documents that pass the filter. With two-stage routing,
+   only leaves in the sections with the best summaries are eligible. If the query requires words,
+   only leaves with these words are eligible.
 2. Rank the eligible leaves: each source returns candidates, and their scores are fused.
 3. Group the candidates by their ancestors. If this gives too few passages, rank more candidates.
 4. Fetch the passages.
@@ -159,9 +160,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         climbed = time.perf_counter()
         has_all = total == len(groups)
         # `reached` is the count of groups that may reach `min_score`. The statement returned only
-        # the best groups. If one of them is below `min_score`, all groups that it did not return
-        # are below `min_score` too. If none of them is, `reached` also counts the groups that the
-        # statement did not return.
+        # the best groups. If one of these is below `min_score`, all groups that the statement did
+        # not return are below `min_score` too. If none of these is below `min_score`, the other
+        # groups may reach `min_score` too, so `reached` counts all groups.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:

@@ -22,8 +22,9 @@ from hrag.values.errors import StoreUnavailable, TooBusy
 _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
-# A connection of this age is closed and replaced by a new one. During a failover, readers connect
-# to a server that may be far away. A new connection leads to the nearest server again.
+# A connection of this age is closed and replaced by a new one. The reason is that readers connect
+# to a server far away while the nearest server is down. A new connection leads to the nearest
+# server again.
 _MAX_AGE_S = 1800.0
 
 

@@ -143,9 +143,10 @@ def _is_connection_error(error: psycopg.Error) -> bool:
 def _names_hrag_schema(error: psycopg.Error) -> bool:
     """Returns True if the message says that hrag's schema or one of its tables is missing.
 
-    Returns False for a table of a home, which may have just been dropped: homes are in the schema
-    hrag_homes. Messages are in the server's language, with quotation marks of that language, so
-    the message is searched only for the name of the schema.
+    Returns False if a table in the schema hrag_homes is missing. This schema has separate tables
+    for large collections, and such a table may have just been dropped. Messages are in the server's
+    language, with quotation marks of that language. So the message is searched only for the name of
+    the schema.
     """
     return _SCHEMA_NAME.search(_message(error)) is not None
 

@@ -157,8 +157,8 @@ class Counts(NamedTuple):
 class CollectionChanges:
     """The changes of one collection in a transaction.
 
-    `sequence` is the sequence number of the last of these changes; 0 if there is no change. If
-    `is_lexical`, the collection has an analyzer, so its documents have term vectors.
+    `sequence` is the sequence number of the last of these changes; 0 if there is no change.
+    `is_lexical` is True if the collection has an analyzer, so that its documents have term vectors.
     """
 
     home: int | None

@@ -140,9 +140,9 @@ class TenantTransaction:
     def put(self, draft: DocumentDraft) -> IngestResult:
         """Stores the document in `draft`, or replaces the stored document with the same id.
 
-        The draft also has all other values to store. If the stored document has the same content
-        hash, nothing is changed, and the outcome is UNCHANGED. Raises CollectionNotFound or
-        StorageQuotaExceeded.
+        `draft` also has all values that are stored with the document, for example its filter terms.
+        If the stored document has the same content hash, nothing is changed, and the outcome is
+        UNCHANGED. Raises CollectionNotFound or StorageQuotaExceeded.
         """
         handle, document = draft.handle, draft.document
         self.require(handle)

@@ -18,9 +18,9 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# In a result of `version_of`, this many of the lowest bits are the ordinal of the document. The
-# higher bits are the id of its collection, because an ordinal is unique only in its tenant. The
-# lowest bits are enough for 17 million million changes of a tenant.
+# The result of `version_of` has the ordinal of the document in its lowest _ORDINAL_BITS bits. The
+# higher bits are the id of the document's collection, because an ordinal is unique only in its
+# tenant. The lowest bits are enough for 17 million million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""

@@ -6,10 +6,10 @@ the HNSW index returns the nearest leaves of its table, and the tail is scanned.
 until it has found enough eligible leaves (pgvector's iterative scan in relaxed order). If only a
 few leaves are eligible, or if the index returns too few leaves, all leaves are scanned exactly.
 
-The index returns too few leaves if most leaves near the query are not eligible. In this case it
-stops at `hnsw.max_scan_tuples`, and the eligible leaves that it has reached may not be the nearest
-ones. Stored vectors and the query's vector have 16 bits per dimension, so a cosine is exact to
-about 0.0005.
+The index returns too few leaves if most leaves near the query are not eligible. In this case the
+scan of the index stops after `hnsw.max_scan_tuples` leaves, and the eligible leaves among them are
+perhaps not the nearest eligible leaves of the collection. Stored vectors and the query's vector
+have 16 bits per dimension, so a cosine is exact to about 0.0005.
 """
 
 import math
@@ -137,9 +137,9 @@ class VectorSource:
     ) -> Cursor[Any]:
         """Runs a statement that contains the SQL query which `nearest_leaves` returns.
 
-        EF_SEARCH is the usual value of `hnsw.ef_search`. If the HNSW index is expected to visit
-        more leaves than that, sets a larger value first. `extra` are additional parameters of the
-        statement.
+        If the HNSW index is expected to visit more than EF_SEARCH leaves, first sets
+        `hnsw.ef_search` to a larger value than EF_SEARCH, its usual value. `extra` are additional
+        parameters of the statement.
         """
         ef_search = min(self._visited_leaves(eligible, max(count, EF_SEARCH)), _MAX_EF)
         # Each step of pgvector's iterative scan finds at most `ef_search` rows, so a search that
