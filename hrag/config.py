@@ -34,10 +34,10 @@ MIB = 1024 * KIB
 
 # The default of HRAG_THREADS. A retriever whose calls wait for no remote model has a lower default.
 _THREADS = 16
-# Without a remote model and without PostgreSQL, a retriever's calls only compute. Then the default
-# of HRAG_THREADS is the count of cores, but at least 2 and at most 4, because more threads would
-# only wait for the interpreter lock. On two cores with 16 callers, two threads reached 554 hybrid
-# searches per second, and four threads reached 464.
+# Without a remote model and without PostgreSQL, a retriever's calls only compute. For such a
+# retriever, the default of HRAG_THREADS is the count of cores, but at least 2 and at most 4: more
+# threads would only wait for the interpreter lock. On two cores with 16 callers, two threads
+# reached 554 hybrid searches per second, and four threads reached 464.
 _MIN_COMPUTING_THREADS, _MAX_COMPUTING_THREADS = 2, 4
 # The calls of a retriever with PostgreSQL wait for the database, so by default the retriever has
 # two more threads than cores.
