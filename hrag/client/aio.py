@@ -2,8 +2,8 @@
 
 `make sync-client` (tests/support/sync_client.py) generates `sync.py` from this module, and
 `sync_catalog.py` from `aio_catalog.py`. So a method has the same signature, docstring and body in
-both clients. The generated files are committed, so that people can read and debug them; a test
-fails if they are out of date.
+both clients, apart from `async` and `await`. The generated files are committed, so that people can
+read and debug them; a test fails if they are out of date.
 
 The code that differs between `grpc` and `grpc.aio` is in `credentials` (channels) and in
 `ingest_stream`.
@@ -44,8 +44,8 @@ class AsyncClient(AsyncCatalog):
     The client connects at its first call. Close it, or use it as a context manager.
 
     `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
-    deadline of each call, in seconds; the argument `timeout_s` of a method replaces it for one
-    call. `token` is an API key or a JSON Web Token.
+    default deadline of a call, in seconds; the argument `timeout_s` of a method replaces it for
+    one call. `token` is an API key or a JSON Web Token.
 
     `ca_file` contains the certificates of the authority that signed the services' certificates.
     `cert_file` and `key_file` are the certificate and the private key of this client, for
@@ -56,8 +56,9 @@ class AsyncClient(AsyncCatalog):
 
     All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
 
-    * InvalidArgument: the argument that `field` names is missing, malformed or exceeds its
-      limit. If it exceeds a limit, the error is the subclass TooLarge.
+    * InvalidArgument: an argument is missing, malformed or exceeds its limit; the field `field`
+      of the error names the argument. For an argument that exceeds its limit, the error is the
+      subclass TooLarge.
     * Unauthenticated, PermissionDenied: the token is not valid, or does not permit this call.
     * RateQuotaExceeded, TooBusy: try again after `retry_s` seconds.
     * DeadlineExceeded: there was no answer in time.
@@ -67,8 +68,7 @@ class AsyncClient(AsyncCatalog):
       that the message contains.
 
     Each method lists the other errors that it raises. If a service is unavailable, the client
-    retries a call up to three times, but only if it does no harm that the service runs the call
-    more than once.
+    retries a call up to three times, unless it would do harm if the service ran the call twice.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class AsyncClient(AsyncCatalog):
           CONTEXT, and 5 in the other modes. There are fewer passages only if no more are found
           (then the result is `exhausted`) or the `token_budget` does not allow more.
         * `retrieval`: HYBRID searches by words and by vectors, LEXICAL by words, DENSE by
-          vectors. The default is HYBRID for a text.
+          vectors. None means HYBRID if `query` is a text, and DENSE if `query` is a vector.
         * `return_level`: level of the passages; None means the level in the collection's settings
           or, if the collection sets no level, the level in the server's settings.
         * `candidates`: how many leaves the search by words and the search by vectors each find, 1
@@ -171,8 +171,8 @@ class AsyncClient(AsyncCatalog):
         * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 if the
           mode is CONTEXT, and no maximum in the other modes. A passage that does not fit is left
           out; with `cut_last` it is cut at the end of a sentence.
-        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence
-          number is visible.
+        * `min_sequence`: the search waits until the change with this sequence number is visible;
+          after 30 s it raises SequenceNotReached.
         * `min_score`: passages with a lower score are left out.
         * `merge_adjacent`: if True, passages of one document that overlap or touch become one
           passage.
@@ -291,9 +291,9 @@ class AsyncClient(AsyncCatalog):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, its siblings and `depth` levels of descendants.
 
-        `depth` is at most 8; 0 means 1. Without `include_content`, only the chunk itself has a
-        text; its ancestors, siblings and descendants have none.
-        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        `depth` is at most 8; the value 0 has the same effect as 1. Without `include_content`, only
+        the chunk itself has a text; its ancestors, siblings and descendants are returned without
+        their texts. Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
         """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)
         return await self._run(call, timeout_s)
@@ -314,13 +314,14 @@ class AsyncClient(AsyncCatalog):
 
         The outcomes are in the order of the documents. Documents are read from the iterable as
         the server accepts them, so that a corpus need not fit into memory. The asyncio client
-        reads documents in the event loop, each one after the outcome of the previous document
-        has arrived. The synchronous client reads documents in another thread, some of them
-        before the outcomes of earlier documents have arrived.
+        reads documents in the event loop, and sends each document after the outcome of the
+        previous document has arrived. The synchronous client reads documents in another thread,
+        and sends several documents before their outcomes have arrived.
 
-        Read the outcomes while documents are sent; closing the generator ends the call. A
-        document whose result was yielded is on disk. If the stream breaks, send all documents
-        again; the outcome of a document that is already stored is UNCHANGED.
+        Read the outcomes as they arrive: if no outcomes are read, soon no more documents are sent.
+        Closing the generator ends the call. A document whose result was yielded is on disk. If the
+        stream breaks, send all documents again; the outcome of a document that is already stored
+        is UNCHANGED.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
         never retried. If `documents` raises an error, this generator first yields the outcomes

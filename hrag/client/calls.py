@@ -48,8 +48,9 @@ TIMEOUT_S = 30.0
 # The default deadline of `answer`. It is longer than the default deadline of other calls, because a
 # chat model needs more time to write an answer than a search takes.
 ANSWER_TIMEOUT_S = 120.0
-# While a text is read in parts, its document may be replaced at most this often. Each time, the
-# text is read again from the start, and the parts that were read before are wasted.
+# While a text is read in parts, its document may be replaced at most this often; then the reader
+# gets DocumentChanged. After each replacement, the text is read again from the start, and the parts
+# that were read before are wasted.
 _MAX_TEXT_RESTARTS = 10
 _TEXT_RANGE = "text_range"
 

@@ -50,8 +50,8 @@ class ClientCredentials:
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
         """Returns a gRPC channel to `address`, for threads; the channel connects at its first call.
 
-        Raises InvalidArgument for an address that cannot exist. Also raises it if the token would
-        be sent to another machine without TLS.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -61,8 +61,8 @@ class ClientCredentials:
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
         """Returns a gRPC channel to `address`, for asyncio; the channel connects at its first call.
 
-        Raises InvalidArgument for an address that cannot exist. Also raises InvalidArgument if the
-        token would be sent to another machine without TLS.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -72,8 +72,8 @@ class ClientCredentials:
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
         """Returns the TLS credentials, or None if the channel is not encrypted.
 
-        Raises InvalidArgument for an address that cannot exist. Also raises InvalidArgument if the
-        token would be sent to another machine without TLS.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         _check_address(address)
         if self.ca_file is None and self.cert_file is None:
@@ -91,7 +91,7 @@ class ClientCredentials:
 
 
 def _check_address(address: str) -> None:
-    """Raises InvalidArgument for an address that cannot exist.
+    """Raises InvalidArgument if the address is empty or its port is too high.
 
     Without this check, gRPC would try to reach the address until the deadline of a call, and would
     write log lines during that time.

@@ -72,10 +72,10 @@ class HragRetriever(BaseRetriever):
     QueryBundle, because this embedding may come from a different model than the vectors of the
     collection.
 
-    The id of a node is the id of its chunk. Its related node SOURCE is the document. Its metadata
-    is the dictionary that `hrag.integrations.citation` returns. Of the metadata, a model sees only
-    the heading. Creating a retriever raises InvalidArgument or TypeError for arguments that no
-    search accepts. Retrieving raises the errors of `Client.search`.
+    Each passage becomes a node. The id of the node is the id of its chunk, and its related node
+    SOURCE is the document. The node's metadata is the dictionary that `hrag.integrations.citation`
+    returns; a model sees only the heading in it. Creating a retriever raises InvalidArgument or
+    TypeError for arguments that no search accepts. Retrieving raises the errors of `Client.search`.
     """
 
     def __init__(

@@ -5,9 +5,10 @@ either to standard error like other logs, or to HRAG_AUDIT_FILE as one JSON docu
 Lines contain names, ids, numbers and codes; never a key, a token, a text or a query. Lines that
 are written in the thread that handles a call have the fields of that call.
 
-Anybody can cause many refusals, and they must not cause many lines. In each second, only the first
-few refusals have a line each. The other refusals are counted by reason, method and credential, and
-each count has a line. Every change has a line.
+Every change has a line. But not every refusal has a line, because anybody can cause many refusals,
+and their lines could fill the disk. In each second, only the first few refusals have a line each.
+The other refusals of the second are counted by reason, method and credential, and each count has a
+line.
 """
 
 import logging

@@ -66,8 +66,8 @@ def common_processors(service: str) -> list[structlog.typing.Processor]:
 def _service_fields(service: str) -> structlog.typing.Processor:
     """Returns a processor that adds the service and the process id.
 
-    These fields are not stored in context variables. A new thread has an empty context, so the
-    lines of the thread would lack the fields.
+    A processor adds the fields, because context variables are not enough: a new thread has an empty
+    context, so the lines of the thread would lack the fields.
     """
     pid = os.getpid()
 

@@ -1,10 +1,12 @@
 """Every metric of the services, defined once: name, labels, help text.
 
-Instruments are updated by the code whose work they count or time. Readings are values that some
-component maintains anyway, such as the size of the store; they are read only when Prometheus
-scrapes. Labels have a small, fixed set of values, for example methods, codes and stages. A tenant
-or a collection is never a label, because there may be ten thousand of them. Names follow the
-conventions of Prometheus: the name of a counter ends in `_total`, and units are seconds and bytes.
+There are two kinds of metrics. Instruments are updated by the code whose work they count or time.
+Readings are values that some component maintains anyway, such as the size of the store; they are
+read only when Prometheus scrapes.
+
+Labels have a small, fixed set of values, for example methods, codes and stages. A tenant or a
+collection is never a label, because there may be ten thousand of them. Names follow the conventions
+of Prometheus: the name of a counter ends in `_total`, and units are seconds and bytes.
 All functions are thread-safe. This module does not serve metrics;
 `hrag.server.serving.metrics_server` does.
 """

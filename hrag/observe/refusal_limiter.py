@@ -15,8 +15,8 @@ OTHERS = "(others)"
 _WINDOW_S = 1.0
 # At most this many refusals with equal reason, method and credential get a log line in a second.
 _LINES_PER_KIND = 5
-# At most this many refusals get a log line in a second. At most this many counters exist for the
-# refusals that get no log line.
+# Two limits with the same value: the count of refusals that get a log line in a second, and the
+# count of counters for the refusals that get no log line.
 _LINES = 100
 
 

@@ -86,10 +86,10 @@ def interceptors() -> list[Any]:
 
 
 def call_failed(code: str, number: int) -> None:
-    """Records the status of a failed call in the span of the call.
+    """Records the status of the failed call that this thread handles, in the span of the call.
 
-    The call is the one that this thread handles. OpenTelemetry's instrumentation of gRPC does not
-    notice the status. `code` is the name of the gRPC status code and `number` its value.
+    This function is necessary because OpenTelemetry's instrumentation of gRPC does not notice the
+    status. `code` is the name of the gRPC status code and `number` its value.
     """
     if _Tracing.tracer is None:
         return

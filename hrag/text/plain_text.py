@@ -2,7 +2,7 @@
 
 Titles and texts come from documents, and answers come from models. Both may contain characters that
 move the cursor, end a line where none should end, or show text in another order. `quoted_lines`
-puts a prefix before every line, so no line of a text can look like a line of the prompt around it.
+puts `> ` before every line, so no line of a text can look like a line of the prompt around it.
 """
 
 import re

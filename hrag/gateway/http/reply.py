@@ -50,8 +50,8 @@ class CountedReply(Response):
     def __init__(self, body: bytes, media_type: str, shares: ExitStack) -> None:
         """Creates a reply. The caller has already counted the reply's bytes in the byte budget.
 
-        `shares` is the stack of context managers that hold these bytes. The reply closes `shares`
-        when it was sent or the client has disconnected. Then these bytes no longer count in the
+        `shares` contains the context managers that count these bytes. When the reply was sent or
+        the client has disconnected, the reply closes `shares`, and the bytes no longer count in the
         budget.
         """
         super().__init__(body, media_type=media_type, headers=_HEADERS)

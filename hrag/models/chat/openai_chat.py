@@ -22,8 +22,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
-# A text may have at most `max_tokens` times this many characters. Few tokens have more characters,
-# so only a model that ignores `max_tokens` exceeds this limit.
+# A text may have at most `max_tokens * MAX_TOKEN_CHARS` characters. Few tokens have more than 32
+# characters, so only a model that ignores `max_tokens` exceeds this limit.
 MAX_TOKEN_CHARS = 32
 # The maximum length of a line of a reply, in bytes. A line contains one piece of the text, so valid
 # lines are much shorter.

@@ -7,13 +7,13 @@ MAX_DELAY_S at most, and no text waits until a running request ends. If several 
 same text at the same time, the batch contains the text several times. Otherwise the duration of a
 query would reveal whether another tenant sends the same query.
 
-Each caller stops waiting at its deadline. The request continues as long as any of its callers
-waits. So a batch with several callers is sent in a new thread, which ends with the request. While
-MAX_BATCHES batches with several callers are running, each text is sent alone, in the thread of its
-caller. If a request fails, all callers of the batch receive the error. But if a single text may be
-the cause of the failure, each caller repeats the request with only its own text. Calls with several
-texts, and long texts, are never coalesced, so that no other caller waits until these texts are
-embedded.
+Each caller stops waiting at its own deadline, but the request continues as long as any of its
+callers waits. A caller whose thread sent the batch could not stop waiting. So a batch with several
+callers is sent in a new thread, which ends with the request. While MAX_BATCHES batches with several
+callers are running, each text is sent alone, in the thread of its caller. If a request fails, all
+callers of the batch receive the error. Exception: if a single text may be the cause of the failure,
+each caller repeats the request with only its own text. Calls with several texts, and long texts,
+are never coalesced, so that no other caller waits until these texts are embedded.
 """
 
 import time

@@ -1,9 +1,9 @@
 """Requests embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
-Requests are retried, also after timeouts. If the endpoint asks for a delay in `Retry-After`, of at
-most two minutes, and the deadline allows this delay, the next attempt waits so long. The SDK does
-not detect a reply with missing vectors, a different order or a wrong dimension, so this module
-parses and validates the reply.
+Requests are retried, also after timeouts. If the endpoint asks for a delay in `Retry-After`, the
+request is retried after this delay. If the delay is longer than two minutes or does not end before
+the deadline, the request is not retried. The SDK does not detect a reply with missing vectors, a
+different order or a wrong dimension, so this module parses and validates the reply.
 """
 
 import base64

@@ -29,8 +29,8 @@ class RerankForm:
 
     - `request` returns the request for a model name, a query and texts. The model name may be
       empty.
-    - `results` is the name of the reply's field that contains the list of entries. If it is empty,
-      the reply itself is the list.
+    - `results` is the name of the reply's field that contains the list of entries. If `results` is
+      empty, the reply itself is the list.
     - `score` is the name of the field that contains the score of an entry.
     """
 

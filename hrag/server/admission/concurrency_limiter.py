@@ -2,11 +2,15 @@
 
 The pool of the executor has HRAG_THREADS threads and one more. While only one tenant calls, its
 calls may use HRAG_THREADS threads, so that one thread stays free for the next tenant. While several
-tenants call, the calls of each tenant may use at most a quarter of HRAG_THREADS. The reason is that
-Python runs one thread at a time: each further thread of a greedy tenant makes the other tenants
-wait longer. Calls beyond this limit wait without a thread, in the order of their arrival. Calls
-beyond the limit of waiting calls are refused. So a tenant cannot occupy the threads that other
-tenants need, however many calls it makes and however long its calls run.
+tenants have calls that have not ended, and for a second after two successive calls came from
+different tenants, the calls of each tenant may use at most a quarter of HRAG_THREADS. The reason is
+that Python runs one thread at a time: each further thread of a greedy tenant makes the other
+tenants wait longer.
+
+Calls beyond a tenant's limit of threads wait without a thread, in the order of their arrival. The
+count of a tenant's waiting calls has a limit too, and further calls are refused. So a tenant cannot
+occupy the threads that other tenants need, however many calls it makes and however long its calls
+run.
 """
 
 import threading

@@ -37,8 +37,8 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# At most this many calls may wait for their request message to arrive. If a new call would be one
-# too many, the oldest waiting call of the caller with the most waiting calls is ended.
+# At most this many calls may wait for their request message to arrive. If a new call exceeds this
+# limit, a waiting call is ended: the oldest waiting call of the caller with the most waiting calls.
 MAX_ARRIVING = 1024
 # The limit of calls that need no credential, for example health checks, and whose message has not
 # arrived. A low limit is enough, because these messages usually arrive together with the headers.

@@ -71,7 +71,8 @@ class SuspendedCalls:
         # to end the thread.
         self._waking = threading.Event()
         self._closing = threading.Event()
-        # The thread starts now. Later, when calls wait, the operating system may refuse a thread.
+        # The thread starts now, because the operating system may refuse to start a thread later,
+        # when calls wait.
         self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
         self._thread.start()
 

@@ -149,10 +149,11 @@ class ServerCall(PendingCall):
     def rejection(self, error: HragError) -> Behavior:
         """Returns a function that gRPC calls instead of the handler; it ends the call with `error`.
 
-        In each second, each of the first few rejections has a log line; the other rejections are
-        only counted, and the counts are logged. If `error` is TooBusy, the server has too many
-        calls, so the function does as little work as possible: the rejection is counted in metrics
-        and in the audit log, and has no log line.
+        If `error` is TooBusy, the server has too many calls, so the function does as little work as
+        possible: the rejection is counted in metrics and in the audit log, and has no log line.
+
+        For other errors, each of the first few rejections of a second has a log line. The other
+        rejections of the second are only counted, and the counts are logged.
         """
         # The traceback is removed, because the error, its traceback, the frame and this call would
         # form a reference cycle.
@@ -349,8 +350,8 @@ class ServerCall(PendingCall):
     def log_fields(self) -> dict[str, str]:
         """Returns the fields of each log line of the call: request id, tenants and credential id.
 
-        Returns no fields as long as the call has no request id. `start` sets the request id, and so
-        does a rejection that may be logged.
+        Returns no fields as long as the call has no request id. The request id is set by `start`,
+        or by the rejection of the call if the rejection may be logged.
         """
         return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 

@@ -24,8 +24,8 @@ _UNLIMITED = -1
 # A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
 # The limit of open calls on one connection. A client queues calls beyond this limit and reports no
-# error. So this limit is so high that a client reaches other limits of the server first. The errors
-# of the other limits say what to do.
+# error. So this limit is so high that a client reaches another limit of the server first. The error
+# of that other limit says what to do.
 _CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 

@@ -164,10 +164,10 @@ def serve_until_stopped(
 ) -> None:
     """Serves until `stopping` is set, then lets running calls finish for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers. `require_store` raises an HragError if the store
-    cannot be used; then health checks report NOT_SERVING, but the service still answers the calls
-    that do not need the store. Ends the process immediately if a call is still running after
-    `drain_s` seconds.
+    Calls `on_serving` once the server answers. `require_store` raises an HragError while the store
+    cannot be used. During this time, health checks report NOT_SERVING, but the service still
+    answers the calls that do not need the store. Ends the process immediately if the handler of a
+    call is still running at the end of the `drain_s` seconds.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)

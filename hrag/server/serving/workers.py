@@ -209,9 +209,10 @@ class _WorkerSlot:
 
 
 class RestartBackoff:
-    """Computes the delay before a worker is replaced. The delay doubles while workers exit early.
+    """Computes the delay before a worker that has exited is replaced.
 
-    A worker exits early if it runs for less than `_HEALTHY_AFTER_S` seconds.
+    The delay is short at first. It doubles, up to `_MAX_DELAY_S`, each time a worker has run for
+    less than `_HEALTHY_AFTER_S` seconds. It is short again after a worker has run for longer.
     """
 
     def __init__(self) -> None:

@@ -73,9 +73,10 @@ class Analyzer:
     def word_ids(self, text: str) -> NDArray[np.uint64]:
         """Returns the distinct ids of the words and CJK terms in a text, ascending: `uint64[n]`.
 
-        The ids serve to find texts that contain a phrase. Such a text contains all words of the
-        phrase. But it may not have the phrase's joined runs (such as `well-known`) as terms,
-        because each may be a part of a longer joined run in the text. So joined runs are left out.
+        The ids serve to find texts that contain a phrase. Such a text has all words of the phrase
+        as terms. But a joined run of the phrase, such as `well-known`, may be only a part of a
+        longer joined run in the text, and then it is no term of the text. So the ids of joined runs
+        are left out.
         """
         return self._extractor.word_ids(text)
 
