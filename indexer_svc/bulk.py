@@ -14,9 +14,10 @@ arrived for 2 ms (`_PAUSE_S`).
 Answers have the order of the documents. If a document is committed, its result is returned after
 the commit. An error of one document is the answer to that document and affects no other document.
 An error that affects all documents ends the stream, after the answers to the documents that are
-stored. Memory is limited: at most four groups and one document have been read, but their answers
-have not been returned yet. A group stays within GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or
-consists of a single document. This module does not depend on gRPC.
+stored. Memory is limited: of all documents that have been read, at most four groups and one more
+document are not answered yet. The documents of a group together stay within GROUP_DOCUMENTS,
+GROUP_LEAVES and GROUP_BYTES. Exception: a document that exceeds one of these limits alone is a
+group of one document. This module does not depend on gRPC.
 """
 
 import threading
@@ -58,8 +59,8 @@ GROUP_LEAVES = 512
 # default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
-# The maximum weight of a group. The weight of a document is the share of the limits of a group that
-# the document needs (`_weight_of_draft`).
+# The maximum weight of a group. The weight of a document is the fraction of a group's limits that
+# the document uses up (`_weight_of_draft`).
 _FULL = 1.0
 # If the previous group had several documents, the load waits for further documents before it embeds
 # the next group, at most this long for each of them. This time is shorter than a commit, and longer
@@ -128,8 +129,8 @@ class _InFlight(Generic[Work]):
 
     `content` is the document in the form that the next stage needs. If the document needs no
     further stage, for example because it failed or was stored already, `content` is its outcome.
-    `key` is set once the document has been cut. `weight` is the share of the limits of a group that
-    the document needs.
+    `key` is set once the document has been cut. `weight` is the fraction of a group's limits that
+    the document uses up (`_weight_of_draft`).
     """
 
     sent_as: Key
@@ -161,9 +162,9 @@ class BulkLoad:
         self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
         # With a capacity of 0, this queue contains at most one embedded group, which waits for its
-        # commit. While it waits, the next documents queue up in `_drafts` and become one group. So
-        # the embedder is called, and threads are switched, once for each group and not once for
-        # each document.
+        # commit. While this group waits, the next documents queue up in `_drafts` and become one
+        # group. So the embedder is called, and threads are switched, once for each group and not
+        # once for each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
@@ -223,9 +224,9 @@ class BulkLoad:
             # A document that equals its stored version is not stored again. But if another version
             # of the document came earlier in this stream and is not committed yet, it will replace
             # the stored version. So the document must not be compared with the stored version.
-            # `in_flight`, the keys of the documents that were cut and whose result or error has not
-            # been returned yet, is read before the store. So the other version is either in
-            # `in_flight` or already in the store.
+            # `in_flight` has the keys of the documents that were cut and whose result or error has
+            # not been returned yet. `in_flight` is read before the store is read. So the other
+            # version is in `in_flight`, or it is committed and the store has it.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -264,7 +265,7 @@ class BulkLoad:
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder is not available, even after it has repeated the request for seconds. So
+            # The embedder has repeated the request for several seconds without success. So
             # embedding the drafts one by one would fail too.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
@@ -329,7 +330,8 @@ class BulkLoad:
         """Commits documents in one transaction; returns the outcome of each document, in order.
 
         Returns an empty list if one of several documents makes the commit fail. In this case, none
-        of the documents is stored. Raises an HragError if the error affects all documents.
+        of the documents is stored, and the caller commits them one by one. Raises an HragError if
+        the error affects all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
@@ -445,9 +447,11 @@ def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
 
 
 def _weight_of_draft(draft: IngestDraft) -> float:
-    """Returns the share of the limits of a group that a document needs; it is more than 0.
+    """Returns the fraction of a group's limits that a document uses up; it is more than 0.
 
-    If the shares of documents add up to at most 1, the documents stay within all limits of a group.
+    Each of the three limits gives one fraction, for example the document's leaves divided by
+    GROUP_LEAVES. The result is the largest of them. If the results of several documents add up to
+    at most 1, the documents together stay within all three limits.
     """
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES

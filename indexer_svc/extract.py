@@ -24,8 +24,8 @@ from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, PageRange, ParsedFile, joined
 
 # A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
-# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes a run of these
-# characters as a whole, in a time that grows faster than the length of the run. The tokenizer fails
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The reason is that the tokenizer
+# processes such a run as a whole, in a time that grows faster than the length of the run. It fails
 # on about 1,000,000 characters of white space in a row. MAX_WHITE_SPACE_CHARS is large enough for
 # the line breaks between MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
@@ -52,8 +52,8 @@ _MAX_TEXT_BYTES_PARSED_HERE = 16_384
 # characters is blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-# Python treats these characters as white space, but the tokenizer does not. So they are replaced
-# before the lengths of runs of characters are measured.
+# Python treats these characters as white space, but the tokenizer does not. So they are replaced by
+# hyphens before the lengths of runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int], ParsedFile]
@@ -299,8 +299,8 @@ def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int
     A run has only white space, or only other characters. `last_run_chars` returns the length of the
     run at the end of a text, or 0 if the text does not end with a run. The search reads pieces of
     `longest` + 1 characters of the text. If the run at the end of a piece has at most `longest`
-    characters, the next piece begins where this run begins. The runs that end before the end of a
-    piece are too short, so they are not examined.
+    characters, the next piece begins where this run begins. A run that ends before the end of a
+    piece has at most `longest` characters, so it is not examined.
     """
     start = 0
     while len(text) - start > longest:

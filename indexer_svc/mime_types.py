@@ -32,7 +32,8 @@ _PDF_MAGIC = b"%PDF-"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # The first entry in the archive of an EPUB is not compressed. _EPUB_MAGIC is the name of this entry
-# followed by its content. _EPUB_START is the range of bytes of the file that must be _EPUB_MAGIC.
+# followed by its content. In an EPUB, the bytes of the file in the range _EPUB_START are equal to
+# _EPUB_MAGIC.
 _EPUB_START = slice(30, 58)
 _EPUB_MAGIC = b"mimetypeapplication/epub+zip"
 # The formats of Office documents, by the name of the main file in the document's archive.
@@ -139,12 +140,15 @@ def _detect(content: bytes) -> str:
 
 
 def _detect_archive(content: bytes) -> str:
-    """Returns the format whose main file is named first in the bytes of the archive `content`.
+    """Returns the format of a ZIP archive: EPUB, DOCX, PPTX or XLSX.
 
-    Each format has a main file with a certain name, for example `word/document.xml`. In an archive,
-    the name of a file is before the content of the file. So the name of the main file comes before
-    the same name inside the content of another file. Raises InvalidArgument if the archive names no
-    main file of a known format.
+    An EPUB has certain bytes near its beginning. Each of the other formats has a main file with a
+    certain name, for example `word/document.xml`. The format whose main file is named first in the
+    archive's bytes is returned. Later bytes may have the names of other main files, because a
+    document may contain another document, for example a workbook. This function assumes that the
+    main file comes before such a document in the archive.
+
+    Raises InvalidArgument if the archive names no main file of a known format.
     """
     if content[_EPUB_START] == _EPUB_MAGIC:
         return EPUB

@@ -21,10 +21,10 @@ Some viewers accept blanks in a destination, and browsers delete tabs and line e
 So the blank is put where it makes the URL invalid (WHATWG URL Standard). `@` gets a blank too,
 because it would turn a known host before it into a user name.
 
-If the host of an address is only the beginning of a known host, the guard notices this at the end
-of the address. So this address stays unchanged, and a blank follows it. Text between backticks is
-checked too, because viewers disagree on where code begins and ends. But HTML tags between backticks
-stay unchanged.
+If the host of an address is only the beginning of a known host (`example.or` and `example.org`), no
+character differs. The guard notices this only at the end of the address. So this address stays
+unchanged, and a blank follows it. Text between backticks is checked too, because viewers disagree
+on where code begins and ends. But HTML tags between backticks stay unchanged.
 """
 
 import re
@@ -303,8 +303,8 @@ class _Addresses:
     def _next_known(self) -> str:
         """Returns the first known host, in sorted order, that is not before the read characters.
 
-        The read characters (`_read`) are those of a host. Returns "" if all known hosts are before
-        them.
+        The read characters (`_read`) are those of a host. If any known host begins with them, the
+        returned host does. Returns "" if all known hosts are before the read characters.
         """
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

@@ -5,9 +5,10 @@ the reason why the query has no vector. The engine does the search itself, from 
 passages (`hrag.engine.Snapshot.find`).
 
 A collection has two sources of candidates: its lexical index and its vectors. Which sources are
-searched is decided in two steps: before the text is embedded, by the query's options, and once the
-snapshot is open, by the sources that the collection really has. If one source cannot be used,
-HYBRID searches only the other source, and the result contains the reason.
+searched is decided in two steps. Before the text is embedded, the query's options decide which
+sources are wanted. Once the snapshot is open, the collection decides, because it may lack one of
+these sources. If one source cannot be used, HYBRID searches only the other source, and the result
+contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No

@@ -204,9 +204,9 @@ def parse_header(line: bytes) -> SettingsRequest:
     """Returns the settings of the exported collection. `line` is the first line of the export.
 
     The returned settings do not name the exported embedder: the importing indexer embeds the texts
-    again, with its default embedder. But if the exported collection has no vectors, the settings
-    say so, and the imported collection has no vectors either. Raises NotAnExport if `line` is not
-    the first line of an export in a format that this version of hrag can read.
+    again, with its default embedder. Exception: if the exported collection has no vectors, the
+    settings say so, so that the imported collection has no vectors either. Raises NotAnExport if
+    `line` is not the first line of an export in a format that this version of hrag can read.
     """
     try:
         header = json.loads(line)

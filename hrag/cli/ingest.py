@@ -1,11 +1,12 @@
 """`hrag ingest`: stores files and folders in a collection.
 
-With --prune, documents whose files no longer exist are deleted. A document belongs to the root
-that its metadata names (`ingest_root`): the folder's absolute path, or the name given by --root.
-Only an ingest with --prune writes this key. A document is deleted if it belongs to a root of this
-ingest and no file of the root has its id any more; files that are skipped or refused count as
-files of the root too. So documents of other folders, machines and programs are never touched. If
-a folder could not be listed completely, nothing is deleted.
+With --prune, documents whose files no longer exist are deleted. A document belongs to the root that
+its metadata names (`ingest_root`): the folder's absolute path, or the name given by --root. Only an
+ingest with --prune writes this key. A document is deleted if it belongs to a root of this ingest
+and no file of the root has its id any more. Files that are skipped or refused are files of the root
+too, so their documents are not deleted. Documents of other folders and programs are never deleted,
+because they belong to other roots or to none. If a folder could not be listed completely, nothing
+is deleted.
 """
 
 from collections.abc import Mapping, Sequence

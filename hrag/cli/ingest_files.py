@@ -102,14 +102,15 @@ def find(
 ) -> FoundDocuments:
     """Returns the documents of all files under `paths`, each file once, folders in sorted order.
 
-    A file is one document. But in a file of JSON Lines, each line is a document. `text_field`
-    names the field of a line that contains its text; if it is empty, the text is in the first
-    field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as options;
-    they replace the fields in the files.
+    Each file is one document. Exception: in a file of JSON Lines, each line is a document.
+    `text_field` names the field of a line that contains its text; if it is empty, the text is in
+    the first field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as
+    options; they replace the fields in the files.
 
     `globs` are patterns for the files of folders; without patterns, the files with a known
-    extension are used. If `root` is not None, the metadata of each document from a folder names the
-    root of the folder: `root` itself or, if `root` is an empty text, the folder's absolute path. If
+    extension are used. The root of a folder is a text that identifies the folder's documents. If
+    `root` is None, documents have no root. Otherwise the metadata of each document from a folder
+    names its root: `root` itself or, if `root` is an empty text, the folder's absolute path. If
     `root` is a name, the folder may have a different path at each run, so the source of a document
     is the file's path inside the folder. Lines of JSON Lines belong to no root, because a line can
     have an id that is not derived from its file.
@@ -247,8 +248,9 @@ def document_id(relative: str) -> str:
     """Returns the document id for a file: readable, valid, and different for different paths.
 
     `relative` is the file's path inside the folder. The id is this path, with ":" in place of "/".
-    If the path is too long for an id, does not begin with a letter or digit, or contains ":" or a
-    character that an id must not contain, the id is changed and ends with a hash of the path.
+    In three cases, the id is changed further and ends with a hash of the path: the path is too long
+    for an id, the path does not begin with a letter or digit, or it contains ":" or another
+    character that an id must not contain.
     """
     name = _NOT_ALLOWED_IN_ID.sub("_", relative)
     # The file "a:b" must not get the same id as the file "b" in the folder "a".

@@ -188,10 +188,11 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # `alone` means that the stream sends only one document. Another thread reads the
-            # stream's documents. If the stream ends with an error, the loop continues, although
-            # that thread may still ask for the next document. If it asked `group`, it would advance
-            # `groupby`, and the loop would miss a document. So it gets a list.
+            # `alone` is not empty if the stream sends only one large document. A thread of the
+            # stream reads the documents of the stream. If this document is too large, the stream
+            # fails, and the loop continues with the next group while that thread may still ask for
+            # a further document. If the thread asked `group`, it would advance `groupby`, and the
+            # loop would miss a document. So the thread gets a list.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -279,8 +280,8 @@ def shown_progress(
 class _ProgressTextColumn(ProgressColumn):
     """A column of the progress bar with a text that describes the progress.
 
-    The text is computed at each refresh of the display, not only when an outcome arrives. So it
-    names the current document as soon as that document is sent.
+    The text is computed at each refresh of the display, not only when an outcome arrives. So the
+    text names the current document as soon as that document is sent.
     """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:

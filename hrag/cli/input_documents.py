@@ -3,8 +3,10 @@
 A document is read when it is sent, so a folder may be larger than memory. If a document cannot be
 read, reading it raises Unreadable; the other documents are not affected.
 
-Texts that are not in UTF-8 are converted to UTF-8. Binary files are refused, and so are texts for
-which a guess of the encoding would often be wrong: damaged UTF-8, and very short texts.
+Texts that are not in UTF-8 are converted to UTF-8. Binary files are refused. If the user does not
+name the encoding, two kinds of texts are refused too, because a guess of their encoding would often
+be wrong: texts in UTF-8 with a few wrong bytes, and texts that are not in UTF-8 and have fewer than
+32 bytes.
 
 In a file of JSON Lines, each line is a document, written as a JSON object. One field of the object
 is the text. `_id`, `id`, `document_id` or `doc_id` is the document id. `title`, `source` and
@@ -42,8 +44,8 @@ _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_
 # Almost any short sequence of bytes is valid in UTF-16 and UTF-32. So these encodings are
 # considered only for a text that contains a NUL byte.
 _NEED_NUL = ["utf_16_be", "utf_16_le", "utf_32_be", "utf_32_le"]
-# If a text has fewer bytes than this, its encoding is not guessed, because half of the guesses
-# would be wrong. This share was measured with sentences in 21 encodings.
+# If a text is not in UTF-8 and has fewer bytes than this, its encoding is not guessed, because half
+# of the guesses would be wrong. This share was measured with sentences in 21 encodings.
 _MIN_GUESSED_BYTES = 32
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
@@ -189,8 +191,8 @@ def decoded(body: bytes, encoding: str = "") -> tuple[bytes, str]:
 
     The name is empty if `body` was UTF-8. If the parameter `encoding` is empty, the encoding is
     detected. Raises Unreadable if `body` is not text in `encoding`. Without `encoding`, raises
-    Unreadable if `body` is not text, if it is UTF-8 that is cut off or has a few wrong bytes, and
-    if it is too short to detect its encoding.
+    Unreadable in three cases: `body` is not text, it is UTF-8 that is cut off or has a few wrong
+    bytes, or it is not UTF-8 and too short to detect its encoding.
     """
     if encoding:
         return _decode_as(body, encoding)

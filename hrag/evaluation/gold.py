@@ -4,8 +4,9 @@ The gold of a question is the expected texts (spans or quotes that answer the qu
 expected documents (which contain the answer). A piece of gold is one of these texts or documents.
 The returned text means the returned passages, cut to a token budget. A quote may occur at several
 places in the documents. Every place at which any system found the quote is accepted. If the
-returned text contains parts of several accepted places, only the place of which it contains the
-most characters counts. If no system found a quote, all systems have missed the quote.
+returned text contains parts of several accepted places, only one place counts: the place with the
+most characters in the returned text. If no system found a quote, the quote counts as missed by
+every system.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,8 +57,9 @@ class Coverage:
     `gold` and `found` count characters, or documents if whole documents are expected. The other
     fields always count characters: `text` is the length of the returned text, `relevant` the length
     of its part that is gold, and `union` the length of returned text and gold together. If whole
-    documents are expected, `relevant` is the length of the part that belongs to them, and `union`
-    is the length of the returned text alone, because the length of the documents is not known.
+    documents are expected, `relevant` is the length of the returned text that comes from these
+    documents, and `union` is the length of the returned text alone, because the length of the
+    documents is not known.
     """
 
     gold: int
@@ -116,8 +118,8 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
     """Counts the characters of the expected `text` that the spans contain.
 
-    This text may be expected at several places. Only the place of which the spans contain the most
-    characters counts. `merged` contains the spans by document id, without overlaps.
+    This text may be expected at several places. Only one place counts: the place with the most
+    characters in the spans. `merged` contains the spans by document id, without overlaps.
     """
     return max((_covered_chars(place, merged) for place in text.places), default=0)
 
@@ -129,9 +131,9 @@ def _covered_chars(place: TextSpan, merged: Mapping[str, Sequence[TextSpan]]) ->
 def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
     """Returns the gain at each rank of `ranking`, which contains the spans of passages, best first.
 
-    If texts are expected, each text has gain 1, at the first passage that finds it, and counts only
-    once. A passage that finds several new texts occupies one rank for each of these texts. A
-    passage that finds no new text occupies one rank, with gain 0.
+    If texts are expected, each text gives the gain 1 once: at the first passage that finds it. A
+    passage that finds several new texts occupies one rank for each of these texts. A passage that
+    finds no new text occupies one rank, with gain 0.
 
     If whole documents are expected, each returned document occupies one rank, in the order of the
     documents' best passages. The gain is the relevance of the document, as in BEIR.

@@ -3,8 +3,8 @@
 The gold of a question is the expected texts (spans or quotes that answer the question), or the
 expected documents (which contain the answer). A piece of gold is one of these texts or documents.
 Below, "returned text" means the returned passages, cut to a token budget. A passage finds an
-expected text if the two have at least half of the characters of the shorter one in common. A
-passage finds an expected document if it belongs to this document.
+expected text if at least half of the shorter one of the two is also in the longer one. A passage
+finds an expected document if it belongs to this document.
 
 * Recall: the share of the gold that the returned text contains. If texts are expected, it is a
   share of their characters. If documents are expected, it is the share of the documents of which

@@ -1,8 +1,8 @@
 """Searches with every system for every question, one search at a time.
 
-A system is a way to search. For each question, the systems search one after another, and for each
-question a different system is the first. So a period in which the machine is slow affects all
-systems. The outcome of a search is its result or its error.
+A system is a way to search. For each question, the systems search one after another. The system
+that searches first changes from question to question. So a period in which the machine is slow
+affects all systems alike. The outcome of a search is its result or its error.
 """
 
 import math

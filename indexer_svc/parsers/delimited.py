@@ -62,8 +62,8 @@ def _tabbed_rows(text: str) -> list[list[str]]:
     """Returns the rows of tab-separated values.
 
     Quotation marks enclose cells only if all quotation marks of the file are paired. Otherwise all
-    quotation marks are ordinary characters. If an unpaired quotation mark began a cell, the rest of
-    the file would be part of this cell.
+    quotation marks are ordinary characters. The reason is that after an unpaired quotation mark at
+    the start of a cell, the whole rest of the file would be part of this cell.
     """
     try:
         return list(csv.reader(_lines(text), delimiter=_TAB, strict=True))

@@ -4,7 +4,8 @@ A part is a file in the archive of a document. The library mammoth converts the 
 by the document's styles, so the texts of Word documents and of HTML pages have the same form.
 mammoth gets a new archive with only the parts that it must read. `office_xml` and `keep_shown`
 rewrite these parts first. Deleted and hidden text, comments, pictures, headers and footers are left
-out. The result has no pages, because the pages of a Word document are not known before its layout.
+out. The result has no pages, because a program decides where pages begin only when it lays the
+document out.
 """
 
 import xml.dom.expatbuilder  # noqa: F401  (minidom imports it while it parses)

@@ -46,7 +46,7 @@ _WHITE_SPACE = re.compile(r"\s+")
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
 # single tag (`<a/>`), except elements that never have an end tag in HTML. The pattern also matches
 # whole comments, so that it does not match markup inside a comment. A comment that is not closed
-# matches to the end of the page. If it did not match, a page with many unclosed comments would be
+# matches to the end of the page. Without this rule, a page with many unclosed comments would be
 # searched to its end for each of these comments, which takes quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"
@@ -314,8 +314,8 @@ def _rows(lines: Sequence[LexborNode]) -> Iterator[list[str]]:
     """Yields the texts of the cells of each row of a table.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
-    that spans several columns is only in the first of these columns; the other columns are empty.
-    After column _MAX_SPANNED_COLUMNS, no cell spans several columns.
+    that spans several columns is only in the first of these columns; the other columns are empty. A
+    cell that spans several columns ends at column _MAX_SPANNED_COLUMNS at the latest.
     """
     covering: dict[int, tuple[int, str]] = {}
     for line in lines:
@@ -346,8 +346,9 @@ def _children(node: LexborNode, tags: Sequence[str]) -> Iterator[LexborNode]:
 def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
     """Appends cells of earlier rows that also span the next columns of this row.
 
-    Stops at the first column that no earlier cell spans. `covering` has an entry for each column
-    that an earlier cell spans: the number of rows that the cell still spans, and its text.
+    Stops at the first column that no such cell spans. `covering` has an entry for each column that
+    a cell of an earlier row spans: in how many rows, from this row on, the cell covers the column,
+    and the text that it has there.
     """
     while len(row) in covering:
         column = len(row)

@@ -1,8 +1,9 @@
 """Parses PDFs: the text of each page, the bookmarks and the title.
 
-PDFium is not thread-safe, even if each thread reads another document. So only one thread of a
-process may use this module. A parser process has only one thread. This module closes every PDFium
-object explicitly, and returns none.
+PDFium, the library that reads PDFs, must not be called by two threads at the same time, not even
+for two different documents. So only one thread of a process may use this module; a parser process
+has only one thread. This module closes every PDFium object itself. Its functions return texts and
+numbers, never PDFium objects.
 """
 
 import re
@@ -163,8 +164,9 @@ def headings_of_bookmarks(
     """Returns the bookmarks as headings, in order of position.
 
     A heading begins at the line that is the title of its bookmark. If there is no such line, the
-    heading begins at the start of the bookmark's page. The bookmarks of one page are in order, so
-    the search for a title begins where the previous heading begins.
+    heading begins at the start of the bookmark's page. The search for this line begins at the start
+    of the page. Exception: if the previous heading is on the same page, the search begins at this
+    heading, because bookmarks are assumed to be in the order of the text.
     """
     headings = []
     position = 0

@@ -1,10 +1,11 @@
 """Finds the sections of reStructuredText by their titles. The text itself stays unchanged.
 
 An adornment is a line that repeats one punctuation character. The title of a section is the line
-above an adornment; the same adornment may also be above the title. The style of a title is the
-character of its adornment, and whether there is an adornment above the title. The first style that
-appears in the text has depth 1, the second style depth 2, and so on, as in docutils. Indented
-lines, and therefore literal blocks, contain no titles. Parsing takes linear time.
+above an adornment; the same adornment may also be above the title. The style of a title consists of
+two facts: the character of its adornment, and whether there is an adornment above the title. The
+first style that appears in the text has depth 1, the second style depth 2, and so on, as in
+docutils. Indented lines, and therefore literal blocks, contain no titles. Parsing takes linear
+time.
 """
 
 import re

@@ -33,8 +33,10 @@ def table_blocks(rows: Sequence[Row], *, has_header: bool = False) -> Iterator[s
 
     With `has_header`, the first row is the header. Otherwise the rows at the top with a single
     filled cell are titles of the table, and each title becomes a separate block. The first row
-    after the titles is the header in two cases: if all its cells are filled, different and not
-    numbers, or if only its first cell is empty and its other cells are different.
+    after the titles is the header in two cases:
+
+    * All its cells are filled, different from each other, and no numbers.
+    * Only its first cell is empty, and its other cells are different from each other.
     """
     cleaned = _without_empty([[" ".join(cell.split()) for cell in row] for row in rows])
     width = max(map(len, cleaned), default=0)
