@@ -115,8 +115,8 @@ def reindex(
     """Builds the index of a collection again from its documents, as one segment.
 
     Returns the count of leaves in the new segment. If the collection has no segments, and too few
-    leaves for one (fewer than `threshold`), builds nothing and returns 0. Raises the errors of
-    `build`.
+    leaves for one (fewer than `threshold`), builds no segment and returns 0. In this case, too, the
+    collection's settings get the newest version of the analyzer. Raises the errors of `build`.
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None:
@@ -327,9 +327,9 @@ def _publish(
 ) -> SegmentRecord | None:
     """Adds a segment to the manifest of its collection. The segment's files must be complete.
 
-    Returns the record of the segment. If the segment has no leaves or the collection has been
-    deleted, returns None. `contents` are the documents in the segment. If the collection has been
-    deleted or an exception is raised, the files of the segment are removed.
+    `contents` are the documents in the segment. Returns the record of the segment, or None if the
+    segment has no leaves. If the collection has been deleted, removes the files of the segment and
+    returns None. The files are also removed before an exception is raised.
     """
     published = False
     try:
