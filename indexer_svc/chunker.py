@@ -202,12 +202,13 @@ def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks:
 
 
 def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
-    """Returns the index of the last chunk of `below` that becomes a child of the next parent chunk.
+    """Returns the index, in `below`, of the last child of a parent chunk.
 
-    `first` is the index of the parent's first child. The last child ends at the boundary `stop` or
-    before it. If headings begin in the last 1/_SNAP of `level.size`, the parent ends before the
-    last of these headings. Otherwise the parent has as many children as fit together with the
-    overlap.
+    `first` is the index of its first child. The children end at the boundary `stop` or before it,
+    and fit into `level.size` tokens. If the last child that fits ends at `stop`, it is the result.
+    Otherwise, if chunks that begin with a heading follow children that end in the last 1/_SNAP of
+    these tokens, the next parent begins with the last of these chunks. Otherwise, the parent has as
+    many children as leave room for the overlap with the next parent, but at least one.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1

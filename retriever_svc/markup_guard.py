@@ -259,7 +259,8 @@ class _Addresses:
     def _after_host(self, char: str) -> bool:
         """Reads the character after a known host, or after the host's port.
 
-        Returns True if this character makes the address lead elsewhere.
+        Returns True if, because of this character, the address may lead to a host that is not
+        known.
         """
         if char in _PATH_STARTS or (char == ")" and self._is_open and not self._in_angles):
             self._settle()

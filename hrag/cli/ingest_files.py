@@ -253,7 +253,8 @@ def document_id(relative: str) -> str:
     character that an id must not contain.
     """
     name = _NOT_ALLOWED_IN_ID.sub("_", relative)
-    # The file "a:b" must not get the same id as the file "b" in the folder "a".
+    # At the end, "/" is replaced by ":". So without a hash, the file "a:b" would get the same id as
+    # the file "b" in the folder "a".
     changed = name != relative or ":" in relative
     if not name[:1].isalnum():
         name, changed = f"file{name}", True

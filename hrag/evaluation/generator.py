@@ -197,7 +197,7 @@ def _question_from(reply: str, chunk: Chunk, model: str) -> _QuestionLine:
     fields = _fields(reply)
     question, quote = fields["question"], fields["quote"]
     if not question:
-        raise _RejectedReply("nothing to ask about the chunk")
+        raise _RejectedReply("no question in the reply")
     if len(question) < _MIN_QUESTION_CHARS:
         raise _RejectedReply("the question is too short")
     if not quote:

@@ -2,11 +2,13 @@
 
 The gold of a question is the expected texts (spans or quotes that answer the question), or the
 expected documents (which contain the answer). A piece of gold is one of these texts or documents.
-The returned text means the returned passages, cut to a token budget. A quote may occur at several
-places in the documents. Every place at which any system found the quote is accepted. If the
-returned text contains parts of several accepted places, only one place counts: the place with the
-most characters in the returned text. If no system found a quote, the quote counts as missed by
-every system.
+The returned text means the returned passages, cut to a token budget.
+
+An evaluation usually compares several systems (a system is one way to search). A quote may occur at
+several places in the documents. Each place at which at least one of the compared systems found the
+quote is accepted. If the returned text contains parts of several accepted places, only one place
+counts: the place with the most characters in the returned text. If none of the systems found a
+quote, the quote counts as missed by all of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +26,8 @@ FOUND_SHARE = 0.5
 class GoldText:
     """An expected text of `chars` characters. It is expected at one of `places`.
 
-    The places of a quote are the places at which the compared systems found the quote. So `places`
-    is empty if no system found the quote.
+    The places of a quote are the places at which at least one of the compared systems found the
+    quote. So `places` is empty if none of them found the quote.
     """
 
     places: tuple[TextSpan, ...]
@@ -45,7 +47,7 @@ class ResolvedGold:
 
     @property
     def unlocated(self) -> int:
-        """The number of quotes that no system found."""
+        """The number of quotes that none of the compared systems found."""
         return sum(not text.places for text in self.texts)
 
 
@@ -70,9 +72,9 @@ class Coverage:
 
 
 def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedGold:
-    """Returns the question's gold, with the places at which the systems found its quotes.
+    """Returns the question's gold, with the places at which the compared systems found its quotes.
 
-    `results` are the successful results of all systems for this question.
+    `results` are the successful results of all compared systems for this question.
     """
     if question.expects_documents:
         documents: dict[str, int] = {}

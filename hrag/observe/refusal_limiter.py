@@ -12,11 +12,14 @@ from typing import NamedTuple
 OTHERS = "(others)"
 """The method and credential under which a refusal is counted if there are too many counters."""
 
+# The log lines are limited in windows of this length.
 _WINDOW_S = 1.0
-# At most this many refusals with equal reason, method and credential get a log line in a second.
+# In one window, at most this many refusals with equal reason, method and credential get a log line.
 _LINES_PER_KIND = 5
-# Two limits with the same value: the count of refusals that get a log line in a second, and the
-# count of counters for the refusals that get no log line.
+# This is the value of two limits. In one window, at most this many refusals get a log line. The
+# others are only counted, with one counter for equal reason, method and credential. Once there are
+# this many counters, refusals that would need a new counter are counted under OTHERS, with one
+# counter for each reason.
 _LINES = 100
 
 

@@ -65,8 +65,9 @@ class AncestorGroups:
 
     The key of a group identifies its chunk. It has the form of a label: a document's ordinal
     combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
-    level of the leaves, and `merged` maps the key of each group whose chunk is above this level to
-    the chunk. Such a key contains the index of the chunk's first leaf.
+    level of the leaves. The chunk of a group may then be above this level. The key of such a group
+    contains the index of the first leaf below the chunk in the tree, and `merged[key]` is the
+    chunk.
 
     `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
     are the scores of these leaves in the lexical and in the vector search:
@@ -364,8 +365,9 @@ def auto_merge(
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    # One element for each leaf of `scored`: the index of the first leaf in the chunk that
-    # represents this leaf in the result.
+    # One element for each leaf of `scored`. If an ancestor represents the leaf in the result, the
+    # element is the index of the first leaf below this ancestor in the tree. Otherwise it is the
+    # index of the leaf itself.
     members: list[int] = []
     merged: dict[int, MergedChunk] = {}
     for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):

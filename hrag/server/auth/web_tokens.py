@@ -56,6 +56,10 @@ class TokenPolicy:
 
     `issuer` and `audience` are the values that a token must have in its claims `iss` and `aud`.
     `tenants_claim` and `role_claim` are the names of the claims with the tenants and the role.
+
+    The clocks of the issuer and of this machine may differ by `leeway_s` seconds. So a token may be
+    used until `leeway_s` seconds after its expiry (`exp`). If it has the claims `nbf` (not before)
+    or `iat` (issued at), it may be used from `leeway_s` seconds before these times.
     """
 
     issuer: str

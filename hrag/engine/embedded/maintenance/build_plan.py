@@ -206,7 +206,7 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the existing documents in the segments `replaced`, except the documents in `base`.
+    """Returns the documents of the segments `replaced` except `base`: those that are not deleted.
 
     `base` is one of these segments or None. The documents are pairs of ordinal and leaf count.
     """

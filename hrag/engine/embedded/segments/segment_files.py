@@ -105,9 +105,10 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns for each row the item of the index that is the row's vector: `uint32[rows]`.
+        """Returns, for each row, the number of its vector in the HNSW index: `uint32[rows]`.
 
-        An item is a distinct vector, so several rows may have the same item.
+        Equal vectors are stored in the index only once, as one item, so several rows may have the
+        same number.
         """
         if not len(self.heads):
             return np.arange(len(self.labels), dtype=np.uint32)
@@ -126,9 +127,9 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items`, `uint32[rows]`, has the item of each row. An item is a distinct vector. `graph` is
-    None if the collection has no vectors, or if the graph was not loaded. `postings` is None if the
-    collection has no analyzer.
+    `items` is the result of `rows.items()`: for each row, the number of its vector in the HNSW
+    index. `graph` is None if the collection has no vectors, or if the graph was not loaded.
+    `postings` is None if the collection has no analyzer.
     """
 
     record: SegmentRecord
@@ -178,8 +179,8 @@ class LoadedSegment:
     ) -> tuple[NDArray[np.uint32], Vector]:
         """Returns all rows that have the vectors of `items`, and their scores.
 
-        `items` are distinct vectors of the index, and `scores` are their scores. Each row gets the
-        score of its vector.
+        `items` are the numbers of these vectors in the index, and `scores` are the scores of the
+        vectors. Each row gets the score of its vector.
         """
         heads = self.rows.heads
         if not len(heads):

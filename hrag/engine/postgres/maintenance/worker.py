@@ -102,8 +102,8 @@ class MaintenanceWorker:
     ) -> None:
         """Creates the worker; `start` starts its thread.
 
-        A collection with more than `home_leaves` leaves gets a home: a table with an HNSW index,
-        and a tail, which is a table for new leaves.
+        A collection with more than `home_leaves` leaves gets a home of its own. A home is a pair of
+        tables: one with an HNSW index, and the tail, which receives new leaves.
         """
         self._database = database
         self._home_leaves = home_leaves
@@ -187,8 +187,8 @@ class MaintenanceWorker:
     def _survey(self) -> None:
         """Finds all collections that may need maintenance; `_maintain_changed` then maintains them.
 
-        Also deletes the rows of deleted collections, and drops unused homes, which are tables that
-        no collection uses any more.
+        Also deletes the rows of deleted collections, and drops unused homes. A home is a pair of
+        tables, and it is unused if no collection uses these tables any more.
         """
         parameters = {
             "min_leaves": self._limits.min_part_leaves,
@@ -291,8 +291,8 @@ class MaintenanceWorker:
     ) -> bool:
         """Returns True if a new home must be built for the collection.
 
-        A home is a pair of tables: one with an HNSW index, and the tail with the newest leaves. A
-        collection without a home needs one if it has more than `home_leaves` leaves or, with
+        A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves.
+        A collection without a home needs one if it has more than `home_leaves` leaves or, with
         `every_leaf`, at least one leaf. A collection with a home needs a new one if the tail has
         more leaves than the index and more than `home_leaves`. Building a new index then costs less
         than inserting the leaves of the tail into the old index one by one. `indexed` is the count
