@@ -280,7 +280,9 @@ def delete_alias(
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Delete an alias. The collection that the alias names is not deleted.
+    """Delete an alias.
+
+    The collection that the alias names is not deleted.
 
     \b
     Example:
