@@ -34,10 +34,10 @@ MIB = 1024 * KIB
 
 # The default of HRAG_THREADS. A retriever whose calls wait for no remote model has a lower default.
 _THREADS = 16
-# Without a remote model and without PostgreSQL, a retriever's calls only compute. Then the default
-# of HRAG_THREADS is the count of cores, but at least 2 and at most 4, because more threads would
-# only wait for the interpreter lock. On two cores with 16 callers, two threads reached 554 hybrid
-# searches per second, and four threads reached 464.
+# Without a remote model and without PostgreSQL, a retriever's calls only compute. For such a
+# retriever, the default of HRAG_THREADS is the count of cores, but at least 2 and at most 4: more
+# threads would only wait for the interpreter lock. On two cores with 16 callers, two threads
+# reached 554 hybrid searches per second, and four threads reached 464.
 _MIN_COMPUTING_THREADS, _MAX_COMPUTING_THREADS = 2, 4
 # The calls of a retriever with PostgreSQL wait for the database, so by default the retriever has
 # two more threads than cores.
@@ -46,7 +46,8 @@ _THREADS_BEYOND_CORES = 2
 # the same time, and four connections for maintenance and health checks.
 _POSTGRES_CONNECTIONS = 20
 # The default of HRAG_PARSERS, the count of parser processes, is never higher than this. Each
-# process may use HRAG_PARSER_MEMORY_BYTES, so this limits the memory of all processes together.
+# process may use HRAG_PARSER_MEMORY_BYTES, so this maximum limits the memory of all processes
+# together.
 _PARSERS = 4
 
 # By default, a SMALL_TO_BIG search returns chunks of this level. With the default levels, these
@@ -136,8 +137,8 @@ def _variable(name: str, default: Any, **rules: Any) -> Any:
 class EngineSettings(BaseSettings):
     """The settings of the engine that stores the documents: its kind, its location, its limits.
 
-    `hrag.engine.open_engine` needs no other settings. Services and commands read the same
-    environment variables.
+    `hrag.engine.open_engine` needs no other settings. Both the services and the commands read these
+    settings from the environment.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
@@ -171,7 +172,7 @@ class EngineSettings(BaseSettings):
 
 
 class AuditSettings(BaseSettings):
-    """The settings of `hrag.observe.log` and `hrag.observe.audit`."""
+    """The settings of the log (`hrag.observe.log`) and the audit log (`hrag.observe.audit`)."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
@@ -181,7 +182,7 @@ class AuditSettings(BaseSettings):
 
 
 class CommonSettings(EngineSettings, AuditSettings):
-    """The settings of both services."""
+    """The settings that the indexer, the retriever and the gateway have in common."""
 
     embedder: str = _variable("HRAG_EMBEDDER", "builtin")
     openai_api_key: str = _variable("OPENAI_API_KEY", "", repr=False)
@@ -201,9 +202,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     embedding_level: int = _variable("HIERARCHICAL_EMBEDDING_LEVEL", 0)
     small_to_big_return_level: int | None = _variable("SMALL_TO_BIG_RETURN_LEVEL", None)
     max_document_bytes: int = _variable("HRAG_MAX_DOCUMENT_BYTES", 32 * MIB, ge=KIB, le=256 * MIB)
-    # The default is 3 MiB, because most gRPC clients refuse replies of more than 4 MiB by default.
-    # The lowest allowed value is 1 MiB. A reply of this size can contain any entry of a list,
-    # because an entry's metadata has at most about 400 KB.
+    # By default, a reply has at most 3 MiB, because most gRPC clients refuse replies of more than
+    # 4 MiB unless they are configured otherwise. The lowest allowed value is 1 MiB, so that every
+    # entry of a list fits into a reply: the metadata of an entry has at most about 400 KB.
     max_reply_bytes: int = _variable("HRAG_MAX_REPLY_BYTES", 3 * MIB, ge=MIB, le=512 * MIB)
     max_concurrent_calls: int = _variable("HRAG_MAX_CONCURRENT_CALLS", 256, ge=1, le=65_536)
     max_connections: int = _variable("HRAG_MAX_CONNECTIONS", 4096, ge=1, le=1 << 20)
@@ -278,7 +279,7 @@ class CommonSettings(EngineSettings, AuditSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait."""
+        """The number of calls that may run at the same time; further calls wait."""
         return self.configured_threads or _THREADS
 
     @property
@@ -296,9 +297,9 @@ class CommonSettings(EngineSettings, AuditSettings):
     def max_request_bytes(self) -> int:
         """The maximum size of a request message in bytes.
 
-        gRPC refuses a larger message before hrag reads it. The size is four times the maximum size
-        of a document. So for a document that is slightly too large, the caller gets hrag's error
-        message, which is more helpful than gRPC's.
+        gRPC refuses a larger message before hrag reads it. The maximum is four times the maximum
+        size of a document. So a document that is slightly too large still reaches hrag, whose error
+        message is more helpful than gRPC's.
         """
         return _REQUEST_PER_DOCUMENT * self.max_document_bytes
 
@@ -318,7 +319,7 @@ class CommonSettings(EngineSettings, AuditSettings):
     def return_level(self) -> int:
         """The level of the passages of a SMALL_TO_BIG search, by default.
 
-        It is used if neither the search nor the settings of the collection name a level.
+        The default is used if neither the search nor the settings of the collection name a level.
         Raises InvalidArgument if the settings are invalid.
         """
         tree = self.tree
@@ -398,7 +399,7 @@ class RetrieverSettings(CommonSettings):
 
     @property
     def threads(self) -> int:
-        """The number of calls that may run at the same time; others wait.
+        """The number of calls that may run at the same time; further calls wait.
 
         HRAG_THREADS decides. If it is not set, the number is 16 if calls wait for a remote model,
         and otherwise depends on the number of cores.
@@ -488,8 +489,8 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 def load(cls: type[Settings], **overrides: Any) -> Settings:
     """Returns settings of the class `cls` from the environment, or raises SettingsError.
 
-    `overrides` are values by the names of their variables. They take precedence over the values in
-    the environment.
+    The name of each keyword argument in `overrides` is the name of an environment variable. Its
+    value takes precedence over the value in the environment.
     """
     try:
         return cls(**overrides)

@@ -6,10 +6,11 @@
   an inverted index. `forward_matches` finds the terms of a query in leaves that are in no inverted
   index. `hrag/text/bm25.py` has the formula.
 * `rows_of_documents` finds the leaves of given documents, for example those that match a filter.
-* `climb` groups candidates by ancestor and ranks the groups (`Groups`).
+* `climb` groups candidates by ancestor, ranks the groups, and returns them as `Groups`.
 * `PassageEncoder` encodes passages as protobuf messages.
 * `JsonSchema` writes encoded messages as JSON.
-* `boundary_ranks` ranks offsets of a text by how well the text can be cut there (`CUT_...`).
+* `boundary_ranks` ranks offsets of a text by how well the text can be cut there. The ranks are the
+  constants whose names begin with `CUT_`.
 * `sentence_ends` finds the sentences of a text. `matched_sentence` finds the sentence to cite.
 * `UnigramTokenizer` finds the tokens of a text for the built-in embedding model.
   `SentenceEncoder`, with its `Int8Matrix`, computes vectors from these tokens.

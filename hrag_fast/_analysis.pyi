@@ -63,9 +63,9 @@ class TermExtractor:
     Terms come in the order in which they begin, except that a joined run comes after its words.
 
     `stem` returns the stem of a word. It must always return the same stem for the same word. If
-    `stem` is None, words are not stemmed. With `ascii_only`, words that have other characters are
-    not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty, the
-    term is the word itself.
+    `stem` is None, words are not stemmed. With `ascii_only`, words that have characters outside of
+    ASCII are not stemmed. Words of more than 64 characters are never stemmed. If the stem is empty,
+    the term is the word itself.
 
     Stems are cached in two caches of about 1 MB each. The first cache has the stems of up to
     32,768 words of up to 24 bytes. It consists of sets of four words, and a new word evicts the

@@ -2,10 +2,11 @@
 """`TermExtractor`: finds which terms a text has, and where. Every ingest and query uses it.
 
 It makes two passes over flat buffers. The first pass folds the text into UTF-8, and writes a class
-for each byte. It uses tables of characters, and Python's `unicodedata` for characters that
-combine. The second pass cuts the text into words, joined runs and CJK terms, hashes them, and looks
-up the stems of words. `_analysis.pyi` is the documentation for callers;
-`tests/twins/analysis.py` has the plain twin, which defines the right answer.
+for each byte. It reads the class and the folded form of a character from pages, which are tables
+for 256 characters each, and uses Python's `unicodedata` for characters that combine. The second
+pass cuts the text into words, joined runs and CJK terms, hashes them, and looks up the stems of
+words. `_analysis.pyi` is the documentation for callers; `tests/twins/analysis.py` has the plain
+twin, which defines the right answer.
 
 Threads: all code runs under the GIL. Another thread may get the GIL while Python code is called,
 which happens if a stem, a page of characters or a cluster is not cached. So each call has separate

@@ -138,7 +138,8 @@ cdef extern from *:
 
 cdef enum:
     LOOK_UP_UNITS = 40  # Looking up one row takes as long as reading this many units.
-    # If a window has fewer units than this, its postings are read again; its sums are not scanned.
+    # If the query's terms have fewer units than this in a window, the rows with a score are found
+    # by reading these postings again. Otherwise all sums of the window are scanned.
     SPARSE_UNITS = 256
 
 

@@ -46,8 +46,8 @@ def matched_sentence(
     * `weights`: float32, the weights of the terms; `matches.which` has the indexes into it.
 
     A term counts once in a sentence. A heading is a separate sentence. Of sentences with equal
-    sums, the first one is returned. But if this is a heading and another sentence of its section
-    has the same sum, the other sentence is returned.
+    sums, the first one is returned. Exception: if the first one is a heading, and another sentence
+    of its section has the same sum, the other sentence is returned.
 
     If no term with a weight occurs, the result is the first sentence that has a letter or digit,
     in the section that has most of the leaf. It is a heading only if there is no other sentence.

@@ -34,8 +34,9 @@ REACH = MAX_SENTENCE_CHARS // 8
 
 # If several sections begin at the same character, at most this many of them are searched for a
 # heading: a page to which thousands of bookmarks lead must not be read thousands of times. The
-# first sections are searched, because a bookmark whose title the indexer cannot find gets the
-# position of the bookmark before it.
+# first sections are tried, because the first one is the most likely to have a heading there: a
+# bookmark whose title the indexer cannot find gets the position of the bookmark before it, so it
+# comes later among the sections.
 MAX_SECTIONS_TRIED = 16
 
 cdef uint32_t NONE = 0xFFFFFFFF

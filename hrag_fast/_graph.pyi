@@ -112,11 +112,11 @@ class GraphSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Finds the `count` items with the largest inner product, best first.
 
-        If `ef` is less than 17/16 of `count` plus 1, it is raised to this value, for this call
+        If `ef` is less than `count + count // 16 + 1`, it is raised to this value, for this call
         and all later calls. The additional candidates are needed because comparing codes may rank
         the last of the best items after other items. On the path "float32", `ef` is raised only to
-        `count`. A new search with this `ef` would return the same result: earlier calls of this
-        search do not change it.
+        `count`. Earlier calls of this search do not change the result: a new search with the same
+        `ef` would return it too.
 
         Returns item numbers uint32[m] and inner products float32[m]; for unit vectors, inner
         products are cosine similarities from -1 to 1. They have the same bits as in

@@ -329,7 +329,8 @@ cdef const uint16_t* seek(
     Returns `end` if there is no such posting. `low` is a posting, and `first` is the block's first
     posting. Binary search may hit a unit that is a frequency. The unit before the one that is hit
     decides: if it is 256 or more, it is a posting, and its lowest bits say if a frequency follows.
-    If it is below 256, it is a frequency, except near the block's beginning.
+    If it is below 256, it is a frequency. Exception: among the first AMBIGUOUS_UNITS units of a
+    block, it may also be a posting.
     """
     cdef const uint16_t* high = end
     cdef const uint16_t* middle

@@ -72,10 +72,14 @@ def boundaries_of(
     """Returns the ranks of the boundaries of `parsed.text`, and the ends of its blocks.
 
     `raw` is the text in UTF-8. `offsets` is `uint32[n + 1]`, the byte offset of each boundary.
-    `leaf_tokens` is the maximum count of tokens of a leaf. The start of a page has at least the
-    rank of a paragraph, and the start of a row of a table at least the rank of a sentence. The
-    start of a section has the highest rank. But if the previous section is tiny and less deep, it
-    introduces the section, so the start does not get this rank. A section that does not begin at a
+    `leaf_tokens` is the maximum count of tokens of a leaf. The rank of a boundary says how good a
+    cut at this position is. No leaf crosses the end of a block.
+
+    The start of a page has at least the rank of a paragraph, and the start of a row of a table at
+    least the rank of a sentence. The start of a section has the highest rank. Exception: if the
+    section before it is tiny and less deep (for example a chapter heading with one sentence), the
+    two sections are joined, and the boundary between them does not get the highest rank. A section
+    is tiny if it has fewer than `leaf_tokens // _TINY` tokens. A section that does not begin at a
     boundary is treated as part of the previous section.
     """
     ranks = np.empty(len(offsets), np.uint8)

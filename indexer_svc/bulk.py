@@ -1,19 +1,23 @@
 """Bulk load: stores the documents of one stream in three stages that run in parallel.
 
 The stages are cutting, embedding and committing. A group is a list of consecutive documents that
-are embedded in one request and committed in one transaction (group commit). While one group is
-committed and answered, the leaves of the next group are embedded, and the documents after the next
-group are read, admitted and cut. If the client waits for the answer to each document before it
-sends the next document, each document is a group, and is answered at once. If the client does not
-wait, groups are large, because documents queue up while a commit is synced to disk. Before a group
-is embedded, the load also waits for a moment as long as further documents arrive.
+are embedded in one request and committed in one transaction (group commit). The answer to a
+document, which is returned to the client's stream, is the result of storing it, or an error. While
+one group is committed and answered, the leaves of the next group are embedded, and the documents
+after the next group are read, admitted and cut. If the client waits for the answer to each document
+before it sends the next document, each document is a group, and is answered at once. If the client
+does not wait, groups are large, because documents queue up while a commit is synced to disk. If the
+previous group had several documents, the load waits before it embeds the next group, so that the
+next group becomes larger. The wait ends when the group is full, or when no further document has
+arrived for 2 ms (`_PAUSE_S`).
 
-Answers have the order of the documents. A document is answered after its commit. An error of one
-document is the answer to that document and affects no other document. An error that affects all
-documents ends the stream, after the answers to the documents that are stored. Memory is limited: at
-most four groups and one document have been read and are not answered yet. A group stays within
-GROUP_DOCUMENTS, GROUP_LEAVES and GROUP_BYTES, or consists of a single document. This module does
-not depend on gRPC.
+Answers have the order of the documents. If a document is committed, its result is returned after
+the commit. An error of one document is the answer to that document and affects no other document.
+An error that affects all documents ends the stream, after the answers to the documents that are
+stored. Memory is limited: of all documents that have been read, at most four groups and one more
+document are not answered yet. The documents of a group together stay within GROUP_DOCUMENTS,
+GROUP_LEAVES and GROUP_BYTES. Exception: a document that exceeds one of these limits alone is a
+group of one document. This module does not depend on gRPC.
 """
 
 import threading
@@ -55,13 +59,15 @@ GROUP_LEAVES = 512
 # default of HRAG_MAX_DOCUMENT_BYTES.
 GROUP_BYTES = 16 * MIB
 
-# The maximum weight of a group. The weight of a document is the share of the limits of a group that
-# the document needs (`_weight_of_draft`).
+# The maximum weight of a group. The weight of a document is the fraction of a group's limits that
+# the document uses up (`_weight_of_draft`).
 _FULL = 1.0
-# Before the next group is embedded, the load waits at most this long for each further document.
-# This time is shorter than a commit, and longer than cutting a short document.
+# If the previous group had several documents, the load waits for further documents before it embeds
+# the next group, at most this long for each of them. This time is shorter than a commit, and longer
+# than cutting a short document.
 _PAUSE_S = 0.002
-# While the load waits, it checks at this interval whether the service is stopping.
+# While the load waits for an embedded group or for the index, it checks at this interval whether
+# the service is stopping.
 _POLL_S = 0.1
 
 # These errors end the stream, because every further document would fail with the same error.
@@ -123,12 +129,12 @@ class DocumentReply:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight(Generic[Work]):
-    """A document of the stream that has not been answered yet.
+    """A document whose result or error has not been returned to the client's stream yet.
 
     `content` is the document in the form that the next stage needs. If the document needs no
     further stage, for example because it failed or was stored already, `content` is its outcome.
-    `key` is set once the document has been cut. `weight` is the share of the limits of a group that
-    the document needs.
+    `key` is set once the document has been cut. `weight` is the fraction of a group's limits that
+    the document uses up (`_weight_of_draft`).
     """
 
     sent_as: Key
@@ -161,9 +167,9 @@ class BulkLoad:
         self._in_flight = _KeysInFlight()
         self._drafts = PrefetchQueue[_InFlight[IngestDraft]](_weight, _FULL, "cut")
         # With a capacity of 0, this queue contains at most one embedded group, which waits for its
-        # commit. While it waits, the next documents queue up in `_drafts` and become one group. So
-        # the embedder is called, and threads are switched, once for each group and not once for
-        # each document.
+        # commit. While this group waits, the next documents queue up in `_drafts` and become one
+        # group. So the embedder is called, and threads are switched, once for each group and not
+        # once for each document.
         self._ready = PrefetchQueue[_InFlight[Ready]](_weight, 0.0, "embed")
 
     def run(self) -> Iterator[list[DocumentReply]]:
@@ -225,8 +231,9 @@ class BulkLoad:
             # A document that equals its stored version is not stored again. But if another version
             # of the document came earlier in this stream and is not committed yet, it will replace
             # the stored version. So the document must not be compared with the stored version.
-            # `in_flight`, the keys of the documents that are not answered yet, is read before the
-            # store. So the other version is either in `in_flight` or already in the store.
+            # `in_flight` has the keys of the documents that were cut and whose result or error has
+            # not been returned yet. `in_flight` is read before the store is read. So the other
+            # version is in `in_flight`, or it is committed and the store has it.
             in_flight = self._in_flight.keys()
             admitted = self._pipeline.admit(checked, in_flight)
         if isinstance(admitted, IngestResult):
@@ -273,7 +280,7 @@ class BulkLoad:
         except _STREAM_ERRORS:
             raise
         except EmbedderUnavailable as error:
-            # The embedder is not available, even after it has repeated the request for seconds. So
+            # The embedder has repeated the request for several seconds without success. So
             # embedding the drafts one by one would fail too.
             yield from [_without_traceback(error)] * len(drafts)
         except Exception as error:
@@ -338,7 +345,8 @@ class BulkLoad:
         """Commits documents in one transaction; returns the outcome of each document, in order.
 
         Returns an empty list if one of several documents makes the commit fail. In this case, none
-        of the documents is stored. Raises an HragError if the error affects all documents.
+        of the documents is stored, and the caller commits them one by one. Raises an HragError if
+        the error affects all documents.
         """
         try:
             return [_without_traceback(outcome) for outcome in self._pipeline.commit(ready)]
@@ -392,14 +400,22 @@ class BulkLoad:
 
 
 class _KeysInFlight:
-    """Counts, for each key, the documents that have been cut but not answered yet. Thread-safe."""
+    """Counts, for each key, the documents that are in flight. Thread-safe.
+
+    A document is in flight if it was cut into chunks and has to be stored, but its result or error
+    has not been returned to the client's stream yet.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
         self._lock = threading.Lock()
 
     def keys(self) -> frozenset[Key]:
-        """Returns the keys of all documents that have been cut but not answered yet."""
+        """Returns the keys of all documents that are in flight.
+
+        These are the documents that were cut into chunks and have to be stored, but whose result or
+        error has not been returned to the client's stream yet.
+        """
         with self._lock:
             return frozenset(self._counts)
 
@@ -448,9 +464,11 @@ def _weight(document: _InFlight[IngestDraft] | _InFlight[Ready]) -> float:
 
 
 def _weight_of_draft(draft: IngestDraft) -> float:
-    """Returns the share of the limits of a group that a document needs; it is more than 0.
+    """Returns the fraction of a group's limits that a document uses up; it is more than 0.
 
-    If the shares of documents add up to at most 1, the documents stay within all limits of a group.
+    Each of the three limits gives one fraction, for example the document's leaves divided by
+    GROUP_LEAVES. The result is the largest of them. If the results of several documents add up to
+    at most 1, the documents together stay within all three limits.
     """
     return _FULL * max(
         1 / GROUP_DOCUMENTS, draft.leaf_count / GROUP_LEAVES, draft.size_bytes / GROUP_BYTES

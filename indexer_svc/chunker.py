@@ -2,15 +2,16 @@
 
 The tree is built bottom-up over one token sequence.
 
-* The chunks of level 0 are the positions of a window that slides over each block of sections
-  (`boundaries` defines blocks). The window stops at the end of the block. It starts again at the
-  beginning of the next block, without overlap.
+* A block is one or more whole sections (`boundaries` defines blocks). The chunks of level 0 are the
+  positions of a window that slides over each block. The window stops at the end of the block. It
+  starts again at the beginning of the next block, without overlap.
 * A chunk of a higher level consists of consecutive chunks of the next lower level, as many as fit.
   The end of the chunk is then extended until the chunk shares the level's overlap with the next
   chunk. If the next chunk begins with a heading, the end is not extended.
 
-So every chunk has one parent and lies inside this parent, for any chunk sizes. No leaf crosses the
-end of its block, even if a level above 0 is the embedded level.
+So every chunk below the top level has one parent and lies inside this parent, for any chunk sizes.
+Leaves are the chunks of the embedded level, which may be a level above 0. No leaf crosses the end
+of a block.
 
 `boundaries` gives each position between two tokens a rank, which says how good a cut there is.
 Every cut is made at the boundary of the highest rank near its target position.
@@ -141,8 +142,9 @@ def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
     """Returns the chunks of level 0: windows that slide over each block of the text.
 
     No window crosses the end of a block. Inside a block, each window starts about `level.overlap`
-    tokens before the end of the previous window. The last window of a block has at least 1/_SNAP of
-    `level.size` tokens. If the block has fewer tokens, its only window has all of them.
+    tokens before the end of the previous window. A block of at most `level.size` tokens is one
+    window. In a longer block, the window before the last one ends early enough that the last window
+    has about 1/_SNAP of `level.size` tokens or more.
     """
     ranks = bounds.ranks
     starts, ends = list[int](), list[int]()
@@ -164,8 +166,9 @@ def _slide_windows(bounds: Boundaries, level: Level) -> _Spans:
 def _next_start(ranks: bytes, end: int, level: Level) -> int:
     """Returns the boundary at which the next chunk begins, after a chunk that ends at `end`.
 
-    This boundary is about `level.overlap` tokens before `end`. If headings begin within the
-    overlap, it is the beginning of the last of these headings.
+    Without an overlap, this boundary is `end`. With an overlap, it is about `level.overlap` tokens
+    before `end`. Exception: if sections begin within the overlap, the next chunk begins where the
+    last of these sections begins.
     """
     if not level.overlap:
         return end
@@ -199,12 +202,13 @@ def _group_chunks(bounds: Boundaries, below: _Spans, level: Level, *, in_blocks:
 
 
 def _last_that_fits(ranks: bytes, below: _Spans, first: int, level: Level, stop: int) -> int:
-    """Returns the index of the last chunk of `below` that becomes a child of the next parent chunk.
+    """Returns the index, in `below`, of the last child of a parent chunk.
 
-    `first` is the index of the parent's first child. The last child ends at the boundary `stop` or
-    before it. If headings begin in the last 1/_SNAP of `level.size`, the parent ends before the
-    last of these headings. Otherwise the parent has as many children as fit together with the
-    overlap.
+    `first` is the index of its first child. The children end at the boundary `stop` or before it,
+    and fit into `level.size` tokens. If the last child that fits ends at `stop`, it is the result.
+    Otherwise, if chunks that begin with a heading follow children that end in the last 1/_SNAP of
+    these tokens, the next parent begins with the last of these chunks. Otherwise, the parent has as
+    many children as leave room for the overlap with the next parent, but at least one.
     """
     limit = below.starts[first] + level.size
     last = bisect.bisect_right(below.ends, min(limit, stop)) - 1
@@ -225,9 +229,9 @@ def _group_end(
     """Returns the boundary at which a parent chunk ends.
 
     The children of the parent are the chunks of `below` with the indices in `run`. The parent ends
-    with its last child or later, so that it shares about `level.overlap` tokens with the next
-    parent. It has at most `level.size` tokens. If the next parent begins with a heading, or if the
-    last child ends at `stop`, the parent ends with its last child.
+    with its last child in two cases: the last child ends at `stop`, or the next parent begins with
+    a heading. Otherwise the end of the parent is moved forward until the parent shares about
+    `level.overlap` tokens with the next parent. The parent has at most `level.size` tokens.
     """
     run_end, next_start = below.ends[run[-1]], below.starts[run[-1] + 1 : run[-1] + 2]
     if run_end == stop:

@@ -16,9 +16,9 @@ from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_TITL
 MAX_SOURCE_BYTES = 2048
 # The vectors of a document have at most this many bytes, because all its vectors are in memory at
 # the same time. This is enough for 32 MiB of plain text (the default of HRAG_MAX_DOCUMENT_BYTES)
-# with the default levels and 3,072 dimensions. In the worst case that was measured, a text of rare
-# characters and short sentences, the vectors take 1.9 GiB. The vectors of English prose take
-# 0.4 GiB.
+# with the default levels and 3,072 dimensions: the vectors of English prose of this size take 0.4
+# GiB. The worst text that was measured has rare characters and short sentences; its vectors take
+# 1.9 GiB.
 MAX_VECTOR_BYTES = 2048 * MIB
 
 

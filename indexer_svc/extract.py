@@ -1,11 +1,11 @@
 """Text extraction: reads the text, pages, sections and title of a document that a client sent.
 
 Text is extracted before a document is cut into chunks. A document is refused if its type is
-unknown, or if its body is too large, unreadable or blank. It is also refused if it has so many
-characters of white space, or so many characters without white space, in a row that they would
-stall the tokenizer. The extracted text is never blank, and can always be encoded in UTF-8. Pages
-and sections are in order of position. The same document has the same result on every machine. This
-module does not depend on tokens, storage or gRPC.
+unknown, or if its body is too large, unreadable or blank. It is also refused if it has a run of
+white space, or a run of other characters, that is so long that it would stall the tokenizer. The
+extracted text is never blank, and can always be encoded in UTF-8. Pages and sections are in order
+of position. The same document has the same result on every machine. This module does not depend on
+tokens, storage or gRPC.
 """
 
 import re
@@ -65,16 +65,16 @@ from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_en
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
 # A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
-# MAX_WHITE_SPACE_CHARS characters of white space in a row. The tokenizer processes a run of these
-# characters as a whole, in a time that grows faster than the length of the run. The tokenizer fails
+# MAX_WHITE_SPACE_CHARS characters of white space in a row. The reason is that the tokenizer
+# processes such a run as a whole, in a time that grows faster than the length of the run. It fails
 # on about 1,000,000 characters of white space in a row. MAX_WHITE_SPACE_CHARS is large enough for
 # the line breaks between MAX_PAGES empty pages.
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
 # The foreign formats: files of these formats are not text that a person can read. Only a parser
-# process parses these files, even if they are small. Each value is the name of the format in error
-# messages.
+# process parses these files, even if they are small. Each key is a MIME type, and its value is the
+# name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -111,8 +111,8 @@ _NEVER_PARSED_HERE = (RST,)
 # characters is blank.
 _VISIBLE = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff]")
 _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
-# Python treats these characters as white space, but the tokenizer does not. So they are replaced
-# before the lengths of runs of characters are measured.
+# Python treats these characters as white space, but the tokenizer does not. So they are replaced by
+# hyphens before the lengths of runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
 Parse = Callable[[bytes, str, int, bool], ParsedFile]
@@ -186,8 +186,8 @@ def extract(
     """Returns the text, pages, sections and title of a document's body.
 
     `max_bytes` limits the body (a file's bytes, or text in UTF-8) and also the text that is
-    extracted from the body (in UTF-8). `parse` parses foreign formats and long texts. `recognition`
-    parses pictures, and PDFs that have pages without readable text.
+    extracted from the body (in UTF-8). `parse` parses files that are not text (a PDF, for example)
+    and long texts. `recognition` parses pictures, and PDFs that have pages without readable text.
 
     Pages are joined by one blank line and keep their numbers. The pages of a PDF and the slides
     of a presentation are numbered from 1. Sections are the headings of a text, the bookmarks of
@@ -500,8 +500,8 @@ def _long_run_start(text: str, longest: int, last_run_chars: Callable[[str], int
     A run has only white space, or only other characters. `last_run_chars` returns the length of the
     run at the end of a text, or 0 if the text does not end with a run. The search reads pieces of
     `longest` + 1 characters of the text. If the run at the end of a piece has at most `longest`
-    characters, the next piece begins where this run begins. The runs that end before the end of a
-    piece are too short, so they are not examined.
+    characters, the next piece begins where this run begins. A run that ends before the end of a
+    piece has at most `longest` characters, so it is not examined.
     """
     start = 0
     while len(text) - start > longest:

@@ -1,8 +1,8 @@
 """Extractive summaries: the most central sentences of a text. Needs no chat model.
 
-Centroid-based summarisation (Radev et al., 2004; over embeddings: Rossiello et al., 2017)
-prefers sentences near the mean of all sentences. Maximal marginal relevance (Carbonell and
-Goldstein, 1998) keeps the chosen sentences different from each other.
+Centroid-based summarisation (Radev et al., 2004; over embeddings: Rossiello et al., 2017) prefers
+sentences whose vectors are near the mean of the vectors of all sentences. Maximal marginal
+relevance (Carbonell and Goldstein, 1998) keeps the chosen sentences different from each other.
 """
 
 import re
@@ -20,8 +20,9 @@ _MAX_CHARS = 500
 # At most this many sentences are compared, spread evenly over the text. Comparing more sentences
 # would take more time and hardly change the summary.
 _MAX_SENTENCES = 100
-# A sentence that is similar to an already chosen sentence is less useful. So the similarity to the
-# most similar chosen sentence is multiplied by this weight and subtracted from the relevance.
+# A sentence that is similar to an already chosen sentence is less useful. So its similarity to the
+# most similar chosen sentence is multiplied by this weight, and the product is subtracted from its
+# relevance (its similarity to the mean of all vectors).
 _REDUNDANCY_WEIGHT = 0.5
 # Sentences with fewer characters are used only if the text has no longer sentences. Such short
 # sentences are mostly headings, numbers and labels.
@@ -34,10 +35,10 @@ def extract(text: str, embedder: Embedder) -> str:
     """Returns the most central sentences of `text`, in the order of the text.
 
     The result is empty if the text has no sentence with a word. It has at most _MAX_CHARS
-    characters. If already the best sentence has more characters, the result is this sentence. If
-    the embedder rejects the sentences, the first sentences are returned. Raises EmbedderUnavailable
-    if the embedder does not answer. The time is quadratic in the count of compared sentences, which
-    is at most _MAX_SENTENCES.
+    characters. Exception: if the best sentence alone is longer, the result is this sentence. If the
+    embedder rejects the sentences, the first sentences of the text are returned instead of the most
+    central ones. Raises EmbedderUnavailable if the embedder does not answer. The time is quadratic
+    in the count of compared sentences, which is at most _MAX_SENTENCES.
     """
     sentences = _sentences_to_compare(text)
     if len(sentences) <= 1:

@@ -24,9 +24,11 @@ class PrefetchQueue(Generic[Item]):
     """A queue that a thread fills from a source. Only one other thread may take items.
 
     The source is an iterable of batches; a batch is a list of items. The items in the queue have a
-    total weight of at most `capacity`. A batch whose weight is above `capacity` is queued only
-    while the queue is empty. `weigh` returns the weight of an item. `name` is the name of the
-    thread. `gather` waits by calling `sleep` with a time in seconds.
+    total weight of at most `capacity`. Exception: a batch that weighs more than `capacity` is
+    queued as soon as the queue is empty.
+
+    The arguments are `weigh`, which returns the weight of an item, `capacity`, the thread's `name`,
+    and `sleep`, which the method `gather` calls with a count of seconds in order to wait.
     """
 
     def __init__(

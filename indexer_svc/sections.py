@@ -18,9 +18,9 @@ from hrag.values.tree import ParsedText, Section, Tree, path_below
 def sections(parsed: ParsedText, tree: Tree, level: int, unit: SummaryUnit) -> list[range]:
     """Returns the range of leaf indices of each section, in order.
 
-    `level` is the level of the leaves. `unit` says whether sections are pages, sections between
-    headings, or chunks of the top level. If `unit` is PAGE but the text has no pages, or SECTION
-    but the text has no headings, sections are chunks of the top level. Rows of a
+    `level` is the embedded level, whose chunks are the leaves. `unit` says what becomes a section:
+    a page, a section between headings, or a chunk of the top level. If the text has no pages or
+    headings, but `unit` asks for them, the chunks of the top level become the sections. Rows of a
     table and seconds of a recording do not count as pages, because a summary of one row says no
     more than the row.
     """
@@ -47,8 +47,9 @@ def _pages(parsed: ParsedText, leaves: NDArray[Any]) -> NDArray[Any]:
 
 
 def heading(title: str, sections: Sequence[Section], parents: Sequence[int], section: int) -> str:
-    """Returns `title - outer > inner`: a document's title and the titles down to a section.
+    """Returns `title - outer > inner`: a document's title, then the titles of a section's path.
 
+    The path leads from the outermost section that contains the section down to the section itself.
     Titles that are missing are left out. `section` is an index into `sections`, or NONE. `parents`
     is the result of `section_parents(sections)`. It is a parameter because computing it for each
     heading would take quadratic time.

@@ -8,18 +8,21 @@ A chat model writes the summaries. In three cases a summary consists of sentence
 instead (`extractive`): there is no chat model, the model rejects a section repeatedly, or the
 summaries of the collection have cost as many tokens as allowed.
 
-While the chat model or the embedder is not available or refuses requests, retries back off
-exponentially. The embedder is tried before the model is called: if the embedder failed after the
-model, the same section might have to be paid for twice. For the same reason, the finished summaries
-of a few documents (`SummariserPolicy.max_drafts`) stay in memory until all summaries of their
-document are written.
+If the chat model or the embedder is not available or refuses a request, the thread waits and tries
+again. Each wait is twice as long as the wait before it, up to a maximum. After a success, the next
+wait is short again.
+
+Before the chat model is called, a short text is embedded to test the embedder: if the embedder
+failed after the model, the same section might have to be paid for twice. For the same reason, the
+finished summaries of a few documents (`SummariserPolicy.max_drafts`) stay in memory until all
+summaries of their document are written.
 
 The thread works in turns. In one turn it writes the summaries of a limited number of sections of
 one document. So a long document takes several turns, and other collections have their turns in
-between. The cost of the summaries is counted when a turn ends, even if the turn fails. A document
-that fails or cannot be read is set aside for a while: the thread does not work on this document. If
-the dimension of a collection's vectors is not the dimension of the embedder, the whole collection
-is set aside.
+between. When a turn ends, the tokens that its summaries have cost are added to the total of the
+collection, even if the turn has failed. A document that fails or cannot be read is set aside for a
+while: the thread does not work on this document. If the dimension of a collection's vectors is not
+the dimension of the embedder, the whole collection is set aside.
 """
 
 import threading
@@ -106,21 +109,23 @@ class SummaryLimits:
 class SummariserPolicy:
     """How the background thread divides its work, and how long it waits.
 
-    `max_calls`: at most this many calls of the chat model run at once.
-    `turn_sections`: at most this many sections of a document get a summary before another
-    collection has its turn.
-    `max_drafts`: if some summaries of a document are still missing, its finished summaries (a
-    draft) stay in memory. At most this many drafts stay in memory. A draft needs a few hundred
-    bytes for each section.
-    `max_tries`: after this many failures of the chat model, the embedder or the store during the
-    work on a document, the document itself is considered the cause. The thread then does not work
-    on the document for `backoff_s` seconds.
-    `poll_s`: while no document needs summaries, the store is read again after this many seconds.
-    `first_retry_s`, `last_retry_s`: after an outage, the thread waits for `first_retry_s` and tries
-    again. The wait doubles with each further outage, up to `last_retry_s`.
-    `backoff_s`: for this time, the thread does not work on a document that failed or that cannot be
-    read.
-    `close_s`: `Summariser.close` waits at most this time for the thread to end.
+    * `max_calls`: at most this many calls of the chat model run at the same time.
+    * `turn_sections`: the thread writes summaries for at most this many sections of a document.
+      Then it works on a document of another collection, if one needs summaries.
+    * `max_drafts`: a draft has the finished summaries of a document whose other summaries are
+      still missing. At most this many drafts stay in memory. A draft needs a few hundred bytes for
+      each section.
+    * `max_tries`: if the chat model, the embedder or the store has failed this many times during
+      the work on the same document, the document itself is considered the cause. The thread then
+      sets the document aside, as it does with a document that cannot be read.
+    * `backoff_s`: a document that was set aside stays set aside for this many seconds: the thread
+      does not work on it.
+    * `poll_s`: if no document needs summaries, the thread reads the store again after this many
+      seconds.
+    * `first_retry_s`, `last_retry_s`: if the chat model, the embedder or the store fails, the
+      thread waits for `first_retry_s` seconds and tries again. The wait doubles with each further
+      failure, up to `last_retry_s`. After a success, it is `first_retry_s` again.
+    * `close_s`: `Summariser.close` waits at most this many seconds for the thread to end.
     """
 
     max_calls: int = 4
@@ -269,7 +274,8 @@ class Summariser:
         """Counts a failure of the work on a document.
 
         After `max_tries` failures, the thread does not work on the document for `backoff_s`
-        seconds. Otherwise the document would block all other documents.
+        seconds. Without this pause, the thread would try the same document again and again, and
+        never reach the others.
         """
         draft = self._drafts.get(document.version)
         if draft is None:
@@ -307,8 +313,8 @@ class Summariser:
     def _count_cost(self, draft: "_Draft") -> None:
         """Adds the tokens that the draft's summaries have cost to the total of its collection.
 
-        A draft has the finished summaries of a document that still lacks summaries. If the total
-        cannot be stored, the tokens stay in the draft and are added later.
+        A draft has the finished summaries of a document whose other summaries are still missing. If
+        the total cannot be stored, the tokens stay in the draft and are added later.
         """
         spent = draft.take_spent()
         if spent:
@@ -358,9 +364,10 @@ class Summariser:
     ) -> list[tuple[_Section, str]]:
         """Returns the summary of the whole document, then the summaries of its sections.
 
-        The summaries of the sections must be in the draft. This method writes the summary of the
-        whole document. If only one section has a summary, the same summary is used for the whole
-        document. Returns an empty list if the document is too short for a summary.
+        The caller has already written the summaries of the sections into the draft. This method
+        writes the summary of the whole document. Exception: if only one section has a summary, the
+        same summary is used for the whole document. Returns an empty list if the document is too
+        short for a summary.
         """
         written = ((section, draft.texts[section.leaves]) for section in sections)
         summaries = [(section, text) for section, text in written if text]
@@ -389,8 +396,12 @@ class Summariser:
     def _write_summary(self, draft: "_Draft", section: _Section) -> str:
         """Returns the summary of a section, or "" if the section has no sentence to summarise.
 
-        Writes the summary if the draft does not have it yet. Raises _SummariserClosing if the
-        service is stopping.
+        If the draft has the summary already, returns it. Otherwise the chat model writes the
+        summary; if the model writes none (see `_generate`), sentences are taken from the text. The
+        new summary is added to the draft.
+
+        Raises _SummariserClosing if the service is stopping. Also raises the errors of the chat
+        model and the embedder.
         """
         if self._closing.is_set():
             raise _SummariserClosing
@@ -426,12 +437,12 @@ class Summariser:
 
 
 class _Draft:
-    """The finished summaries of a document that still lacks summaries, and the tokens they cost.
+    """The finished summaries of a document that still lacks others, and the tokens they have cost.
 
     `texts` has the summary of each section; the key is the section's range of leaves.
     `spent_tokens` is the count of tokens that are not in the collection's total yet. No request to
-    the model begins once `spent_tokens` has reached `max_tokens`. But the requests that are running
-    at this time may still exceed it.
+    the model begins once `spent_tokens` has reached `max_tokens`. But the requests that are already
+    running then are finished, so `spent_tokens` may become larger than `max_tokens`.
     """
 
     def __init__(self, collection: CollectionHandle) -> None:
@@ -463,7 +474,11 @@ def _cost_only(collection: CollectionHandle) -> tuple[Unsummarised, DocumentSumm
 
 
 def _report(error: Exception, retry_s: float, **about: str) -> None:
-    """Logs a failure that is not in `_OUTAGES`. The work is repeated after `retry_s` seconds."""
+    """Logs an error of the work, which is repeated after `retry_s` seconds.
+
+    Not called for the errors in `_OUTAGES`, for example ChatUnavailable. They are logged as
+    warnings, because the chat model, the embedder or the store may soon work again.
+    """
     metrics.summary_failures.inc()
     cause = {"problem": str(error)} if isinstance(error, HragError) else {"exc_info": error}
     _log.error("summary_failed", **about, retry_s=retry_s, **cause)

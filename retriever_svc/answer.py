@@ -92,7 +92,8 @@ class AnswerPipeline:
         """Creates the pipeline.
 
         `reply` limits the size of each event. `sentence_embedder` embeds the statements of an
-        answer and the sentences of its passages, which the citations compare.
+        answer and the sentences of its passages; the vectors of both are compared to find the
+        citations. `clock` returns the time in seconds.
         """
         self._reply = reply
         self._search = search

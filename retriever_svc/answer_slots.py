@@ -1,9 +1,9 @@
 """Limits how many answers are written at the same time, in total and for one tenant.
 
 Each answer that is being written occupies a slot. A tenant may use all slots while no other tenant
-asks a question. If two successive questions come from different tenants, each tenant may use at
-most half of all slots for one minute. So the answers of one tenant cannot block the answers of all
-other tenants.
+asks a question. If two successive questions come from different tenants, then for one minute each
+tenant may use at most half of all slots. So the answers of one tenant cannot block the answers of
+all other tenants.
 """
 
 import threading
@@ -35,7 +35,7 @@ class AnswerSlots:
 
     @contextmanager
     def slot(self, tenant_id: str) -> Iterator[None]:
-        """Occupies a slot for the tenant while the context is open.
+        """Occupies a slot for the tenant while the `with` block runs.
 
         Raises TooBusy if all slots are occupied, or if the tenant occupies half of all slots while
         other tenants ask questions.

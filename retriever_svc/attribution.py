@@ -96,9 +96,9 @@ def _first_distinct(texts: Sequence[str]) -> list[str]:
 
 
 def fitting(all_citations: Sequence[Citation], reply: ReplyLimit) -> tuple[Citation, ...]:
-    """Returns the citations, in order, that come before the first one that exceeds `reply`.
+    """Returns as many of the first citations as fit the limit `reply`, in order.
 
-    `reply` limits the total size of all citations, in bytes.
+    `reply` limits the total size of all returned citations, in bytes.
     """
     sizes = accumulate(
         text_bytes(citation.document_id, citation.chunk_id) + _CITATION_BYTES

@@ -36,8 +36,8 @@ class Browse:
 
         Descendants are returned down to `depth` levels below the chunk. If `depth` is 0, only the
         children are returned, as with a `depth` of 1. With `content`, the relatives are returned
-        with their text. Raises what `chunk` raises, and InvalidArgument if `depth` is more than
-        MAX_LEVELS.
+        with their text. Raises the errors of the method `chunk`, and InvalidArgument if `depth` is
+        more than MAX_LEVELS.
         """
         parsed = _checked_chunk_id(tenant_id, collection, chunk_id)
         if depth > MAX_LEVELS:

@@ -21,7 +21,8 @@ def require_sequence(reader: Reader, tenant_id: str, sequence: int, deadline: De
         return
     if not has_time_to_wait(deadline):
         raise SequenceNotReached(
-            f"min_sequence is {sequence}; the tenant's last sequence number is {committed}",
+            f"min_sequence is {sequence}; the tenant's last sequence number is {committed}, and "
+            "the deadline leaves no time to wait; try again later or with a longer deadline",
             field="min_sequence",
         )
     deadline.check("waiting for min_sequence")

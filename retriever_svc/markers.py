@@ -3,8 +3,8 @@
 Markers are, for example: [1], [1, 3], [1-3], [1][2], and the same numbers in 【】. `MarkerFilter`
 reads a text in pieces. It returns text in which every marker names only passages that exist. It
 delays text only while this text may become a marker. The result does not depend on how the text is
-cut into pieces. If no passage has a number, this number is removed from the marker. If no number
-remains in a marker, the marker is removed together with the blanks before it.
+cut into pieces. A number that no passage has is removed from its marker. If no number remains in a
+marker, the marker is removed together with the blanks before it.
 
 A marker contains numbers from 1 to 999 and nothing else, so [note], [0] and [1990s] stay
 unchanged. Markers in code between backticks stay unchanged too. Inline code ends at the end of its
@@ -138,8 +138,9 @@ class MarkerFilter:
     def _turn_code(self) -> None:
         """Decides after a run of backticks whether code begins or ends there.
 
-        Inline code ends at a run that is as long as the run that began it. A block of code ends at
-        a run that is at least as long.
+        A run of one or two backticks begins inline code, which ends at a run of the same length. A
+        run of three or more backticks begins a block of code, which ends at a run of at least the
+        same length.
         """
         if not self._code:
             self._code = self._ticks
@@ -210,11 +211,15 @@ def _numbers(inside: str) -> Iterator[int]:
 def cited_statements(text: str, markers: Sequence[Marker]) -> list[CitedStatement]:
     """Returns the cited statement for each number of each marker of a text, in order.
 
-    If a marker begins a line, its statement is the text after the marker in the same sentence.
-    Otherwise its statement is the last sentence before the marker. If the previous marker is in
-    this sentence, the statement begins after the previous marker. If there is no word between two
-    markers, both markers have the same statement. If these rules give no statement to the first
-    marker, its statement is an empty range.
+    The first rule that applies to a marker decides:
+
+    * The marker begins its line, and a word follows the marker in the same sentence: the statement
+      is the text after the marker in this sentence.
+    * There is a word between the previous marker (or the start of the text) and this marker: the
+      statement is the last sentence with a word before this marker. If the previous marker is in
+      this sentence, the statement begins after the previous marker.
+    * In all other cases, the statement is that of the previous marker. For the first marker, it is
+      an empty range.
     """
     starts = [0, *sentence_ends(text)]
     statements: list[CitedStatement] = []

@@ -21,10 +21,10 @@ Some viewers accept blanks in a destination, and browsers delete tabs and line e
 So the blank is put where it makes the URL invalid (WHATWG URL Standard). `@` gets a blank too,
 because it would turn a known host before it into a user name.
 
-If the host of an address is only the beginning of a known host, the guard notices this at the end
-of the address. So this address stays unchanged, and a blank follows it. Text between backticks is
-checked too, because viewers disagree on where code begins and ends. But HTML tags between backticks
-stay unchanged.
+If the host of an address is only the beginning of a known host (`example.or` and `example.org`), no
+character differs. The guard notices this only at the end of the address. So this address stays
+unchanged, and a blank follows it. Text between backticks is checked too, because viewers disagree
+on where code begins and ends. But HTML tags between backticks stay unchanged.
 """
 
 import re
@@ -129,7 +129,8 @@ class _Part(Enum):
     DESTINATION = auto()  # The beginning of a link's destination, before a host.
     HOST = auto()
     PORT = auto()
-    CLOSING = auto()  # Punctuation after the host of an address.
+    # Punctuation that follows an address without a path, for example `.` or `)`; see `_CLOSING`.
+    CLOSING = auto()
 
 
 class _Addresses:
@@ -153,7 +154,8 @@ class _Addresses:
         # True if a host was directly before `](` and no path has begun after it. In this case, an
         # `@` would turn the host into a user name.
         self._may_be_user = False
-        # True if this link's destination began while `_is_open` was True for another link.
+        # True if this link's destination began inside the destination of another link, before the
+        # path of the other link's address. Later characters may change where this link leads, too.
         self._stays_open = False
 
     def breaks(self, char: str) -> bool:
@@ -257,7 +259,8 @@ class _Addresses:
     def _after_host(self, char: str) -> bool:
         """Reads the character after a known host, or after the host's port.
 
-        Returns True if this character makes the address lead elsewhere.
+        Returns True if, because of this character, the address may lead to a host that is not
+        known.
         """
         if char in _PATH_STARTS or (char == ")" and self._is_open and not self._in_angles):
             self._settle()
@@ -276,7 +279,11 @@ class _Addresses:
         return char not in _PATH_STARTS
 
     def _settle(self) -> None:
-        """Ends the check of an address whose later characters cannot change its host."""
+        """Ends the check of an address.
+
+        From here on, no character can make it lead to another host. Only an address inside the
+        destination of another link is an exception; see `_stays_open`.
+        """
         self._begin(_Part.TEXT)
         self._is_open = self._is_open and self._stays_open
 
@@ -295,6 +302,10 @@ class _Addresses:
         return bool(self._read) and self._next_known() == self._read.removesuffix(".")
 
     def _next_known(self) -> str:
-        """Returns the first known host in sorted order that is `_read` or comes after it, or ""."""
+        """Returns the first known host, in sorted order, that is not before the read characters.
+
+        The read characters (`_read`) are those of a host. If any known host begins with them, the
+        returned host does. Returns "" if all known hosts are before the read characters.
+        """
         at = bisect_left(self._hosts, self._read.removesuffix("."))
         return self._hosts[at] if at < len(self._hosts) else ""

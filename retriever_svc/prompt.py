@@ -4,8 +4,8 @@
 another template. The text of a passage cannot imitate another passage: the heading of a passage is
 one line, each line of the text is quoted, and text that looks like a passage's number gets other
 brackets. Text that looks like a placeholder is not replaced. The token budget of a search counts
-only the text of its passages. In a prompt, the headings and the `> ` before quoted lines may have
-up to _OVERHEAD times as many tokens as this budget, in addition to the budget.
+only the texts of its passages. In a prompt, passages also have headings and a `> ` before each
+line. With these, the passages of a prompt may have up to (1 + _OVERHEAD) * budget tokens.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ _PLACEHOLDERS = {"question", "passages"}
 # The heading of a passage is cut to this many characters, because the titles of documents and of
 # sections may have thousands of characters.
 _MAX_HEADING_CHARS = 256
-# The headings of passages and the `> ` before quoted lines may have this share of the token budget,
-# in addition to the budget. Passages of prose need about half of this share, so no passage of prose
-# is left out.
+# The token budget counts only the texts of passages. With their headings and the `> ` before quoted
+# lines, the passages of a prompt may have up to (1 + _OVERHEAD) * budget tokens. For prose, half of
+# this addition is enough, so no passage of prose is left out.
 _OVERHEAD = 0.25
 
 
@@ -78,9 +78,10 @@ def _numbered(number: int, passage: Passage) -> str:
 def fitting_prompt(passages: Sequence[Passage], token_budget: int) -> tuple[Passage, ...]:
     """Returns the passages, in order, that come before the first one that does not fit.
 
-    The texts of `passages` have at most `token_budget` tokens in total. With the headings and the
-    `> ` before quoted lines, the returned passages have at most 1 + _OVERHEAD times `token_budget`
-    tokens. The first passage is always returned.
+    The search has already limited the texts of `passages` to `token_budget` tokens in total. In the
+    prompt, each passage also has a heading and a `> ` before each line. With these, the returned
+    passages have at most (1 + _OVERHEAD) * `token_budget` tokens in total. Exception: the first
+    passage is always returned, even if it has more tokens.
     """
     remaining = round(token_budget * (1 + _OVERHEAD))
     for number, passage in enumerate(passages, 1):

@@ -221,11 +221,13 @@ def _token_budget(query: SearchQuery, reply: ReplyLimit) -> int:
 def _neighbour_bonus(query: SearchQuery, retrieval: Retrieval) -> float:
     """Returns the query's neighbour bonus, or the default if the query sets none.
 
-    The bonus is a share, for example 0.5. It is multiplied by the best score among a leaf and the
-    two leaves beside it, and the product is added to the score of the leaf. If passages are leaves,
-    a search without a bonus misses an answer in the leaf next to the matched leaf. Larger passages
-    contain both leaves, so the default is 0 for them. In STANDARD, the default is also 0 for a
-    search by words only or by vectors only, so that scores keep their meaning.
+    The bonus is a factor, for example 0.5. It is multiplied by the best score among a leaf and the
+    two leaves beside it, and the product is added to the score of the leaf.
+
+    The default is above 0 only in CONTEXT and STANDARD, whose passages are leaves: without a bonus,
+    a search for leaves misses an answer in the leaf next to the matched leaf. Larger passages
+    contain both leaves. In STANDARD, the default is also 0 if the query searches only words or only
+    vectors, so that scores keep their meaning.
     """
     if query.neighbour_bonus is not None:
         return query.neighbour_bonus

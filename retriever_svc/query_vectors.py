@@ -29,8 +29,8 @@ class QueryVectors:
 
     Texts are embedded through a cache. A vector that the query contains is scaled to unit length.
     With `allows_fallback`, a HYBRID query whose text cannot be embedded is answered by a search by
-    words alone. In this case, embedding may use only a part of the call's remaining time, so that
-    the rest is enough for the search.
+    words alone. If this is possible for all queries of a call, embedding may use only a part of the
+    call's remaining time, so that the rest is enough for the search by words.
     """
 
     def __init__(self, queries: CachedQueries, *, allows_fallback: bool) -> None:
@@ -79,9 +79,9 @@ class QueryVectors:
         """Records why a search has no vector.
 
         The reason is recorded in `run.failure` if it is a failure of the embedder and words alone
-        can answer the query. Otherwise it is recorded in `run.error`. If the time for embedding has
-        passed, but the call has time left, the embedder was too slow, and the reason is an
-        EmbedderUnavailable.
+        can answer the query. Otherwise it is recorded in `run.error`. Exception: if `error` is a
+        DeadlineExceeded, but the call itself has time left, the embedder was too slow. Then the
+        reason is recorded as an EmbedderUnavailable.
         """
         if self._may_fall_back(run):
             if isinstance(error, DeadlineExceeded) and deadline.remaining_s > 0:
@@ -123,8 +123,8 @@ def _unit(vector: Vector) -> Vector:
     Raises InvalidArgument if the vector contains NaN or infinity, or only zeros.
     """
     wide = vector.astype(np.float64)
-    # `dot` would release Python's interpreter lock. Waiting for the lock again could take much
-    # longer than the computation.
+    # The squares are added up without `dot`, because `dot` would release Python's interpreter lock.
+    # Waiting for the lock again could take much longer than the computation.
     norm = math.sqrt((wide * wide).sum())
     # The squares of finite float32 numbers cannot overflow a float64, so an infinite norm means
     # that the vector itself contains infinity.

@@ -5,9 +5,10 @@ the reason why the query has no vector. The engine does the search itself, from 
 passages (`hrag.engine.Snapshot.find`).
 
 A collection has two sources of candidates: its lexical index and its vectors. Which sources are
-searched is decided in two steps. The query's options decide before the text is embedded. The
-sources that the collection really has decide once the snapshot is open. If one source cannot be
-used, HYBRID searches only the other source, and the result contains the reason.
+searched is decided in two steps. Before the text is embedded, the query's options decide which
+sources are wanted. Once the snapshot is open, the collection decides, because it may lack one of
+these sources. If one source cannot be used, HYBRID searches only the other source, and the result
+contains the reason.
 
 A search opens one snapshot. It opens further snapshots in three cases: SENTENCE_WINDOW needs more
 leaves, the reranker failed, or the collection was created again while the query was embedded. No
@@ -299,7 +300,10 @@ class SearchRun:
         )
 
     def _request(self, snapshot: Snapshot) -> FindRequest:
-        """Checks the query with the collection's settings; returns the request to the engine."""
+        """Checks that the query fits the collection's settings.
+
+        Returns the `FindRequest` for the engine.
+        """
         query, settings = self.query, snapshot.settings
         self._check_vector(settings)
         level = returned_level(query, settings, self._parts.return_level)

@@ -41,8 +41,8 @@ class SentenceComparison:
         leaf that is nearest to the query. If a leaf contains no word, its first sentence is its
         best sentence, with the score of the leaf. `window_count` is the count of windows that this
         search has chosen already. Raises TooLarge if the sentences have more text than `work`
-        allows. Raises the embedder's error if embedding fails. Also raises it if the embedder
-        refuses all sentences and `window_count` is 0.
+        allows. Raises the embedder's error if embedding fails. Also raises the embedder's error if
+        the embedder refuses all sentences and `window_count` is 0.
         """
         indices = [sentence_windows.candidate_sentences(context) for context in contexts]
         texts = [
@@ -105,7 +105,7 @@ def _score(sentence: Vector | HragError, vector: Vector) -> float:
     """Returns the cosine of a sentence's vector and the query's `vector`.
 
     `sentence` is the sentence's vector, or the embedder's error. Returns -1 if the embedder has
-    refused only this sentence. Raises any other error.
+    refused only this sentence. If `sentence` is any other error, raises this error.
     """
     if isinstance(sentence, EmbedderRejected) and not sentence.every_text:
         return -1.0

@@ -1,9 +1,9 @@
 """Limits how much text one gRPC call embeds. A batch has the same limit as a single search.
 
 The size of a text is its length in bytes plus TEXT_BYTES. The built-in embedder takes a time that
-is about proportional to this size. So the limit bounds the processor time of a call, and is checked
+is about proportional to this size. So the limit bounds the processor time of a call. It is checked
 before any text is embedded. Texts are counted even if their vectors are cached, so that the same
-call always succeeds or always fails.
+call does not succeed or fail depending on the cache.
 """
 
 from collections.abc import Iterable
@@ -39,11 +39,15 @@ class EmbeddingWork:
         self._left_bytes -= size
 
     def add_sentences(self, texts_of_leaves: Iterable[Iterable[str]], window_count: int) -> None:
-        """Counts the sentences of each leaf.
+        """Counts the texts of sentences before they are embedded.
 
-        Raises TooLarge if the call would embed more than MAX_EMBEDDED_BYTES. The message of the
-        error names a lower `limit` of the query with which the search would succeed. `window_count`
-        is the count of windows that the search has chosen already.
+        `texts_of_leaves` has, for each leaf that the search has found, the texts of its sentences.
+        `window_count` is the count of windows of sentences that the search has chosen from other
+        leaves already.
+
+        Raises TooLarge if the call would then embed more than MAX_EMBEDDED_BYTES in total. The
+        message names the highest `limit` with which the query would not raise this error, if there
+        is one.
         """
         size = fitting = 0
         for texts in texts_of_leaves:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Runs the command that the arguments of the process name, then exits the process."""
+    """Runs the command that is named in the arguments of the process, then exits the process."""
     # These imports are inside the function, so that importing `hrag.cli` loads no other module of
     # hrag.
     from hrag.cli.app import app  # noqa: PLC0415
@@ -28,8 +28,8 @@ def _escape_unencodable_output() -> None:
     escapes these characters.
     """
     # `reconfigure` raises OSError if Python believes that standard output can seek although it
-    # cannot. This occurs if the file of the stream was replaced after a fork. Then nothing is
-    # escaped.
+    # cannot. This occurs if the file of the stream was replaced after a fork. In this case, no
+    # character is escaped.
     with suppress(OSError):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")

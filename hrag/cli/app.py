@@ -51,7 +51,7 @@ _UsageError: Any = typer.BadParameter.__base__
 class _ErrorReportingGroup(TyperGroup):
     """The group of all commands. It reports an expected error of a command in one line.
 
-    Any other exception is a bug, so its traceback is shown.
+    An exception that is not expected is a bug, so Python shows its traceback.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -99,8 +99,8 @@ def _raise_if_output_is_lost(ctx: Any) -> Iterator[None]:
 def _output_is_lost() -> bool:
     """Returns True if standard output cannot be written any more, not even an empty line.
 
-    In this case, it also redirects standard output to the null device. Without this, Python would
-    try to write again when it exits, and report a second error.
+    If it returns True, it has also redirected standard output to the null device. Without this,
+    Python would try to write the same output when it exits, and report a second error.
     """
     try:
         sys.stdout.write("\n")
@@ -117,7 +117,10 @@ def _exit_code(error: Any) -> int:
 
 
 def _error_as_json(error: Any) -> dict[str, Any]:
-    """Returns the error as a JSON object; `type` is the name of its class in `hrag.errors`."""
+    """Returns the error as a JSON object.
+
+    The field `type` is the name of the error's class, or `UsageError` for wrong arguments.
+    """
     fields: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, _UsageError):
         fields = {"type": "UsageError", "message": error.format_message()}

@@ -1,4 +1,4 @@
-"""`hrag collections` and `hrag aliases`: manage a tenant's collections and their other names."""
+"""`hrag collections` and `hrag aliases`: manage the collections and the aliases of a tenant."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -170,7 +170,10 @@ def create_collection(
 
 
 def _parse_level_sizes(value: str) -> tuple[int, ...]:
-    """Returns the sizes that `value`, the value of `--level-sizes`, lists. Raises BadParameter."""
+    """Returns the level sizes in `value`, the value of the option `--level-sizes`.
+
+    Raises BadParameter if `value` is not a list of whole numbers.
+    """
     try:
         return tuple(int(size) for size in value.split(","))
     except ValueError:
@@ -253,8 +256,8 @@ def set_alias(
 ) -> None:
     """Let an alias name a collection. From then on, searches for the alias use this collection.
 
-    You can change settings this way while searches run: fill a new collection, then set the
-    alias.
+    To change settings while searches run, create a new collection with other settings, fill it,
+    then set the alias to it.
 
     \b
     Example:
@@ -279,7 +282,7 @@ def delete_alias(
 ) -> None:
     """Delete an alias.
 
-    The collection that it names stays.
+    The collection that the alias names is not deleted.
 
     \b
     Example:

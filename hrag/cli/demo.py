@@ -72,8 +72,8 @@ _MODES = (
     SearchMode.CONTEXT,
 )
 
-# These settings override the environment. A chat model would cost money. Authentication, TLS and
-# quotas are useless here, because nobody else calls these services.
+# These settings of the demo's services override the environment. A chat model would cost money.
+# Authentication, TLS and quotas are useless here, because only the demo calls these services.
 _SETTINGS = {
     "HRAG_EMBEDDER": "builtin",
     "HRAG_SUMMARIES": "chunk",
@@ -197,7 +197,10 @@ def _present(
     questions: Sequence[DemoQuestion],
     searches: int,
 ) -> None:
-    """Runs all parts of the demo, from storing the documents to the summary."""
+    """Runs all parts of the demo and prints their results.
+
+    The last part prints an overview of the demo's results.
+    """
     _show_heading(console, "Store")
     progress = _store(client, documents, console)
     questions = questions or _generated_questions(client, progress)
@@ -234,8 +237,8 @@ def _store(
 def _search_by_source(client: "Client", question: DemoQuestion) -> list[SearchResult]:
     """Returns the results of four searches for the question.
 
-    The first three return leaves, found by words, by vectors and by both. The last returns the
-    text for a language model, up to a token budget.
+    The first three return leaves: one searches by words, one by vectors and one by both. The last
+    returns the text for a language model, up to a token budget.
     """
     leaves = [
         client.search(TENANT, question.text, mode=SearchMode.STANDARD, retrieval=retrieval)
@@ -252,7 +255,8 @@ def wait_for_summaries(
 ) -> None:
     """Waits until the indexer has written all summaries, at most `timeout_s` seconds.
 
-    The indexer writes summaries in the background. Its status is read every `poll_s` seconds.
+    The indexer writes summaries in the background. This function asks the indexer every `poll_s`
+    seconds how many documents still wait for summaries.
     """
     deadline = time.monotonic() + timeout_s
     with console.status("writing summaries") as spinner:
@@ -343,7 +347,7 @@ Samples = dict[SearchMode, list[LatencySample]]
 def compare_modes(
     client: "Client", tenant_id: str, queries: Sequence[str], searches: int
 ) -> Samples:
-    """Returns the latencies of searches: `searches` samples for each mode.
+    """Returns `searches` samples of the latency of a search for each mode in `_TIMED_MODES`.
 
     Before the measured searches, each query is searched once in each mode. These searches fill the
     cache of query vectors and are not measured.
@@ -377,7 +381,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def _show_heading(console: Console, text: str) -> None:
-    """Prints the heading of a part of the demo."""
+    """Prints a blank line, then `text` as the heading of a part of the demo."""
     console.print()
     console.rule(Text(text, style="bold"), align="left", style="dim")
 
@@ -396,7 +400,7 @@ def _show_levels(console: Console, sizes: Sequence[int], chunks: Sequence[int]) 
 def _show_result(
     console: Console, number: int, question: DemoQuestion, result: SearchResult
 ) -> None:
-    """Prints a question and its best passages, each with an excerpt of its best leaf."""
+    """Prints a question and the best passages for it, each with an excerpt of its best leaf."""
     console.print()
     console.print(Text(f"{number}. {question.text}", style="bold"))
     for passage in result.passages[:_PASSAGES_SHOWN]:
@@ -431,8 +435,8 @@ def _show_sources(
 ) -> None:
     """Prints the results of four searches for a question: one line for each passage.
 
-    Three searches return leaves, found by words, by vectors and by both. The last search fills a
-    token budget.
+    The first three searches return leaves: one searches by words, one by vectors and one by both.
+    The last search fills a token budget.
     """
     console.print(Text(question.text, style="bold"))
     for result in results:
@@ -479,8 +483,8 @@ def _context_size(result: SearchResult) -> str:
 def _show_latency(console: Console, samples: Samples) -> float:
     """Prints the latencies of the modes STANDARD and SMALL_TO_BIG.
 
-    Returns how much larger the 99th percentile of SMALL_TO_BIG is inside the service, in
-    microseconds.
+    Returns the difference of their 99th percentiles, SMALL_TO_BIG minus STANDARD, in microseconds.
+    The percentiles are of the times inside the service.
     """
     console.print(
         "The questions' vectors are cached by now, so the times do not include embedding."

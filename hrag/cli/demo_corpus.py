@@ -19,7 +19,7 @@ _MIN_QUESTION_CHARS = 8
 _MAX_QUESTION_CHARS = 120
 # A heading with fewer words, for example "2. Layout", cannot serve as a question.
 _MIN_HEADING_WORDS = 3
-# The maximum number of questions from one document. It is enough for a demonstration with a single
+# The maximum number of questions from one document. This number is enough for a demo with a single
 # document.
 _QUESTIONS_PER_DOCUMENT = 12
 # A paragraph that begins with one of these characters is not prose, for example a table or a list.
@@ -79,7 +79,7 @@ def _topic(key: str, text: str) -> Document:
 
 
 def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQuestion]:
-    """Returns at most `count` different questions, whose texts are from the documents.
+    """Returns at most `count` different questions; their texts are from the documents.
 
     First comes the first question from each document, then the second question from each document,
     and so on. The questions from a document are its headings, then the first sentences of its
@@ -90,7 +90,10 @@ def questions_from(documents: Sequence[StoredText], count: int) -> list[DemoQues
 
 
 def _candidates(document: StoredText) -> list[str]:
-    """Returns texts of one document that can serve as questions, without duplicates."""
+    """Returns those headings and sentences of a document that can serve as questions.
+
+    The result has no duplicates.
+    """
     unnumbered = (_NUMBER.sub("", heading) for heading in document.headings)
     headings = (heading for heading in unnumbered if len(heading.split()) >= _MIN_HEADING_WORDS)
     texts = (" ".join(text.split()) for text in chain(headings, _first_sentences(document.text)))
@@ -99,7 +102,7 @@ def _candidates(document: StoredText) -> list[str]:
 
 
 def _first_sentences(text: str) -> Iterator[str]:
-    """Yields the first sentence of every paragraph, except tables, lists and the like."""
+    """Yields the first sentence of every paragraph that is prose, not a table, list or heading."""
     for paragraph in re.split(r"\n\s*\n", text):
         if not paragraph.lstrip().startswith(_NO_PROSE) and (match := _SENTENCE.search(paragraph)):
             yield match[0].strip()

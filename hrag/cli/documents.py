@@ -62,8 +62,8 @@ _DOCUMENT_COLUMNS = (
 )
 _FIELD_NAME_WIDTH = 10
 _PAGE_LABELS = {PageUnit.PAGE: "pages", PageUnit.ROW: "rows", PageUnit.SECOND: "times"}
-# The time limit of a call that deletes all documents which pass a filter. With many documents, the
-# call takes long.
+# The time limit of a call that deletes all documents which pass a filter. The limit is high,
+# because the call takes long if the documents are many.
 _DELETION_TIMEOUT_S = 600.0
 
 
@@ -201,7 +201,7 @@ def get(
 ) -> None:
     """Show a document: where it comes from, its size, its metadata and its chunks per level.
 
-    The text is the text that was indexed. For a PDF, it is the text that was read from the file.
+    --text prints the text that was indexed. For a PDF, it is the text that was read from the file.
     In a pipe the text is exact; on a terminal, control characters are replaced.
 
     \b
@@ -277,8 +277,8 @@ def set_metadata(
 ) -> None:
     """Set keys of a document's metadata, or its source.
 
-    Other keys stay. The document is not chunked or embedded again. A later ingest of the same
-    document replaces all of its metadata.
+    Other keys stay, unless --replace is given. The document is not chunked or embedded again. A
+    later ingest of the same document replaces all of its metadata.
 
     \b
     Examples:
@@ -373,7 +373,7 @@ def delete(
 
 
 class _Deletion:
-    """A run of `hrag delete`, with the results that it reports at the end."""
+    """A run of `hrag delete`: deletes documents by a filter or by ids, and prints the results."""
 
     def __init__(self, client: "Client", tenant: str, collection: str, as_json: bool) -> None:
         self._client = client
@@ -404,8 +404,8 @@ class _Deletion:
             for document_id in dict.fromkeys(document_ids):
                 self._delete(document_id)
         finally:
-            # If an error ends the run, the documents before it stay deleted, so their ids are
-            # reported.
+            # If an error ends the run, the documents that were already deleted stay deleted. So
+            # their ids are reported also in this case.
             if self._as_json:
                 print_json({"deleted": self._deleted, "not_found": self._not_found})
         if self._not_found:

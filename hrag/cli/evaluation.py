@@ -65,7 +65,8 @@ _MAX_BUDGETS = 8
 class EvaluationOptions:
     """The options of `hrag eval`.
 
-    They are, for example, the systems to compare, the token budgets, and the files to write.
+    For example, `systems` are the search modes to compare, `budgets` are the token budgets to
+    compare them at, and `json` and `html` are the files to write.
     """
 
     systems: "tuple[System, ...]"
@@ -264,10 +265,10 @@ def evaluate(
     with start and end, or quote, or doc_id alone. A .csv file has the columns question and
     document_id or quote. With --generate a chat model writes the .jsonl file.
 
-    Every question is asked in every mode of --compare. The passages fill the same token
-    budgets, so that larger passages have no advantage. The command reports recall and precision
-    of the characters that answer the question, hit rate, MRR, nDCG@10, latency and tokens, with
-    95 % intervals, and the differences to the baseline, with paired intervals.
+    Every question is asked in every mode of --compare. All modes get the same token budgets for
+    their passages, so that larger passages have no advantage. The command reports recall and
+    precision of the characters that answer the question, hit rate, MRR, nDCG@10, latency and
+    tokens, with 95 % intervals, and the differences to the baseline, with paired intervals.
 
     With --judge a chat model (HRAG_CHAT_MODEL) answers the questions from each mode's passages.
     It then compares each answer with the baseline's answer, in both orders, and says which of
@@ -340,8 +341,8 @@ class _Run:
     def report(self, path: Path) -> "Report":
         """Runs the evaluation, and returns the report with all figures.
 
-        Depending on the options, it writes questions, searches with the questions, and lets a chat
-        model judge the answers.
+        Depending on the options, a chat model writes questions, the questions are searched, and the
+        chat model judges the answers that it has made from the passages.
         """
         from hrag.evaluation.question_files import read_questions  # noqa: PLC0415
         from hrag.evaluation.report_files import Report  # noqa: PLC0415
@@ -374,7 +375,7 @@ class _Run:
         if chat is None:
             raise Failure(
                 "--judge and --generate require a chat model: set HRAG_CHAT_MODEL, and "
-                "HRAG_CHAT_BASE_URL unless it is OpenAI's"
+                "HRAG_CHAT_BASE_URL unless the endpoint is OpenAI's"
             )
         return chat
 
@@ -396,7 +397,7 @@ class _Run:
     def _sample(self, questions: Sequence["Question"]) -> "list[Question]":
         """Returns as many questions as `--sample` says, drawn at random with `--seed`.
 
-        Without `--sample`, or if there are not more questions, returns all questions.
+        Returns all questions if `--sample` is 0 or is at least their number.
         """
         from hrag.evaluation.bootstrap import sample  # noqa: PLC0415
 
@@ -488,7 +489,7 @@ def _publish(report: "Report", options: EvaluationOptions, console: Console) -> 
 
 
 def _check_target(path: Path) -> None:
-    """Raises Failure if no file can be written at `path`; called before any work is done."""
+    """Raises Failure if no file can be written at `path`. It is called before any work is done."""
     if not path.parent.is_dir():
         raise Failure(f"{path}: there is no folder {path.parent}")
     if path.is_dir():
@@ -519,9 +520,10 @@ def _write(path: Path, text: str, console: Console) -> None:
 
 @contextmanager
 def _progress(unit: str, console: Console) -> Iterator["Show"]:
-    """Yields a function that shows progress: as a bar on a terminal, elsewhere not at all.
+    """Yields a function that shows progress as a bar on a terminal.
 
-    `unit` names what is counted, for example "searches".
+    If `console` is not a terminal, the function shows nothing. `unit` names what is counted, for
+    example "searches".
     """
     columns = (
         BarColumn(bar_width=24),

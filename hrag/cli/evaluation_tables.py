@@ -30,7 +30,7 @@ _TITLES = {
 
 
 def show_report(report: Report, console: Console) -> None:
-    """Prints all tables, each followed by the calls that failed, then the warnings."""
+    """Prints the tables, each followed by the calls that failed, then the warnings."""
     if report.retrieval is not None:
         _show_retrieval(report.retrieval, console)
     if report.judged is not None:
@@ -40,7 +40,10 @@ def show_report(report: Report, console: Console) -> None:
 
 
 def show_generated(generated: GenerationResult, path: Path, console: Console) -> None:
-    """Prints how many questions were written, why replies were rejected, and the cost."""
+    """Prints how many questions the chat model wrote to `path`, and how many tokens it used.
+
+    Also prints why replies of the model were rejected.
+    """
     line = f"{generated.added:,} questions written to {path}, which has {generated.questions:,}"
     console.print(printable(line), markup=False, soft_wrap=True)
     for reason, count in sorted(generated.rejected.items()):
@@ -98,9 +101,9 @@ def _rank_row(system: SystemFigures, budget: int) -> Row:
 
 
 def _cell(system: SystemFigures, name: str, metric: str) -> str:
-    """Returns the text of a table cell: the mean of the metric in %.
+    """Returns the text of a table cell: the mean of the metric `name` in %.
 
-    For recall, the 95 % interval follows.
+    If `metric` is recall, the 95 % interval of the mean follows.
     """
     estimate = system.estimates[name]
     if metric in (PRECISION, IOU):
@@ -112,7 +115,9 @@ def _cell(system: SystemFigures, name: str, metric: str) -> str:
 
 
 def _difference(estimate: Estimate) -> Text:
-    """Returns the text for the difference of two systems in percentage points, with its interval.
+    """Returns the text for the difference of two systems in percentage points.
+
+    The interval of the difference follows in brackets.
 
     If the difference is statistically significant, the text is coloured and ends with a star. It is
     significant if there are enough questions and the interval does not contain 0.
@@ -162,9 +167,9 @@ def _cost(usage: ChatUsage) -> str:
 
 
 def _show_failures(calls: str, failures: Sequence[FailedCall], console: Console) -> None:
-    """Prints how many calls failed, and the messages of the first of them.
+    """Prints how many calls failed, and the messages of the first `_FAILURES_SHOWN` of them.
 
-    `calls` says in the heading which calls failed, for example "searches of x".
+    `calls` are the words for these calls in the heading, for example "searches of x".
     """
     if not failures:
         return
@@ -192,7 +197,10 @@ def _print_table(
 
 
 def _print_whole(table: Table, title_chars: int, console: Console) -> None:
-    """Prints a table at its full width, because figures that are cut off are worthless."""
+    """Prints a table at its full width, even if the terminal is narrower.
+
+    If the table had the terminal's width, figures could be cut off and be worthless.
+    """
     unbounded = console.options.update(width=_ANY_WIDTH)
     required = max(title_chars, Measurement.get(console, unbounded, table).maximum)
     previous = console.width

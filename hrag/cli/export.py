@@ -1,4 +1,4 @@
-"""`hrag export` and `hrag import`: write documents for other programs, and store them again."""
+"""`hrag export` writes documents for other programs; `hrag import` stores exported documents."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -57,8 +57,8 @@ from hrag.values.documents import Document, DocumentInfo
 from hrag.values.errors import CollectionExists
 from hrag.values.limits import DEFAULT_COLLECTION
 
-# The maximum length of a line of an export. The longest text has 256 MiB, and JSON's escapes may
-# double its length.
+# The maximum length of a line of an export. The longest text of a document has 256 MiB, and the
+# escapes of JSON may double its length.
 MAX_LINE_BYTES = 512 * 1024 * 1024
 
 _Lines = Iterator[str]
@@ -107,8 +107,8 @@ def export(
     graphml and cypher have (:Document)-[:HAS_CHUNK]->(:Chunk)-[:HAS_CHILD]->(:Chunk), with the
     content of every chunk. Cypher statements can be run again.
 
-    Documents that are deleted, or change again and again, during the export are left out and
-    counted.
+    Documents that are deleted during the export, or are replaced whenever they are read, are left
+    out. The command reports how many these are.
 
     \b
     Examples:
@@ -181,9 +181,9 @@ def _graph_lines(
 
 @contextmanager
 def open_output(target: Path | None) -> Iterator[BinaryIO]:
-    """Yields a file that writes to `target`, or to standard output if `target` is None.
+    """Yields a file object that writes to `target`, or to standard output if `target` is None.
 
-    Raises Failure if an operation on the file fails.
+    Raises Failure if the output cannot be written.
     """
     try:
         if target is None:
@@ -206,9 +206,10 @@ def open_output(target: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """Yields a file that replaces `target` when the block ends. Raises OSError.
+    """Yields a new file, which replaces the file at `target` when the `with` block ends.
 
-    If the block raises an error, `target` stays as it is.
+    If the block raises an error, the file at `target` stays as it is. Raises OSError if the new
+    file cannot be written.
     """
     incomplete = target.with_name(f"{target.name}.partial")
     with open(incomplete, "wb", opener=opener) as file:
@@ -248,8 +249,8 @@ def import_documents(
     """Store the documents of an export, under their ids, with their metadata and pages.
 
     If a line cannot be read, the command reports the line's number and the reason, stores the
-    other lines, and ends with exit code 1. If an import was interrupted, run it again: documents
-    that are stored already are neither embedded nor written again.
+    documents of the other lines, and ends with exit code 1. If an import was interrupted, run it
+    again: documents that are stored already are neither embedded nor written again.
 
     \b
     Examples:

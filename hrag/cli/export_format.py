@@ -1,8 +1,8 @@
 """The content of an export: whole documents as they are stored, and their JSON Lines format.
 
-Documents are read through the services' public calls. Text, pages and tree of a document are from
-one version of it: if the document is replaced while it is read, it is read again. Reading the pages
-takes one call for each top-level chunk, and so does reading the tree.
+Documents are read through the services' public calls. The text of a document and its pages or tree
+are from one version of the document: if the document is replaced while it is read, it is read
+again. Reading the pages takes one call for each top-level chunk, and so does reading the tree.
 
 The first line of an export is `{"hrag_export": 1, "collection": ..., "settings": {...}}`. Each
 other line is a document with `id`, `title`, `source`, `mime_type`, `metadata` and either `text` or
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 
-# Text formats whose files the indexer parses. It stores the text that it extracts from a file, not
-# the content of the file.
+# Text formats whose files the indexer parses. The indexer stores the text that it extracts from a
+# file, not the content of the file.
 _READ_FROM_FILES = (HTML, CSV, TSV, RST, NOTEBOOK, LATEX, JSON, XML, SRT, VTT)
 _TEXT_FIELDS = ("id", "title", "source", "mime_type", "text")
 _FIELDS = (*_TEXT_FIELDS, "metadata", "pages")
@@ -54,6 +54,10 @@ _ATTEMPTS = 3
 # The highest page number: a request to the indexer stores page numbers in 32 bits.
 _MAX_PAGE_NUMBER = 2**32 - 1
 _PAGE_BREAK = "\n\n"  # The indexer puts this text between the texts of two pages.
+_NOT_A_PAGE = (
+    "each page must be an object with the fields text (a string) and number (optional: a whole "
+    "number, 0 or more)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +85,26 @@ class ExportReader:
     def with_pages(self, info: DocumentInfo) -> CompleteDocument | None:
         """Returns the document with its pages.
 
-        Returns None if the document was deleted, or was replaced during each of three attempts to
-        read it.
+        Returns None if the document was deleted, or if each attempt to read it failed because it
+        was replaced meanwhile.
         """
         return self._read_unchanged(info, self._with_pages)
 
     def with_tree(self, info: DocumentInfo) -> CompleteDocument | None:
-        """Returns the document with all chunks, parents first.
+        """Returns the document with all chunks. Each parent precedes its children.
 
-        Returns None if the document was deleted, or was replaced during each of three attempts to
-        read it.
+        Returns None if the document was deleted, or if each attempt to read it failed because it
+        was replaced meanwhile.
         """
         return self._read_unchanged(info, self._with_tree)
 
     def _read_unchanged(
         self, info: DocumentInfo, read: Callable[[DocumentInfo], CompleteDocument]
     ) -> CompleteDocument | None:
-        """Reads the document with `read`, again if it was replaced meanwhile; returns the result.
+        """Returns the document as `read` returns it, from one version.
 
-        Returns None if the document was deleted, or was replaced during each of three attempts.
+        If the document was replaced while it was read, this function calls `read` again. Returns
+        None if the document was deleted, or if each attempt failed because it was replaced.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -146,11 +151,11 @@ class ExportReader:
 
 
 def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page, ...]:
-    """Returns the pages of a document, whose text is `text`; no pages if there are no chunks.
+    """Returns the pages of the document that has the text `text`.
 
-    `chunks` are the chunks of the top level, in order. `page_count` is the number of pages. No
-    chunk names the number of an empty last page. So this number is assumed to be one more than the
-    number of the page before it.
+    `chunks` are the document's chunks of the top level, in order; without chunks, the result is
+    empty. `page_count` is the count of pages. An empty last page is in no chunk, so no chunk says
+    its page number. This number is assumed to be one more than the number of the page before it.
     """
     numbers: dict[int, int] = {}
     last_page = end = 0
@@ -169,7 +174,7 @@ def pages_of(text: str, chunks: Iterator[Chunk], page_count: int) -> tuple[Page,
 
 
 class NotAnExport(ValueError):
-    """The first line of a file is not the first line of an export that this version can read."""
+    """A file is not an export, or has a format that this version of hrag cannot read."""
 
 
 def header_line(collection: Collection) -> str:
@@ -216,11 +221,12 @@ def _json_line(value: Mapping[str, Any]) -> str:
 
 
 def parse_header(line: bytes) -> SettingsRequest:
-    """Returns the settings of the exported collection, from the first line. Raises NotAnExport.
+    """Returns the settings of the exported collection. `line` is the first line of the export.
 
     The returned settings do not name the exported embedder: the importing indexer embeds the texts
-    again, with its default embedder. But if the collection has no vectors, the settings say so, and
-    the imported collection has no vectors either.
+    again, with its default embedder. Exception: if the exported collection has no vectors, the
+    settings say so, so that the imported collection has no vectors either. Raises NotAnExport if
+    `line` is not the first line of an export in a format that this version of hrag can read.
     """
     try:
         header = json.loads(line)
@@ -240,10 +246,11 @@ def parse_header(line: bytes) -> SettingsRequest:
 
 
 def parse_document(line: bytes) -> Document:
-    """Returns the document of a line of an export. Raises Unreadable.
+    """Returns the document that a line of an export contains.
 
     A document of a type like PDF or HTML gets the type of plain text. The reason is that the export
-    contains the text that was read from the file, not the file.
+    contains the text that was read from the file, not the file. Raises Unreadable if the line is
+    not a document of an export.
     """
     try:
         value = json.loads(line)
@@ -267,10 +274,10 @@ def parse_document(line: bytes) -> Document:
 
 
 def _type_of_text(mime_type: str) -> str:
-    """Returns the type of a text that was read from a file of type `mime_type`.
+    """Returns the MIME type of a text that was read from a file of type `mime_type`.
 
-    If the stored text is the file's content, as for Markdown and source code, returns the file's
-    type. Otherwise returns the type of plain text.
+    If the indexer stores the file's content as the text, as for Markdown and source code, returns
+    `mime_type`. Otherwise returns the type of plain text.
     """
     known = format_of(mime_type)
     is_file_content = known is not None and known.is_text and mime_type not in _READ_FROM_FILES
@@ -297,7 +304,7 @@ def _check_fields(value: Mapping[str, Any]) -> None:
 def _parse_page(value: Any) -> Page:
     number = value.get("number", 0) if isinstance(value, dict) else None
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise Unreadable("each page must be an object with a number from 0 and a text")
+        raise Unreadable(_NOT_A_PAGE)
     if not isinstance(value.get("text"), str):
-        raise Unreadable("each page must be an object with a number from 0 and a text")
+        raise Unreadable(_NOT_A_PAGE)
     return Page(value["text"], number)

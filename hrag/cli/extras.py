@@ -1,4 +1,4 @@
-"""Checks that the optional parts that a command needs are installed.
+"""Checks that the optional parts of hrag which a command needs are installed.
 
 Optional parts are the packages of an extra and the compiled kernels. A plain `pip install hrag`
 installs no extra, and without a C++ compiler it installs no kernels. The commands that only call
@@ -14,7 +14,7 @@ from typing import Any
 
 from hrag.cli.terminal import ExitCode, Failure
 
-# The import names of the packages of the extra `server`.
+# The names by which Python imports the packages of the extra `server`.
 MODULES = (
     *("Stemmer", "cachetools", "chardetng_py", "docutils", "grpc_reflection", "hnswlib"),
     *("httpx2", "jwt", "lmdb", "markdown_it", "numpy", "openai", "prometheus_client"),

@@ -9,10 +9,9 @@ characters, not even escaped ones, so each becomes U+FFFD.
 
 Cypher statements, one in each line, are for clients of graph databases (`cypher-shell`). The
 statements use MERGE, so running them again changes nothing. Texts come from documents, and no text
-can end the literal that contains it: quotation marks and backslashes are escaped, and no line of a
-text becomes a line of the script. Some databases replace escapes such as `\u0027` before they look
-for the end of a literal. So a backslash followed by `u` is written in two literals that are joined
-by a plus sign.
+can end the literal that contains it: quotation marks, backslashes and line ends are escaped. Some
+databases replace escapes such as `\u0027` before they look for the end of a literal. So a backslash
+followed by `u` is written in two literals that are joined by a plus sign.
 """
 
 import re
@@ -78,14 +77,14 @@ class Node:
     def name(self) -> str:
         """The id of the document or chunk, which is unique in the collection.
 
-        A chunk id contains "#" and a document id does not, so the two kinds of ids differ.
+        A chunk id contains "#" and a document id does not, so no chunk has the id of a document.
         """
         return str(self.key["id"])
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A relation from one node to another."""
+    """An edge of the graph, from the node `source` to the node `target`."""
 
     kind: str
     source: Node
@@ -93,7 +92,7 @@ class Edge:
 
 
 class GraphFormat(Protocol):
-    """A format for nodes and edges, written as lines of text."""
+    """Formats the nodes and edges of a graph as lines of text."""
 
     def header(self) -> str: ...
 

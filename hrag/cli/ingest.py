@@ -1,11 +1,12 @@
 """`hrag ingest`: stores files and folders in a collection.
 
-With --prune, documents whose files no longer exist are deleted. A document belongs to the root
-that its metadata names (`ingest_root`): the folder's absolute path, or the name given by --root.
-Only an ingest with --prune writes this key. A document is deleted if it belongs to a root of this
-ingest and no file of the root has its id any more; files that are skipped or refused count as
-files of the root too. So documents of other folders, machines and programs are never touched. If
-a folder could not be listed completely, nothing is deleted.
+With --prune, documents whose files no longer exist are deleted. A document belongs to the root that
+its metadata names (`ingest_root`): the folder's absolute path, or the name given by --root. Only an
+ingest with --prune writes this key. A document is deleted if it belongs to a root of this ingest
+and no file of the root has its id any more. Files that are skipped or refused are files of the root
+too, so their documents are not deleted. Documents of other folders and programs are never deleted,
+because they belong to other roots or to none. If a folder could not be listed completely, nothing
+is deleted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -189,7 +190,8 @@ def ingest(
     are opened like folders.
 
     Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id is
-    _id or id, and all fields except title, source and mime_type are metadata.
+    _id, id, document_id or doc_id, and all other fields except title, source and mime_type are
+    metadata.
 
     Citations show a document's title (from front matter, the first heading of level 1 or
     metadata), otherwise its file, with its sections, and its pages or slides. The format and the
@@ -215,8 +217,8 @@ def ingest(
     _check_create(create, settings)
     if root and not prune:
         raise typer.BadParameter("--root is allowed only with --prune", param_hint="--root")
-    # The combination of --id and --prune is refused: no file has the id of such a document, so the
-    # next run with --prune but without --id would delete the document.
+    # --id and --prune together are refused. If they were allowed, the document would have an id
+    # that no file has. So the next run with --prune but without --id would delete the document.
     if document_id and prune:
         raise typer.BadParameter(
             "--id is not allowed with --prune, which identifies documents by their files",
@@ -256,9 +258,9 @@ def _find_inputs(
     root: str | None,
     text_field: str,
 ) -> FoundDocuments:
-    """Returns the documents that the paths lead to.
+    """Returns the documents in the files and folders at `paths`.
 
-    Raises BadParameter if the options do not fit the paths, and Failure if there are no
+    Raises BadParameter if an option is not allowed with these paths, and Failure if they contain no
     documents.
     """
     if STANDARD_INPUT in paths:
@@ -335,7 +337,7 @@ class _Ingest:
         return deleted
 
     def _gone(self) -> list[str]:
-        """Returns the ids of stored documents whose files no longer exist.
+        """Returns the ids of those documents in the collection whose files no longer exist.
 
         Returns no ids if a folder could not be listed. Raises CollectionNotFound if the collection
         does not exist.
@@ -357,7 +359,8 @@ class _Ingest:
     def show(self, progress: IngestProgress, deleted: Sequence[str]) -> None:
         """Prints the outcomes of the documents, the deleted documents and the skipped files.
 
-        With --json, the outcomes were printed when they arrived, and only their counts follow.
+        With --json, each outcome was already printed when it arrived, so this method prints the
+        counts of the outcomes instead of the outcomes.
         """
         skipped = [*self.inputs.skipped, *progress.skipped]
         if self.as_json:
@@ -423,7 +426,10 @@ class _Ingest:
 
 
 def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
-    """Raises BadParameter if a setting of new collections is given without --create."""
+    """Raises BadParameter if `settings` has a value but `create` is False.
+
+    The settings apply only to a collection that this command creates.
+    """
     for setting, value in settings.items():
         if value is not None and not create:
             raise typer.BadParameter(
@@ -435,7 +441,10 @@ def _check_create(create: bool, settings: Mapping[str, str | None]) -> None:
 def create_collection(
     client: "Client", tenant: str, collection: str, settings: Mapping[str, Any]
 ) -> None:
-    """Creates the collection. Raises Failure if it exists with other settings."""
+    """Creates the collection with `settings`, unless it exists. None means the default.
+
+    Raises Failure if the collection exists and one of its settings differs from `settings`.
+    """
     try:
         client.create_collection(tenant, collection, SettingsRequest(**settings))
     except CollectionExists:

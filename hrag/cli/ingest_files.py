@@ -1,13 +1,14 @@
 """Finds the files of an ingest, names their documents, and says which files are skipped and why.
 
 Links are followed, but the listing of a folder visits no folder twice: if the target of a link is
-itself below the folder, its files are listed under their real path. No file is used twice, even
-if several folders contain it. Hidden files and folders are left out.
+itself below the folder, the files of the target are listed under their real path. No file is used
+twice, even if several folders contain it. Hidden files and folders are left out.
 
-Files are only listed here; they are read when they are sent. An archive is listed like a folder:
-each file in it is a document, whose path begins with the path of the archive. For a file of JSON
-Lines, the positions of all lines are listed, which takes about 0.5 KB of memory a line. The indexer
-detects formats and finds the titles in the documents, so that all clients get the same documents.
+This module only lists the files; they are read when they are sent. An archive is listed like a
+folder: each file in it is a document, whose path begins with the path of the archive. For a file of
+JSON Lines, the positions of all lines are listed, which takes about 0.5 KB of memory a line. The
+indexer detects formats and finds the titles in the documents, so that all clients get the same
+documents.
 """
 
 import errno
@@ -50,7 +51,7 @@ DUPLICATE = "found under another name"
 BROKEN_LINK = "links that lead nowhere"
 SPECIAL = "no regular files"
 NOT_SELECTED = "not selected"
-"""The reason for files that --glob excludes; they are present, but do not count as skipped."""
+"""The reason for files that --glob excludes. `FoundDocuments.skipped` does not contain them."""
 
 _NO_TARGET_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NOT_ALLOWED_IN_ID = re.compile(r"[^A-Za-z0-9._:/-]")
@@ -93,8 +94,8 @@ class FoundDocuments:
     """The documents in the files and folders of an ingest, and the files that are skipped.
 
     The root of a folder is its absolute path, or the name given by `--root`. `present` contains for
-    each root the document ids of all files in the folder. If `is_complete` is False, some folders
-    could not be listed, so ids may be missing.
+    each root the document ids of all files in the folder. If `is_complete` is False, some files or
+    folders could not be read, so `present` may lack ids.
     """
 
     documents: list[InputDocument] = field(default_factory=list)
@@ -112,23 +113,24 @@ def find(
 ) -> FoundDocuments:
     """Returns the documents of all files under `paths`, each file once, folders in sorted order.
 
-    A file is one document, but a file of JSON Lines is one document for each line. `text_field`
-    names the field of a line that contains its text; if it is empty, the text is in the first
-    field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as options;
-    they replace the fields in the files.
+    Each file is one document. Exception: in a file of JSON Lines, each line is a document.
+    `text_field` names the field of a line that contains its text; if it is empty, the text is in
+    the first field of TEXT_FIELDS that the line has. `user_fields` are fields that the user gave as
+    options; they replace the fields in the files.
 
     `globs` are patterns for the files of folders; without patterns, the files with a known
-    extension are used. If `root` is not None, the metadata of each document from a folder names the
-    root of the folder: `root` itself or, if `root` is an empty text, the folder's absolute path. If
+    extension are used. The root of a folder is a text that identifies the folder's documents. If
+    `root` is None, documents have no root. Otherwise the metadata of each document from a folder
+    names its root: `root` itself or, if `root` is an empty text, the folder's absolute path. If
     `root` is a name, the folder may have a different path at each run, so the source of a document
     is the file's path inside the folder. Lines of JSON Lines belong to no root, because a line can
     have an id that is not derived from its file.
 
     The files in an archive are chosen like the files in a folder.
 
-    Four kinds of problems become documents whose reading raises Unreadable: a path that does not
-    exist, a folder or an archive that cannot be listed, and a file whose document id belongs to an
-    earlier file.
+    This function raises no error for a path that does not exist, a file, folder or archive that
+    cannot be read, and a file whose document id belongs to an earlier file. For each of them, the
+    result contains a document whose `read` raises Unreadable.
     """
     result = FoundDocuments()
     user_fields = user_fields or GivenFields()
@@ -173,10 +175,10 @@ def _root_of(folder: Path) -> str:
 
 
 def _skip_reason(globs: Sequence[str], relative: str) -> str:
-    """Returns the reason why the file at a path is skipped; an empty text if it is not skipped.
+    """Returns the reason why a file is skipped because of its name, or an empty text.
 
-    `relative` is the path inside the folder. With `globs`, only files that match one of these
-    patterns are used. Otherwise only files with a known extension are used.
+    `relative` is the file's path inside the folder. With `globs`, only files that match one of
+    these patterns are used. Otherwise only files with a known extension are used.
     """
     if globs:
         return "" if any(_matches(relative, pattern) for pattern in globs) else NOT_SELECTED
@@ -193,15 +195,16 @@ def _unknown_reason(relative: str) -> str:
 def _matches(relative: str, pattern: str) -> bool:
     """Returns True if a pattern matches a file.
 
-    A pattern with "/" is compared with the path inside the folder, any other pattern with the
-    file's name. The part ** stands for any number of folders, including none.
+    `relative` is the file's path inside the folder. A pattern with "/" is compared with this path,
+    any other pattern with the file's name. `**` between slashes stands for any number of folders,
+    including none.
     """
     pattern = unicodedata.normalize("NFC", pattern)
     if "/" not in pattern:
         return fnmatchcase(relative.rpartition("/")[2], pattern)
     # Each part of the path gets a slash before and after it, and so does each part of the pattern.
-    # `**` becomes `*` without slashes. So if `**` stands for no folders, the pattern contains no
-    # slash that the path lacks.
+    # `**` becomes `*` without slashes: `**/b` becomes `*/b/`, which matches the path `b`, written
+    # as `/b/`, and the path `a/b`, written as `/a//b/`.
     parts = ("*" if part == "**" else f"/{part}/" for part in pattern.split("/"))
     return fnmatchcase("".join(f"/{part}/" for part in relative.split("/")), "".join(parts))
 
@@ -215,7 +218,7 @@ def is_folder(path: Path) -> bool:
 def _status(path: Path) -> os.stat_result | None:
     """Returns the status of a file or folder; None if the status cannot be read.
 
-    The caller need not report why, because reading the file will fail for the same reason.
+    The caller need not report the error, because reading the file later fails with the same error.
     """
     try:
         return path.stat()
@@ -363,13 +366,16 @@ def _refuse(reason: str) -> Document:
 
 
 def document_id(relative: str) -> str:
-    """Returns the document id for a file: readable, valid, and unique for each path.
+    """Returns the document id for a file: readable, valid, and different for different paths.
 
-    The id is the path, with ":" between the folders. If the path is too long, or contains ":" or
-    anything else that an id must not contain, the id ends with a hash of the path.
+    `relative` is the file's path inside the folder. The id is this path, with ":" in place of "/".
+    In three cases, the id is changed further and ends with a hash of the path: the path is too long
+    for an id, the path does not begin with a letter or digit, or it contains ":" or another
+    character that an id must not contain.
     """
     name = _NOT_ALLOWED_IN_ID.sub("_", relative)
-    # The file "a:b" must not get the same id as the file "b" in the folder "a".
+    # At the end, "/" is replaced by ":". So without a hash, the file "a:b" would get the same id as
+    # the file "b" in the folder "a".
     changed = name != relative or ":" in relative
     if not name[:1].isalnum():
         name, changed = f"file{name}", True
@@ -384,9 +390,9 @@ def document_id(relative: str) -> str:
 class _FolderListing:
     """The files of a folder.
 
-    `files` are to be ingested, and `skipped` are not. `present` contains the relative paths of
-    all files in the folder, also of skipped files and of files that are in the listing of an
-    earlier folder. `problems` contains (path, reason) for each file or folder that could not be
+    `files` are to be ingested, and `skipped` are not. `present` contains the paths of all files
+    inside the folder, also of skipped files and of files that are in the listing of an earlier
+    folder. `problems` contains (path, reason) for each file or folder that could not be
     read.
     """
 
@@ -401,9 +407,9 @@ def _list_folder(
 ) -> _FolderListing:
     """Returns the files of a folder in sorted order.
 
-    `skip_reason` takes a relative path and returns why the file is skipped, or an empty text.
-    `known_files` are the files that were found before, in this or in other folders; these files are
-    left out. The function adds the files that it finds to `known_files`.
+    `skip_reason` is called with a file's path inside the folder. It returns the reason why the file
+    is skipped, or an empty text. `known_files` contains the files that were found before, in this
+    or another folder; these files are skipped. This function adds the new files to `known_files`.
     """
     listing = _FolderListing()
     visited: set[_Identity] = set()
@@ -432,7 +438,8 @@ def _files_below(
     """Yields `start` if it is a file, otherwise the files in the folder `start` and its subfolders.
 
     Symbolic links inside the folder are not followed, but added to `links`. `visited` contains the
-    folders that were listed before, which are skipped.
+    folders that were listed before. These folders are not listed again; the others are added to
+    `visited`. A folder that cannot be listed is added to `listing.problems`.
     """
     pending = [start]
     while pending:
@@ -509,7 +516,10 @@ def _begins_with(path: Path, start: bytes) -> bool:
 
 
 def _is_new(status: os.stat_result, known: set[_Identity]) -> bool:
-    """Returns True if `known` does not contain this file or folder; then adds it to `known`."""
+    """Returns True if `known` does not contain the file or folder with this status.
+
+    In this case, also adds the file or folder to `known`.
+    """
     identity = (status.st_dev, status.st_ino)
     if identity in known:
         return False

@@ -3,7 +3,7 @@
 Documents are read when the stream needs them, so few of them are in memory at a time. Progress is
 a bar on a terminal, plain lines elsewhere. The progress within a document is not known, because
 the indexer answers when the document is stored. So progress is counted in bytes of files, and the
-display names the current document. Outcomes are lines for people or lines of JSON.
+display names the current document. Outcomes are printed as lines for people or as lines of JSON.
 """
 
 import time
@@ -47,9 +47,9 @@ from hrag.values.errors import (
 if TYPE_CHECKING:
     from hrag.client import Client
 
-# A document of more bytes is sent in a separate stream. By default a service accepts documents of
+# A document of more bytes is sent in a separate stream. By default the indexer accepts documents of
 # up to this size, and requests of up to four times this size. If a request is larger, gRPC ends the
-# whole stream, and the other documents in the stream would be lost.
+# whole stream, and other documents in the same stream would be lost.
 _ALONE_BYTES = 32 * 1024 * 1024
 
 # The options of `hrag ingest` that set a field of a document. An error names the field.
@@ -77,10 +77,10 @@ _REPORTS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:
-    """The outcome of one document: a result, or the error that refused it.
+    """The outcome of one document: the indexer's result, or why the document was not stored.
 
-    If `skipped_because` is not empty, the document is skipped for this reason, and the error does
-    not count as a failure.
+    `label` names the document in messages. If `skipped_because` is not empty, the document is
+    skipped for this reason, and the error does not count as a failure.
     """
 
     label: str
@@ -106,10 +106,10 @@ class IngestProgress:
 
     `total` is the number of documents, or 0 if it is not known. `failures` contains (label,
     reason) for each document that could not be stored, and `skipped` each picture in which the
-    indexer found no text. `reported` contains (label, result) for the
-    first documents that were stored, and for those whose report has something to note; with
-    `keeps_all` for each document. `error` is the error that ended the stream early, if any.
-    `on_outcome` is called with each outcome, sometimes in the stream's thread.
+    indexer found no text. `reported` contains (label, result) for the first documents that were
+    stored, and for those whose report has something to note; with `keeps_all` for each document.
+    `error` is the error that ended the stream early, or None. `on_outcome` is called with each
+    outcome, sometimes in the stream's thread.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class IngestProgress:
         self.error: HragError | None = None
         self._sent: deque[_SentDocument] = deque()
         self.on_outcome = on_outcome
-        # The lock is needed because the thread of the stream reads files. If a file cannot be read,
-        # that thread adds the outcome.
+        # The lock is needed because two threads add outcomes. The thread of the stream reads files;
+        # if a file cannot be read, it adds the outcome itself.
         self._lock = Lock()
         self._started = time.perf_counter()
         self._ended: float | None = None
@@ -152,7 +152,7 @@ class IngestProgress:
 
     @property
     def seconds(self) -> float:
-        """The time since the start in seconds; after `end`, the time from start to end."""
+        """The time since this object was created, in seconds. It stops when `end` is called."""
         return (self._ended or time.perf_counter()) - self._started
 
     @property
@@ -173,13 +173,13 @@ class IngestProgress:
     def send(self, label: str, size_bytes: int, *, may_be_skipped: bool = False) -> None:
         """Records that a document was read and will be sent next.
 
-        The label and the encoding are stored until the outcome of the document arrives. Outcomes
-        arrive in the order in which the documents are sent.
+        The arguments are stored until the outcome of the document arrives. Outcomes arrive in the
+        order in which the documents are sent.
         """
         self._sent.append(_SentDocument(label, size_bytes, may_be_skipped))
 
     def receive(self, answer: IngestResult | HragError) -> None:
-        """Counts the outcome of the oldest document that was sent and has none yet."""
+        """Counts `answer` as the outcome of the document whose outcome is expected next."""
         sent = self._sent.popleft()
         if isinstance(answer, HragError):
             reason = ""
@@ -197,7 +197,7 @@ class IngestProgress:
         self._add(DocumentOutcome(sent.label, answer), sent.size_bytes)
 
     def fail(self, label: str, error: Unreadable, size_bytes: int = 0) -> None:
-        """Counts a document that could not be read."""
+        """Counts a document that could not be read, and records the error as the reason."""
         self._add(DocumentOutcome(label, error), size_bytes)
 
     def _add(self, outcome: DocumentOutcome, size_bytes: int) -> None:
@@ -266,10 +266,11 @@ def ingest_all(
     """
     try:
         for alone, group in groupby(documents, _label_if_alone):
-            # `alone` means that this stream sends only one document. If the stream ends with an
-            # error, the loop continues, although the thread of the ended stream may still read the
-            # next document. So this thread reads from a list. If it read from `group`, it would
-            # advance `groupby`, and the loop would miss documents.
+            # `alone` is not empty if the stream sends only one large document. A thread of the
+            # stream reads the documents of the stream. If this document is too large, the stream
+            # fails, and the loop continues with the next group while that thread may still ask for
+            # a further document. If the thread asked `group`, it would advance `groupby`, and the
+            # loop would miss a document. So the thread gets a list.
             batch = list(group) if alone else group  # noqa: B031 - used once.
             stream = _read_all(batch, progress)
             try:
@@ -288,7 +289,7 @@ def ingest_all(
 
 def _count_outcomes(answers: Iterator[IngestResult | HragError], progress: IngestProgress) -> None:
     for answer in answers:
-        # The collection does not exist, so no document can be stored, and the ingest ends.
+        # If the collection does not exist, no document can be stored, so the ingest ends.
         if isinstance(answer, CollectionNotFound):
             raise answer
         progress.receive(answer)
@@ -366,8 +367,8 @@ def shown_progress(
 class _ProgressTextColumn(ProgressColumn):
     """A column of the progress bar with a text that describes the progress.
 
-    The text is computed at each refresh of the display. So the time in it advances even while the
-    indexer works on one document for long.
+    The text is computed at each refresh of the display, not only when an outcome arrives. So the
+    text names the current document as soon as that document is sent.
     """
 
     def __init__(self, progress: IngestProgress, width: int) -> None:
@@ -382,9 +383,9 @@ class _ProgressTextColumn(ProgressColumn):
 
 
 def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
-    """Returns how much of the ingest is completed, and how much it is in total.
+    """Returns two numbers: the completed part of the ingest, and the whole ingest.
 
-    Both numbers are bytes or, if the sizes of the documents are not known, counts of documents.
+    The unit is bytes or, if the sizes of the documents are not known, documents.
     """
     if progress.total_bytes:
         return progress.completed_bytes, progress.total_bytes
@@ -392,7 +393,10 @@ def _completed_of_total(progress: IngestProgress) -> tuple[int, int]:
 
 
 def _describe_progress(progress: IngestProgress) -> str:
-    """Returns `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`."""
+    """Returns a text for people that describes the progress.
+
+    An example is `3 of 10 documents, 1.2 MB of 8.0 MB, 5,120 tokens, now at docs/guide.md`.
+    """
     of_total = f" of {progress.total:,}" if progress.total else ""
     parts = [f"{progress.completed:,}{of_total} documents"]
     if progress.total_bytes:
@@ -405,7 +409,11 @@ def _describe_progress(progress: IngestProgress) -> str:
 
 
 def show_outcomes(progress: IngestProgress) -> None:
-    """Prints a line for each failure, then counts and rates."""
+    """Prints the result of an ingest for people.
+
+    First comes a line for each document that failed, then the counts of outcomes, and the documents
+    and tokens per second.
+    """
     for label, reason in progress.failures:
         print_line(f"{label}: {reason}", style="red")
     counts = ", ".join(f"{progress.outcomes[outcome]:,} {outcome}" for outcome in IngestOutcome)
@@ -443,7 +451,10 @@ def _reason_text(reason: str, count: int) -> str:
 
 
 def _unknown_extensions(skipped: Sequence[SkippedFile]) -> str:
-    """Returns the most common extensions among the skipped files of unknown format, as a text."""
+    """Returns a text such as `.bin, .dat`, with the extensions of the files of unknown format.
+
+    The most common extensions come first. If there are many, the rarest are only counted.
+    """
     unknown = [file for file in skipped if file.reason == UNKNOWN_FORMAT]
     suffixes = (Path(readable_path(file.path)).suffix.lower() for file in unknown)
     counts = Counter(suffix or "no extension" for suffix in suffixes)
@@ -508,7 +519,7 @@ def show_reports(progress: IngestProgress, *, is_verbose: bool = False) -> None:
 
 
 def print_outcome(outcome: DocumentOutcome) -> None:
-    """Prints one document's outcome as a line of JSON."""
+    """Prints a line of JSON with the outcome of one document."""
     print_json_line(_outcome_fields(outcome))
 
 
@@ -548,7 +559,10 @@ def _outcome_fields(outcome: DocumentOutcome) -> dict[str, Any]:
 def print_summary(
     progress: IngestProgress, skipped: Sequence[SkippedFile], deleted: Sequence[str]
 ) -> None:
-    """Prints the counts of all outcomes, the tokens and the time as the last line of JSON."""
+    """Prints a line of JSON with the counts of all outcomes, the tokens and the time.
+
+    It is the last line of the output.
+    """
     summary = {
         "documents": progress.completed,
         **{outcome.value: progress.outcomes[outcome] for outcome in IngestOutcome},
@@ -562,7 +576,7 @@ def print_summary(
 
 
 def print_skipped(skipped: Sequence[SkippedFile]) -> None:
-    """Prints each file that was skipped as a line of JSON."""
+    """Prints a line of JSON for each file that was skipped."""
     for file in skipped:
         path = readable_path(file.path)
         print_json_line({"input": path, "outcome": "skipped", "reason": file.reason})

@@ -1,14 +1,14 @@
 """Reads documents to ingest: files, standard input, and the lines of JSON Lines files.
 
-A document is read when it is sent, so a folder may be larger than memory. An error in one
-document does not affect the others: reading it raises Unreadable.
+A document is read when it is sent, so a folder may be larger than memory. If a document cannot be
+read, reading it raises Unreadable; the other documents are not affected.
 
 A file is sent as its bytes. The indexer detects the format and the encoding, so that a file gives
 the same document whichever client sends it.
 
-In a file of JSON Lines, each line is a JSON object and a document. One of its fields is the text,
-`_id` or `id` is the document id, and `title`, `source` and `mime_type` are the fields of the
-document with these names. Every other field becomes metadata.
+In a file of JSON Lines, each line is a document, written as a JSON object. One field of the object
+is the text. `_id`, `id`, `document_id` or `doc_id` is the document id. `title`, `source` and
+`mime_type` are the fields of the document with these names. Every other field becomes metadata.
 """
 
 import codecs
@@ -36,22 +36,27 @@ TEXT_FIELDS = ("text", "content", "body")
 _ENCODING_HINT = "--encoding says which encoding it has"
 _ID_FIELDS = ("_id", "id", "document_id", "doc_id")
 _SHOWN_FIELDS = 10
-# The first 4 bytes of a file of JSON Lines show whether it is in UTF-16 or UTF-32. In these
-# encodings the first character, "{", contains NUL bytes. A character in UTF-32 has 4 bytes.
+# The first 4 bytes of a file of JSON Lines show whether the file is in UTF-16 or UTF-32. In these
+# encodings, the first character of the file, "{", contains NUL bytes. UTF-32 needs the most bytes
+# for a character: 4.
 _CODE_UNIT_BYTES = 4
 
 
 class Unreadable(Exception):
-    """A file cannot be read; the message says why."""
+    """A document cannot be read from a file, from standard input or from a line of a file.
+
+    The message says why.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class InputDocument:
-    """A document to ingest: its label in messages, and a function that reads it.
+    """A document to ingest: its label in messages, its size, and a function that reads it.
 
-    `read` raises Unreadable. `size_bytes` is 0 if it is not known. If `may_be_skipped` is True and
-    the indexer finds no text in the document, the document is skipped and does not fail. That holds
-    for pictures in folders and archives, because most of them illustrate other documents.
+    `read` raises Unreadable if the document cannot be read. `size_bytes` is 0 if the size is not
+    known. If `may_be_skipped` is True and the indexer finds no text in the document, the document
+    is skipped and does not fail. That holds for pictures in folders and archives, because most of
+    them illustrate other documents.
     """
 
     label: str
@@ -62,7 +67,10 @@ class InputDocument:
 
 @dataclass(frozen=True, slots=True)
 class GivenFields:
-    """Fields of documents that the user gave as options; they replace the fields in the files."""
+    """Values for fields of the documents to ingest, given by the user as options.
+
+    They replace the values that are in the files. `encoding` is the encoding of the files.
+    """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
@@ -85,17 +93,20 @@ def sendable(document: Document) -> Document:
 
 
 def readable_path(path: Path) -> str:
-    """Returns a path as valid UTF-8 in NFC.
+    """Returns a path as a text that can be encoded as UTF-8, in the Unicode form NFC.
 
-    File names may contain decomposed characters, and bytes that are not valid UTF-8. Each of these
-    bytes is replaced by U+FFFD.
+    File names may contain bytes that are not valid UTF-8. Each of these bytes is replaced by
+    U+FFFD. Decomposed characters are composed.
     """
     text = os.fsencode(path).decode("utf-8", "replace")
     return unicodedata.normalize("NFC", text)
 
 
 def read_document(path: Path, source: str, user_fields: GivenFields) -> Document:
-    """Returns the file as a document. Raises Unreadable if it is too large or cannot be read."""
+    """Reads the file at `path` and returns it as a document.
+
+    Raises Unreadable if the file is too large or cannot be read.
+    """
     try:
         check_size(path.stat().st_size, MAX_DOCUMENT_BYTES)
         with path.open("rb") as file:
@@ -120,10 +131,10 @@ def document_of(body: bytes, source: str, user_fields: GivenFields) -> Document:
 
 
 def standard_input(user_fields: GivenFields) -> InputDocument:
-    """Returns the document that is read from standard input.
+    """Returns a document whose `read` reads standard input.
 
-    If its content does not show its format, the extension at the end of its document id, for
-    example `.md`, determines its type.
+    If its content does not show its format, the extension at the end of the document id in
+    `user_fields`, for example `.md`, determines the document's type.
     """
     return InputDocument("standard input", partial(_read_standard_input, user_fields))
 
@@ -135,7 +146,7 @@ def _read_standard_input(user_fields: GivenFields) -> Document:
 def _read_whole(file: BinaryIO) -> bytes:
     """Returns the content of a file or a pipe. Raises Unreadable if it is too large.
 
-    The limit is checked here too, because the size of a pipe is not known before it is read.
+    The size of a pipe is not known before it is read, so the limit must be checked here.
     """
     body = file.read(MAX_DOCUMENT_BYTES + 1)
     check_size(len(body), MAX_DOCUMENT_BYTES)
@@ -153,7 +164,7 @@ class Line(NamedTuple):
 
     `number` is the line number, from 1. `start` is the offset of the line's first byte, and `size`
     is the length of the line in bytes, including the line end. `content` contains the bytes of the
-    line, but only the first `limit` + 1 bytes of a longer line (see `lines_of`).
+    line, but `lines_of` cuts it off after a maximum number of bytes.
     """
 
     number: int
@@ -166,7 +177,7 @@ def lines_of(file: BinaryIO, limit: int) -> Iterator[Line]:
     """Yields the lines of `file` from its current position.
 
     The field `start` of a line is an offset from this position. The content of a line is cut off
-    after `limit` + 1 bytes. Raises OSError.
+    after `limit` + 1 bytes. Raises OSError if `file` cannot be read.
     """
     start = 0
     for number in count(1):
@@ -189,11 +200,12 @@ def is_json_lines(path: Path) -> bool:
 def documents_of_lines(
     path: Path, name: str, source: str, user_fields: GivenFields, text_field: str
 ) -> Iterator[InputDocument]:
-    """Yields a document for each line of a file, except for blank lines.
+    """Yields a document for each line of a file of JSON Lines, except for blank lines.
 
     A line without an id gets the id `<name>:<number>`, with the line's number from 1. A line
     without a source gets `source`. `user_fields` are fields that the user gave as options; they
-    replace the fields of a line. Raises OSError, and Unreadable if the file is in UTF-16 or UTF-32.
+    replace the fields of a line. Raises OSError if the file cannot be read, and Unreadable if it is
+    in UTF-16 or UTF-32.
     """
     lines = _JsonLines(path, name, source, user_fields, text_field)
     with path.open("rb") as file:
@@ -205,7 +217,10 @@ def documents_of_lines(
 
 
 def _check_line_ends(file: BinaryIO, encoding: str) -> None:
-    """Raises Unreadable if the lines of a file do not end with the single byte 0x0A."""
+    """Raises Unreadable if a line end in the file's encoding is not the single byte 0x0A.
+
+    If `encoding` is empty, the first bytes of the file show whether it is in UTF-16 or UTF-32.
+    """
     start = file.read(_CODE_UNIT_BYTES)
     file.seek(0)
     if encoding:
@@ -240,7 +255,7 @@ class _JsonLines:
     def read(self, number: int, start: int, size: int) -> Document:
         """Returns the document of line `number`, which has `size` bytes from the offset `start`.
 
-        Raises Unreadable.
+        Raises Unreadable if the line cannot be read or is not a document.
         """
         from hrag.evaluation.question_corpus import document_id_of  # noqa: PLC0415
 
@@ -291,9 +306,9 @@ class _JsonLines:
 
 
 def _pop_first(fields: dict[str, Any], *names: str) -> str:
-    """Removes the first of the named fields that is a text or a whole number; returns it as text.
+    """Removes the first field of `names` that is a text or a whole number; returns it as text.
 
-    Returns an empty text if none of the named fields is a text or a whole number.
+    Returns an empty text if none of these fields is a text or a whole number.
     """
     for name in names:
         if isinstance(fields.get(name), str) or type(fields.get(name)) is int:

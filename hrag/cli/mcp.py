@@ -25,7 +25,8 @@ from hrag.host.addresses import MAX_PORT
 from hrag.values.limits import DEFAULT_COLLECTION, DEFAULT_TOOL_PASSAGES, MAX_LIMIT
 from hrag.values.search import SearchMode
 
-# On these hosts the MCP SDK checks the Host header, which prevents DNS rebinding.
+# If the server listens at one of these hosts, the MCP SDK checks the Host header of requests. The
+# check prevents DNS rebinding.
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 

@@ -51,11 +51,11 @@ from hrag.values.errors import (
 from hrag.values.filters import DOCUMENT_ID, AllOf, Filter, Match
 from hrag.values.ids import check_document_id, quoted
 
-# The maximum size of the text in a result. 16 KiB are about 4,000 tokens of English, so a chunk of
-# 2,048 tokens, the largest by default, is not too large.
+# The maximum size of the text in a result of a tool. 16 KiB are about 4,000 tokens of English. So
+# the largest chunks fit, which have 2,048 tokens by default.
 MAX_PART_BYTES = 16 * 1024
 # The highest byte offset at which a part of a text may start. The part may end MAX_PART_BYTES bytes
-# later, and a request stores this end in 32 bits.
+# later, and a request to the service has 32 bits for the offset of the end.
 _MAX_START = (1 << 32) - 1 - MAX_PART_BYTES
 
 _INSTRUCTIONS = (
@@ -132,9 +132,9 @@ class ExpandedChunk(CitedChunk):
 
 @dataclass(frozen=True, slots=True)
 class DocumentTools:
-    """Reads documents of one collection that pass a filter; without a filter, all documents.
+    """Reads those documents of one collection that pass `filter`. None lets all documents pass.
 
-    `get_document` and `expand_chunk` are tools for a model. They raise the errors that the client
+    `get_document` and `expand_chunk` are tools for a model. They raise the errors that `client`
     raises. They also raise DocumentNotFound for a document that does not pass the filter.
     """
 
@@ -162,10 +162,10 @@ class DocumentTools:
         )
 
     async def expand_chunk(self, chunk_id: str) -> ExpandedChunk:
-        """Returns the nearest ancestor that contains more text than the chunk.
+        """Returns the chunk's nearest ancestor that contains more text than the chunk.
 
-        Raises ChunkNotFound if there is none, and TooLarge if its text has more than
-        `MAX_PART_BYTES` bytes.
+        Raises ChunkNotFound if there is no such ancestor, and TooLarge if the ancestor's text has
+        more than `MAX_PART_BYTES` bytes.
         """
         document = await self._read_if_visible(chunk_id.rpartition("#")[0] or chunk_id)
         inner = outer = await self._node(chunk_id)
@@ -177,7 +177,7 @@ class DocumentTools:
         return ExpandedChunk.of(outer.chunk)
 
     async def _read_if_visible(self, document_id: str) -> DocumentInfo:
-        """Returns the description of a document.
+        """Returns the DocumentInfo of a document: its title, source, metadata and sizes.
 
         Raises DocumentNotFound if the document does not exist or does not pass the filter.
         """
@@ -195,7 +195,7 @@ class DocumentTools:
 
 
 def _no_larger_chunk(chunk: Chunk, document: DocumentInfo) -> str:
-    """Returns the message for a chunk that has no larger ancestor."""
+    """Returns the error message for `chunk`, which has no ancestor with more text."""
     if chunk.span.byte_end - chunk.span.byte_start >= document.text_bytes:
         return f"{chunk.chunk_id} is the whole document"
     return (
@@ -225,10 +225,10 @@ def run(
     limit: int,
     **options: Any,
 ) -> None:
-    """Serves one knowledge base until the process is stopped.
+    """Serves the tools for one collection until the process is stopped.
 
-    Serves over HTTP at `address`, or over stdio if `address` is empty. Raises Failure if it
-    cannot listen at the address.
+    Serves over HTTP at `address`, or over stdio if `address` is empty. Raises Failure if the
+    process cannot listen at the address.
     """
     _exit_on_signals()
     try:
@@ -270,7 +270,7 @@ def build_server(search: AsyncSearch, limit: int, documents: DocumentTools) -> M
     async def expand_chunk(chunk_id: ChunkId) -> Annotated[CallToolResult, ExpandedChunk]:
         return await _outcome(documents.expand_chunk(chunk_id))
 
-    # Only warnings and errors are logged. Less severe messages would only repeat what the server
+    # The SDK logs only warnings and errors. Less severe messages would only repeat what the server
     # returns to the model.
     server = MCPServer(
         "hrag",
@@ -312,13 +312,15 @@ async def _serve_stdio(server: MCPServer) -> None:
     try:
         await server.run_stdio_async()
     except* BrokenPipeError:
-        # The program that started this server has ended during a call, so nobody reads the reply.
+        # The program that started this server has ended during a call, so no program reads the
+        # reply.
         pass
 
 
 async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    # The server stores no sessions. So any process can answer any request, also after a restart.
+    # The server stores no sessions. So each of several server processes can answer any request,
+    # also after a restart.
     app = server.streamable_http_app(
         streamable_http_path=_PATH, stateless_http=True, json_response=True, host=host
     )
@@ -331,11 +333,11 @@ async def _serve_http(server: MCPServer, listener: socket.socket) -> None:
 
 
 def _exit_on_signals() -> None:
-    """Makes signals end the process at once.
+    """Makes SIGINT, SIGTERM and SIGHUP end the process at once.
 
     The SDK reads standard input in a thread. Without these handlers, Python would wait at exit
-    until that thread has read another line. Nothing is lost, because the server only reads.
-    Over HTTP, uvicorn replaces these handlers and lets running requests finish first.
+    until that thread has read another line. No data is lost, because the server changes none. Over
+    HTTP, uvicorn replaces the handlers of SIGINT and SIGTERM, and lets running requests finish.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: os._exit(0))

@@ -72,9 +72,9 @@ def migrate(
     Quotas do not apply. At the end both stores are read and compared.
 
     If the command is interrupted, run it again: it continues, and writes nothing twice.
-    Documents that differ in the target are reported, and replaced only with --replace.
-    Documents that exist only in the target are reported, and stay. If a collection has other
-    settings in the target, the command stops before it writes anything.
+    Documents that differ in source and target are reported; they are replaced in the target only
+    with --replace. Documents that exist only in the target are reported, and stay. If a collection
+    has different settings in source and target, the command stops before it writes anything.
 
     The target's indexer builds the indexes afterwards; start it before the retriever.
     Sequence numbers start from the beginning in the target, so clients must discard every
@@ -118,8 +118,8 @@ def migrate(
 def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSettings":
     """Returns the settings of the engine with the name `engine`.
 
-    The data folder and the DSN are from the parameters if given; all other settings are from the
-    environment. Raises Failure if the name or a setting is invalid.
+    `data_dir` and the DSN in `dsn_file` replace the settings of the environment. If `dsn_file` is
+    None, the DSN is from the environment too. Raises Failure if `engine` or a setting is invalid.
     """
     from hrag.config import EngineSettings, SettingsError, load  # noqa: PLC0415
 
@@ -129,8 +129,8 @@ def _settings(engine: str, data_dir: Path, dsn_file: Path | None) -> "EngineSett
     overrides: dict[str, Any] = {"HRAG_ENGINE": engine, "HRAG_DATA_DIR": data_dir}
     if dsn_file is not None:
         overrides["HRAG_POSTGRES_DSN"] = _dsn(dsn_file)
-    # Without a DSN for reads, the engine reads from the primary server of PostgreSQL. A replica may
-    # lag, and the documents that it lacks would be reported as differences.
+    # The setting is cleared, so that the engine reads from the primary server of PostgreSQL. A
+    # replica may lag, and the documents that it lacks would be reported as differences.
     overrides["HRAG_POSTGRES_READ_DSN"] = ""
     try:
         return load(EngineSettings, **overrides)

@@ -3,8 +3,9 @@
 Conditions and metadata share the syntax of a value: a number, true, false, a list or a text. So
 `--filter year=2024` finds what `--meta year=2024` has stored.
 
-A text that looks like a mistake is refused. The error names the position of the mistake and what
-is allowed. If the text were accepted, a condition could silently match nothing, or everything.
+If the text of an option looks like a mistake, it is refused. The error names the position of the
+mistake and what is allowed. If the text were accepted, a condition could silently match nothing, or
+everything.
 """
 
 import json
@@ -65,7 +66,7 @@ class Malformed(ValueError):
 
 
 def parse_filters(conditions: Sequence[str] | None, option: str = FILTER_OPTION) -> Filter | None:
-    """Returns the filter that requires all conditions; None if there are no conditions.
+    """Returns the filter that requires all `conditions`. Returns None if there are no conditions.
 
     Raises typer.BadParameter for a condition that cannot be parsed. The error names the position
     of the wrong character, counted from 1, and what is allowed.
@@ -112,7 +113,7 @@ def _filter_field(key: str, start: int) -> str:
     """Returns the filter field for a key of a condition: for `year`, this is `metadata.year`.
 
     The keys `document_id`, `title` and `source` are fields themselves. `start` is the position of
-    `key` in the condition. Raises Malformed.
+    `key` in the condition. Raises Malformed if `key` is empty or contains ! or a quotation mark.
     """
     forbidden = re.search(r"[!\"]", key)
     if forbidden is not None:
@@ -153,7 +154,7 @@ def _parse_bound(text: str, start: int) -> Bound:
 
 
 def parse_metadata(pairs: Sequence[str] | None, option: str = META_OPTION) -> dict[str, Any]:
-    """Parses texts of the form `KEY=VALUE`; returns a dictionary of the values by key.
+    """Parses texts of the form `KEY=VALUE`; returns a dictionary from each key to its value.
 
     Raises typer.BadParameter if a text cannot be parsed or a key occurs twice.
     """
@@ -192,9 +193,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def parse_value(text: str, start: int = 0) -> object:
     """Returns the value that `text` contains from the index `start` to its end.
 
-    A value that begins with a quotation mark or a bracket must be a JSON text, list or object.
-    A number, true or false is parsed as in JSON. Anything else is a text, without the white
-    space around it. Raises Malformed.
+    A value that begins with ", [ or { must be a JSON text, list or object. A number, true or false
+    is parsed as in JSON. Anything else is a text; the white space around it is removed. Raises
+    Malformed if the JSON is invalid, or if the value begins with a single quotation mark.
     """
     raw = text[start:].strip()
     if raw.startswith(('"', "[", "{")):
@@ -209,7 +210,10 @@ def parse_value(text: str, start: int = 0) -> object:
 
 
 def _parse_json(text: str, start: int) -> object:
-    """Returns the JSON value at `start`. Raises Malformed, also if anything follows the value."""
+    """Returns the JSON value that `text` contains from the index `start`.
+
+    Raises Malformed if there is no valid JSON value, or if anything but white space follows it.
+    """
     start += len(text[start:]) - len(text[start:].lstrip())
     try:
         value, end = _DECODER.raw_decode(text, start)

@@ -1,7 +1,7 @@
 """Options that several commands share, each defined once, and functions that use their values.
 
-The function of a command receives a group of options as one value. `connect` turns the options of
-the connection into a client whose errors name the addresses of the services.
+The function of a command receives a group of options as one value. `connect` creates a client from
+the options of the connection. The errors of this client name the addresses of the services.
 """
 
 import inspect
@@ -43,9 +43,10 @@ _CONNECTION_PANEL = "Connection"
 
 
 def _collection_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Returns the names of the tenant's collections, for completion in a shell.
+    """Returns the names of the tenant's collections that begin with `incomplete`.
 
-    Returns an empty list if they cannot be listed.
+    A shell completes the option `--collection` with these names. Returns an empty list if the
+    collections cannot be listed.
     """
     from hrag.client import Client  # noqa: PLC0415
 
@@ -151,7 +152,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks the user, and returns if the user agrees. If `yes`, returns without asking.
+    """Asks the user `question`, and returns if the user agrees. If `yes`, returns without asking.
 
     Raises typer.Abort if the user does not agree, and Failure if standard input is no terminal.
     """
@@ -168,12 +169,12 @@ def confirm(question: str, *, yes: bool) -> None:
 def option_group(
     parameter: str, make: Callable[..., Any], *, last: bool
 ) -> Callable[[Command], Command]:
-    """Returns a decorator that gives a command a group of options in place of one parameter.
+    """Returns a decorator for a command's function, which adds a group of options to the command.
 
-    The options are the parameters of the function `make`. When the command is called, the decorator
-    calls `make` with the values of the options, and passes the result to the command's function as
-    `parameter`. If `last`, the help lists the group after the command's other options, otherwise
-    before them.
+    The options are the parameters of the function `make`. When the command is called, the decorated
+    function calls `make` with the values of these options, and passes the result to the command's
+    function as the argument with the name `parameter`. If `last`, the help lists the group after
+    the command's other options, otherwise before them.
     """
 
     def decorate(command: Command) -> Command:
@@ -197,7 +198,7 @@ def option_group(
 class Credentials:
     """The credential and the certificate files of a client.
 
-    The fields have the names of the arguments of `hrag.client.Client`.
+    The fields have the names of those arguments of `hrag.client.Client` that receive them.
     """
 
     token: str = field(repr=False)
@@ -256,11 +257,11 @@ connection_options = option_group("credentials", _credentials, last=True)
 
 @contextmanager
 def connect(credentials: Credentials, indexer: str = "", retriever: str = "") -> Iterator["Client"]:
-    """Yields a client of the services at these addresses.
+    """Yields a client of the services at the addresses `indexer` and `retriever`.
 
-    An empty address means that the command does not call that service. A ServiceUnavailable
-    raised inside the block names the addresses and the command that starts the services. Raises
-    Failure if a service does not know a method that was called.
+    An empty address means that the command does not call that service. If the `with` block raises
+    ServiceUnavailable, raises it with a message that names the addresses and the command that
+    starts the services. Raises Failure if a service does not know a method that the client called.
     """
     from hrag.client import Client  # noqa: PLC0415
 
@@ -301,10 +302,10 @@ def document_pages(
 ) -> Iterator[Listing[DocumentInfo]]:
     """Yields pages of the documents that pass `filter`, in order of id.
 
-    The pages have at most `limit` documents in total; None means no limit. `token` is the token at
-    the end of an earlier listing, which is continued; an empty text begins a new listing. Raises
-    CollectionNotFound if the collection does not exist, and InvalidArgument if no listing has
-    returned `token`.
+    The pages have at most `limit` documents in total; None means no limit. If `token` is the token
+    at the end of an earlier listing, that listing is continued; an empty text begins a new listing.
+    Raises CollectionNotFound if the collection does not exist, and InvalidArgument if no listing
+    has returned `token`.
     """
     remaining = limit
     while remaining is None or remaining > 0:
@@ -323,7 +324,10 @@ def document_pages(
 def all_documents(
     client: "Client", tenant: str, collection: str, filter: Filter | None = None
 ) -> Iterator[DocumentInfo]:
-    """Yields the documents that pass `filter`, in order of id. Raises CollectionNotFound."""
+    """Yields the documents that pass `filter`, in order of id.
+
+    Raises CollectionNotFound if the collection does not exist.
+    """
     for page in document_pages(client, tenant, collection, filter):
         yield from page.items
 

@@ -1,12 +1,12 @@
 """Runs the indexer, the retriever and optionally a gateway as child processes.
 
-All are ordinary programs: settings are passed in the environment, SIGTERM stops them, and the
-exit code says why they ended. Each child has a separate process group, so that Ctrl-C reaches
-only this process, which then stops the children in order.
+Each child is an ordinary program: it reads its settings from the environment, SIGTERM stops it, and
+its exit code says why it ended. Each child has a separate process group, so that Ctrl-C reaches
+only this process. This process then stops the children.
 
 A child's standard input is a socket, and only this process has the other end open. If this
-process is killed, the children read the end of their input and stop. Through the same socket the
-children report that they serve. So this process needs no certificate and no key to ask them.
+process is killed, the children read the end of their input and stop. Through this socket a child
+also reports that it serves. So this process needs no certificate and no key to ask a child.
 """
 
 import os
@@ -28,8 +28,8 @@ from hrag.host.addresses import dial_address
 _POLL_S = 0.05
 _WATCH_S = 0.2
 _WRONG_SETTING = 2  # A service ends with this exit code if a setting is invalid.
-# The exit codes of a service that was stopped. The code is -SIGTERM if the service was stopped
-# before it had installed its signal handler.
+# The exit codes of a service that was stopped without a problem. The code is -SIGTERM if the
+# service was stopped before it had installed its signal handler.
 _CLEAN_CODES = (0, -signal.SIGTERM)
 
 
@@ -81,12 +81,15 @@ class _Child:
 class ServiceProcesses:
     """Runs the indexer, the retriever and optionally a gateway on one store.
 
-    A context manager: the processes run inside the `with` block. `http` is the address of the
-    gateway; if it is empty, there is no gateway. `logs` is the folder for the file `<name>.log` of
-    each process; if it is None, the processes write to the outputs of this process. The processes
-    get the environment variables of this process and `settings`. If a process does not stop within
-    `stop_s` seconds, all processes are killed. If `stop_s` is None, only the drain time of the
-    services limits how long they take to stop.
+    A context manager: the processes run inside the `with` block.
+
+    Arguments: `data_dir` is the folder of the store. `indexer`, `retriever` and `http` are the
+    addresses at which the indexer, the retriever and the gateway listen; if `http` is empty, there
+    is no gateway. `logs` is the folder for the file `<name>.log` of each process; if it is None,
+    the processes write to the outputs of this process. `settings` are environment variables for the
+    processes, in addition to those of this process. If a process does not stop within `stop_s`
+    seconds, all processes are killed. If `stop_s` is None, only the drain time of the services
+    limits how long a process takes to stop.
     """
 
     def __init__(
@@ -141,7 +144,8 @@ class ServiceProcesses:
     def wait_until_serving(self, timeout_s: float | None = None) -> None:
         """Waits until all services serve.
 
-        Raises ServiceFailed if one of them ends, or if they do not serve after `timeout_s`.
+        Raises ServiceFailed if a service ends, or if a service does not serve after `timeout_s`
+        seconds. None means that there is no time limit.
         """
         deadline = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         for child in self._children:
@@ -169,7 +173,11 @@ class ServiceProcesses:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def stop(self) -> None:
-        """Stops all services and waits for them. A second Ctrl-C kills them at once."""
+        """Stops all services and waits until they have ended.
+
+        Kills all services if Ctrl-C is pressed meanwhile, or if a service does not stop within the
+        seconds `stop_s` that the constructor received.
+        """
         try:
             for child in reversed(self._children):
                 child.process.terminate()
@@ -186,19 +194,20 @@ class ServiceProcesses:
     def check_stopped_cleanly(self) -> None:
         """Raises ServiceFailed if the exit code of a service reports a problem.
 
-        Call it after `stop`.
+        Call this method after `stop`.
         """
         for child in self._children:
-            # A third Ctrl-C interrupts `stop` before all processes have ended, so this code waits
-            # for the process again.
+            # Another Ctrl-C, while `stop` waits for the killed processes, ends `stop` before all
+            # processes have ended. So this code waits for the process again.
             code = child.process.wait()
             if code not in _CLEAN_CODES:
                 raise ServiceFailed(f"the {child.service.name} {_exit_text(code)}")
 
     def log_tail(self, lines: int = 15) -> str:
-        """Returns the last lines of each log, after a line with the name of the service.
+        """Returns the last `lines` lines of each service's log.
 
-        Returns an empty text if there is no folder for logs.
+        A line with the service's name precedes the lines of its log. Returns an empty text if there
+        is no folder for logs.
         """
         if self._logs is None:
             return ""
@@ -219,8 +228,8 @@ class ServiceProcesses:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs, nullcontext() if self._logs is None else self._log(service).open("wb") as log:
-            # Popen closes all other files in the child process. So no child has a copy of the
-            # sockets of this process or of other children.
+            # Popen leaves only standard input, output and error open in the child process. So no
+            # child has a copy of the sockets of this process or of other children.
             process = subprocess.Popen(
                 command,
                 env=self._env,
@@ -252,8 +261,8 @@ def with_free_port(address: str) -> str:
 def _require_free(service: Service, address: str) -> None:
     host, _, port = dial_address(address).rpartition(":")
     if not port.isdecimal() or not host:
-        # The address is not a TCP address, so it cannot be checked here. If it is wrong, the
-        # service reports the problem.
+        # The address is not a TCP address, so this function cannot check it. If the address is
+        # wrong, the service reports the problem.
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()

@@ -1,4 +1,4 @@
-"""Formats chunks, passages and durations as text for a terminal. Pure functions.
+"""Formats chunks, passages and durations as text for a terminal. The functions print nothing.
 
 Matches are coloured, or enclosed in « and » if the console has no colours.
 """
@@ -27,16 +27,19 @@ Range = tuple[int, int]
 
 
 def citation(chunk: Chunk) -> str:
-    """Returns the chunk's title, sections, pages, source and id, without those that are empty."""
+    """Returns a line with the chunk's title, sections, pages, source and id.
+
+    Empty values are left out, and so is a source that equals the title.
+    """
     source = chunk.source if chunk.source != chunk.title else ""
     parts = (chunk.title, sections(chunk), short_pages(chunk), source, chunk.chunk_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
 
 def cited_place(passage: Passage) -> Chunk:
-    """Returns the passage's chunk, with the section path and pages of its matched sentence.
+    """Returns the passage's chunk, but with the section path and pages of the matched sentence.
 
-    Without a matched sentence, returns the chunk unchanged.
+    If the passage has no matched sentence, returns the chunk unchanged.
     """
     sentence = passage.matched_sentence
     if sentence is None:
@@ -51,10 +54,11 @@ def cited_place(passage: Passage) -> Chunk:
 
 
 def scores(passage: Passage) -> str:
-    """Returns the score and the score of each source: `0.612 (lexical 0.301, dense 0.846)`.
+    """Returns the passage's score, followed by the scores of the search sources in brackets.
 
-    If only one source gave a score, and this score equals the passage's score, only the passage's
-    score is shown. A reranker's score comes last.
+    An example is `0.612 (lexical 0.301, dense 0.846)`. If there is only one source, and its score
+    equals the passage's score, its score is left out. The score of a reranker comes last in the
+    brackets.
     """
     total = f"{passage.score:.3f}"
     parts = [
@@ -70,7 +74,7 @@ def scores(passage: Passage) -> str:
 
 
 def section_citation(section: ChosenSection) -> str:
-    """Returns the section's title, path, pages and document id, without those that are empty."""
+    """Returns a line with the section's title, path, pages and document id, except empty values."""
     parts = (section.title, sections(section), short_pages(section), section.document_id)
     return printable(" · ".join(filter(None, parts)).replace("\n", " "))
 
@@ -87,7 +91,7 @@ def first_words(text: str, chars: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Returns a number with its noun: `1 passage`, `2 passages`.
 
-    An irregular plural must be given as `plural`, for example for `2 leaves`.
+    An irregular plural must be given as `plural`, for example `leaves` for `leaf`.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
@@ -125,7 +129,7 @@ def _trim(content: str, start: int, end: int) -> Range:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Returns the union of `ranges` as sorted, disjoint ranges; empty ones are dropped."""
+    """Returns the union of `ranges` as sorted, disjoint ranges. Empty ranges are left out."""
     result: list[Range] = []
     for start, end in sorted(ranges):
         if start >= end:
@@ -168,8 +172,9 @@ def words(text: str) -> set[str]:
 def excerpt(text: str, query: str, lines: int, width: int) -> list[str]:
     """Returns the `lines` consecutive lines of `text` that contain the most words of the query.
 
-    If several excerpts contain equally many words, returns the excerpt with the most letters,
-    which prefers prose to code. Lines are wrapped at `width` characters; blank lines are dropped.
+    If several excerpts contain equally many words of the query, returns the excerpt with the most
+    letters, so that prose is preferred to code. Before the choice, lines are wrapped at `width`
+    characters and blank lines are removed.
     """
     wrapped = _wrap_lines(printable(text), width)
     query_words = words(query)

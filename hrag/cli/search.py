@@ -1,7 +1,7 @@
 """`hrag search` and `hrag answer`: show passages for a question, and a chat model's answer.
 
-The answer is made from the passages of a search. Both commands have the options of a search, and
-receive them as one query.
+The chat model answers from the passages of a search. The functions of both commands receive the
+options of the search as one `SearchQuery`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -312,7 +312,10 @@ def search(
 
 
 def show_result(result: SearchResult, console: Console) -> None:
-    """Prints the sections that were searched, every passage, then a summary of the search."""
+    """Prints the sections that were searched, every passage, counts and times, and warnings.
+
+    Only the mode SUMMARY_FIRST searches sections.
+    """
     _show_sections(result.sections, console)
     for number, passage in enumerate(result.passages, 1):
         _show_passage(number, passage, console)
@@ -335,7 +338,7 @@ def show_result(result: SearchResult, console: Console) -> None:
 
 
 def _warn(problem: str, console: Console) -> None:
-    """Prints a warning, for example that a search source failed and was not used."""
+    """Prints `problem` as a warning, for example that a search source failed and was not used."""
     console.print(Text(printable(problem), style="bold yellow"), soft_wrap=True)
 
 
@@ -350,7 +353,10 @@ def _show_nothing(result: SearchResult, console: Console) -> None:
 
 
 def _levels(result: SearchResult) -> str:
-    """Returns the level of the passages: `2`, or `0, 1 or 2` if they may have several levels."""
+    """Returns the level of the passages as text, for example `2`.
+
+    In the mode AUTO_MERGE, passages may have several levels: `0, 1 or 2`.
+    """
     highest = result.returned_at_level
     if result.mode is not SearchMode.AUTO_MERGE or highest == result.matched_at_level:
         return str(highest)
@@ -358,7 +364,7 @@ def _levels(result: SearchResult) -> str:
 
 
 def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
-    """Prints the sections that SUMMARY_FIRST searched, with the first words of each summary."""
+    """Prints the sections that the mode SUMMARY_FIRST searched, with the start of each summary."""
     if not sections:
         return
     for section in sections[:_SECTIONS_SHOWN]:
@@ -373,7 +379,7 @@ def _show_sections(sections: Sequence[ChosenSection], console: Console) -> None:
 
 def _show_passage(number: int, passage: Passage, console: Console) -> None:
     chunk = passage.chunk
-    # Lines are wrapped for a terminal and stay as they are for a pipe.
+    # On a terminal, long lines are wrapped. In a pipe, they stay as they are.
     wrap_off = not console.is_terminal
     cited = cited_place(passage)
     heading = Text(f"{number}. {scores(passage)}  ", style="bold").append(citation(cited))
@@ -448,8 +454,8 @@ def _read_answer(
 ) -> tuple[SearchResult, str, AnswerEnd]:
     """Reads the events of an answer; returns the passages, the text and the last event.
 
-    With `show`, prints each part of the text when it arrives. If an error occurs after the
-    passages have arrived, the last event is replaced by one that describes a failed answer.
+    If `show`, prints each part of the text when it arrives. If an error occurs after the passages
+    have arrived, returns an event with the reason FAILED and this error as the last event.
     """
     result = next(events)
     assert isinstance(result, SearchResult)
@@ -468,9 +474,10 @@ def _read_answer(
 
 
 def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console) -> None:
-    """Prints every passage with its number and the sentences that the answer cites.
+    """Prints every passage with its number and those of its sentences that the answer cites.
 
-    Then prints why the answer is incomplete, if it is, and its model, tokens and times.
+    Then prints the model, tokens and times of the answer. If the answer is incomplete, also prints
+    the reason.
     """
     if end.finish_reason is FinishReason.NO_PASSAGES:
         _show_nothing(result, console)
@@ -490,7 +497,8 @@ def _show_answer_sources(result: SearchResult, end: AnswerEnd, console: Console)
 def _answer_summary(end: AnswerEnd) -> Iterator[str]:
     """Yields texts about an answer: why it is incomplete, its model, its tokens and its times.
 
-    The first two texts may be empty.
+    The first text is empty if the answer is complete. The second text is empty if the model is not
+    known.
     """
     yield _INCOMPLETE.get(end.finish_reason, "")
     yield end.model
@@ -503,9 +511,9 @@ def _answer_summary(end: AnswerEnd) -> Iterator[str]:
 
 
 def _quote(cited: Citation, passage: Passage) -> str:
-    """Returns the cited sentence with its pages on one line.
+    """Returns a line with the pages of the cited sentence, then the sentence in quotation marks.
 
-    The sentence is cut after `_QUOTED_CHARS` characters.
+    The sentence is cut off after `_QUOTED_CHARS` characters.
     """
     start, end = range_in_chunk(passage.chunk, cited.span)
     line = " ".join(printable(passage.chunk.content[start:end]).split())

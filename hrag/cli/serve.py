@@ -1,4 +1,4 @@
-"""`hrag serve` and `hrag gateway`: run the services, or their HTTP gateway, until Ctrl-C."""
+"""`hrag serve` runs the services until Ctrl-C; `hrag gateway` runs their HTTP gateway."""
 
 import os
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`hrag status` and `hrag health`: show what a tenant stores, and whether the services serve."""
+"""`hrag status` shows what a tenant stores; `hrag health` shows whether the services serve."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -61,7 +61,7 @@ def status(
 
     For collections with summaries, the command also shows the number of summaries, of documents
     that still wait for summaries, and of tokens that a chat model has read and written for
-    summaries. The last line of a tenant shows its total usage and its quota.
+    summaries. The line that begins with "total" shows the tenant's total usage and its quota.
 
     \b
     Examples:
@@ -118,10 +118,10 @@ def _show_status(tenant: str, rows: list[Row], server: ServerInfo, console: Cons
 
 
 def _reader_line(reader: ReaderStatus) -> str:
-    """Returns a text that says by how many seconds and commits the retriever lags behind the store.
+    """Returns a text that says for how long changes have waited until the retriever applies them.
 
-    With the embedded engine, the text also says how many collections the retriever has loaded, and
-    how much memory they need.
+    With the embedded engine, the text also says how many commits are waiting, how many collections
+    the retriever has loaded, and how much memory they need.
     """
     lag = f"behind for {reader.lag_s:.1f} s" if reader.lag_s else "no lag"
     embedded = reader.embedded
@@ -212,7 +212,10 @@ def _summaries_table(rows: list[Row]) -> Table:
 
 
 def _collections_table(*names: str) -> Table:
-    """Returns a table with a column for the collection, then the named columns, right-aligned."""
+    """Returns a table without rows: a column for the collection's name, then the columns `names`.
+
+    The columns `names` are aligned right.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("collection", style="bold", overflow="fold")
     for name in names:
@@ -221,7 +224,7 @@ def _collections_table(*names: str) -> Table:
 
 
 class ServiceName(StrEnum):
-    """The name of a service on the command line."""
+    """The names of the services in the arguments of `hrag health`."""
 
     INDEXER = "indexer"
     RETRIEVER = "retriever"

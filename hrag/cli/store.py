@@ -1,9 +1,10 @@
 """Commands that administer a whole store, without the services.
 
 `hrag backup` and `hrag restore` copy it, `hrag check` verifies it, and `hrag reindex` and
-`hrag vacuum` rebuild parts of it. `hrag postgres migrate` brings it to a new version of hrag. They
-open the store's engine themselves. What they change is recorded in the audit log, as are the
-changes of `hrag migrate` and `hrag keys`.
+`hrag vacuum` rebuild parts of it. `hrag postgres migrate` changes the schema of a store in
+PostgreSQL to that of the installed version of hrag. These commands open the store's engine
+themselves. Their changes are recorded in the audit log, and so are the changes of `hrag migrate`
+and `hrag keys`.
 """
 
 import os
@@ -50,8 +51,8 @@ def backup(
     acknowledged before the backup began. The copy is written to DIR.partial, checked completely,
     and then renamed to DIR. DIR.partial is removed on failure; if it exists already and is not
     from an interrupted backup, the command refuses to run. DIR may be on a network file system.
-    During the copy the store's file grows by everything that is written, because space is not
-    reused.
+    During the copy, the store's file grows by everything that the services write, because they do
+    not reuse the space of deleted data.
 
     \b
     Example:
@@ -91,7 +92,7 @@ def restore(
 
 
 def _ignore(_line: str) -> None:
-    """Drops a line about the progress. It is used with --json, which shows no progress."""
+    """Does nothing with a line about the progress. With --json, the commands show no progress."""
 
 
 def _show_copy(action: str, report: "BackupReport", folder: Path, *, as_json: bool) -> None:
@@ -223,10 +224,10 @@ def _show_reindexed(collections: Sequence[Mapping[str, object]], *, as_json: boo
 def vacuum(data_dir: DataDir = DEFAULT_DATA_DIR, as_json: AsJson = False) -> None:
     """Shrink a store's file, with both services stopped.
 
-    Later documents reuse the space of deleted and replaced ones, but the file never shrinks by
-    itself. The command writes a compact copy and then replaces the file by it, so the disk needs
-    space for both. If the command is interrupted, the store is either unchanged or completely
-    vacuumed.
+    New documents reuse the space of deleted and replaced documents, but the file never shrinks by
+    itself. The command writes a compact copy of the file and then replaces the file by the copy, so
+    the disk needs space for both. If the command is interrupted, the store is either unchanged or
+    completely vacuumed.
 
     \b
     Example:
@@ -278,9 +279,10 @@ def migrate_schema(as_json: AsJson = False) -> None:
 def open_store(data_dir: Path | None = None) -> "Engine":
     """Returns the engine that the environment variables describe.
 
-    If `data_dir` is given and the engine stores files, they are in this folder. The function opens
-    no file yet. From this call on, SIGTERM and SIGHUP interrupt the command like Ctrl-C, so that it
-    can clean up and write its audit entry. Raises Failure if a variable has a wrong value.
+    `data_dir` is the folder of the store's files; None means the folder that HRAG_DATA_DIR names.
+    The function opens no file yet. From this call on, SIGTERM and SIGHUP interrupt the command like
+    Ctrl-C, so that the command can clean up and write its audit entry. Raises Failure if a variable
+    has a wrong value.
     """
     # The modules of settings and storage are slow to import, so only commands that need them
     # import them.
@@ -299,10 +301,11 @@ def open_store(data_dir: Path | None = None) -> "Engine":
 
 @contextmanager
 def audited(command: str, **fields: object) -> Iterator[dict[str, object]]:
-    """Runs the block and records it in the audit log, with its outcome, `OK` or `FAILED`.
+    """Records `command` in the audit log when the `with` block ends.
 
-    The block may add fields to the yielded dictionary. Raises Failure before the block runs if
-    the audit log cannot be written.
+    The outcome is `FAILED` if the block raises an error, otherwise `OK`. The entry also has
+    `fields`. Yields a dictionary of these fields, to which the block may add fields. Raises Failure
+    before the block runs if the audit log cannot be written.
     """
     # The modules of settings and logs are slow to import, so only commands that need them import
     # them.

@@ -7,9 +7,9 @@ Text from documents is untrusted. It passes through `printable` before it reache
 that no document can move the cursor, set the window title or hide the text after it. JSON is
 output for programs, so it contains exactly what is stored.
 
-The exit codes are here too. Scripts rely on them; docs/guide/command-line.md lists them. Two kinds
-of exit codes are not defined here: `hrag check` has separate exit codes, and a command that is
-interrupted by Ctrl-C ends with 130.
+This module also defines the exit codes. Scripts rely on them, and docs/guide/command-line.md lists
+them. Two kinds of exit codes are not defined here: `hrag check` has separate exit codes, and a
+command that is interrupted by Ctrl-C ends with 130.
 """
 
 import json
@@ -77,7 +77,7 @@ def exit_code_of(error: HragError) -> ExitCode:
 
 
 class Failure(Exception):
-    """A command failed for a reason that its user can act on; the message says the reason."""
+    """A command failed for a reason that its user can remove; the message says the reason."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ def output() -> Console:
 def has_colour(console: Console) -> bool:
     """Returns True if the console shows colours.
 
-    If it does not, the caller marks matches by characters such as « and ».
+    If the console shows no colours, the caller marks matches by characters such as « and ».
     """
     return console.color_system is not None and not console.no_color
 
@@ -137,7 +137,7 @@ def show_json_error(error: dict[str, Any]) -> None:
 
 
 class Fit(Enum):
-    """The ways to fit a cell that is wider than its column."""
+    """The ways to print a cell that is wider than its column. The values describe these ways."""
 
     NEVER = "the column is as wide as its widest cell"
     CUT_END = "the cell's end is left out"
@@ -148,7 +148,8 @@ class Fit(Enum):
 class Column(NamedTuple):
     """A column of a table.
 
-    Columns of numbers have `Fit.NEVER`: they are never narrowed, and are aligned right.
+    `fit` says what happens to cells that are wider than the column. Columns of numbers have
+    `Fit.NEVER`: they are never narrowed, and their cells are aligned right.
     """
 
     name: str
@@ -158,10 +159,10 @@ class Column(NamedTuple):
 def show_table(
     console: Console, columns: Sequence[Column], rows: Iterable[Sequence[object]]
 ) -> None:
-    """Prints rows of texts and whole numbers.
+    """Prints a table. The cells are texts and whole numbers.
 
-    On a terminal the table fits the width, and empty columns are omitted. In a pipe each row is
-    one line with complete values; tabs and line ends inside a cell become blanks.
+    On a terminal, the table fits the terminal's width, and empty columns are omitted. In a pipe,
+    each row is one line with complete values; tabs and line ends inside a cell become blanks.
     """
     if console.is_terminal:
         texts = [[_format_cell(cell) for cell in row] for row in rows]
@@ -198,8 +199,8 @@ def _column_widths(
 ) -> list[int]:
     """Returns the width of each column.
 
-    If the table is too wide, columns that may be cut are narrowed first, then columns that may
-    be folded.
+    If the table is wider than `available`, columns with CUT_START or CUT_END are narrowed first,
+    then columns with FOLD.
     """
     texts = [[column.name, *(row[index] for row in rows)] for index, column in enumerate(columns)]
     widths = [max(map(cell_len, column_texts)) for column_texts in texts]
@@ -238,9 +239,9 @@ def _one_line(text: str) -> str:
 def progress_lines(
     describe: Callable[[], str], interval_s: float = LINE_INTERVAL_S
 ) -> Iterator[None]:
-    """Writes a line to standard error every `interval_s` seconds while the block runs.
+    """Writes a line to standard error every `interval_s` seconds while the `with` block runs.
 
-    `describe` returns the line; it is called in another thread.
+    The function `describe` returns the line; another thread calls it.
     """
     done = Event()
 
@@ -260,8 +261,9 @@ def progress_lines(
 def interrupt_on_signals() -> None:
     """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    If a signal is already ignored, it stays ignored. For example, `nohup` lets a command ignore
-    SIGHUP, so that the command survives the end of the terminal.
+    If the process already ignores a signal, it still ignores the signal after this call. For
+    example, `nohup` lets a command ignore SIGHUP, so that the command survives the end of the
+    terminal.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -102,7 +102,7 @@ def _print_json(info: DocumentInfo, trees: Iterable[Hierarchy], lowest: int, bud
 
 
 def _without_text(node: ChunkNode) -> dict[str, Any]:
-    """Returns a chunk's id, position, size, parent and children as a JSON object.
+    """Returns the id, position, size, parent and children of a chunk as a JSON object.
 
     The object contains neither the chunk's text nor the document's title, source and metadata.
     """
@@ -117,7 +117,8 @@ def draw(
 ) -> tuple[Tree, int]:
     """Returns the drawing of a document's chunk tree, and the number of chunks in the drawing.
 
-    The drawing contains the first `budget` chunks of level `lowest` and the levels above it.
+    The drawing contains chunks of level `lowest` and of the levels above it, at most `budget`
+    chunks. `trees` are the document's hierarchies, in order.
     """
     per_level = ", ".join(f"{count:,}" for count in info.chunks_per_level)
     heading = printable(f"{info.document_id}  {info.title}".replace("\n", " "))
@@ -135,9 +136,9 @@ def draw(
 
 
 def _draw_below(root: Tree, hierarchy: Hierarchy, text: str, lowest: int, budget: int) -> int:
-    """Adds a top-level chunk and its descendants to the drawing `root`, depth first.
+    """Adds the chunks of `hierarchy` to the drawing `root`, depth first.
 
-    Adds no chunks below level `lowest`, and at most `budget` chunks. Returns how many chunks were
+    Adds no chunks below level `lowest`, and at most `budget` chunks. Returns how many chunks it has
     added.
     """
     children: defaultdict[str, list[Chunk]] = defaultdict(list)
@@ -170,22 +171,22 @@ def hierarchies(
 ) -> Iterator[Hierarchy]:
     """Yields the hierarchy of each top-level chunk: the chunk with all its descendants.
 
-    The chunks have no contents. Each hierarchy is requested when it is needed. Raises
-    DocumentNotFound if the document was deleted. Raises ChunkNotFound if the document was replaced
-    since `info` was read.
+    The chunks have no contents. A hierarchy is requested from the retriever when the caller asks
+    for it. Raises DocumentNotFound if the document was deleted. Raises ChunkNotFound if the
+    document was replaced since `info` was read.
     """
     for chunk_id in top_chunk_ids(info):
         yield client.get_hierarchy(tenant, chunk_id, collection=collection, depth=MAX_LEVELS)
 
 
 def top_chunk_ids(info: DocumentInfo) -> Iterator[str]:
-    """Yields the ids of the top-level chunks, in order."""
+    """Yields the ids of a document's top-level chunks, in the order of the text."""
     top_level = len(info.chunks_per_level) - 1
     for index in range(info.chunks_per_level[top_level]):
         yield f"{info.document_id}#{top_level}.{index}"
 
 
 def nodes(hierarchy: Hierarchy) -> Iterator[ChunkNode]:
-    """Yields a top-level chunk, then its descendants, level by level downwards."""
+    """Yields the top-level chunk of `hierarchy`, then its descendants, the highest level first."""
     yield hierarchy.node
     yield from hierarchy.descendants

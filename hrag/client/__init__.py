@@ -21,7 +21,7 @@ Methods return complete values. Only `answer` and `ingest_many` stream: these tw
 generators (asynchronous generators in `AsyncClient`).
 
 `hrag.client.context` makes the context of a prompt from passages. `hrag.client.tools` makes a
-search a tool of an agent.
+function that searches, which an agent can call as a tool.
 """
 
 from hrag.client.aio import AsyncClient

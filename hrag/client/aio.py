@@ -2,8 +2,8 @@
 
 `make sync-client` (tests/support/sync_client.py) generates `sync.py` from this module, and
 `sync_catalog.py` from `aio_catalog.py`. So a method has the same signature, docstring and body in
-both clients. The generated files are committed, so that people can read and debug them; a test
-fails if they are out of date.
+both clients, apart from `async` and `await`. The generated files are committed, so that people can
+read and debug them; a test fails if they are out of date.
 
 The code that differs between `grpc` and `grpc.aio` is in `credentials` (channels) and in
 `ingest_stream`.
@@ -44,8 +44,8 @@ class AsyncClient(AsyncCatalog):
     The client connects at its first call. Close it, or use it as a context manager.
 
     `indexer` and `retriever` are gRPC addresses, for example `host:port`. `timeout_s` is the
-    deadline of each call, in seconds; the argument `timeout_s` of a method replaces it for one
-    call. `token` is an API key or a JSON Web Token.
+    default deadline of a call, in seconds; the argument `timeout_s` of a method replaces it for
+    one call. `token` is an API key or a JSON Web Token.
 
     `ca_file` contains the certificates of the authority that signed the services' certificates.
     `cert_file` and `key_file` are the certificate and the private key of this client, for
@@ -56,8 +56,9 @@ class AsyncClient(AsyncCatalog):
 
     All calls raise subclasses of `hrag.errors.HragError`. Any call may raise:
 
-    * InvalidArgument: the argument that `field` names is missing, malformed or exceeds its
-      limit. If it exceeds a limit, the error is the subclass TooLarge.
+    * InvalidArgument: an argument is missing, malformed or exceeds its limit; the field `field`
+      of the error names the argument. For an argument that exceeds its limit, the error is the
+      subclass TooLarge.
     * Unauthenticated, PermissionDenied: the token is not valid, or does not permit this call.
     * RateQuotaExceeded, TooBusy: try again after `retry_s` seconds.
     * DeadlineExceeded: there was no answer in time.
@@ -66,8 +67,8 @@ class AsyncClient(AsyncCatalog):
     * InternalError: the service has a fault. The service's log has an entry with the request id
       that the message contains.
 
-    Each method lists the other errors that it raises. While a service is unavailable, the client
-    retries calls that may safely run twice, at most three times.
+    Each method lists the other errors that it raises. If a service is unavailable, the client
+    retries a call up to three times, unless it would do harm if the service ran the call twice.
     """
 
     def __init__(
@@ -139,44 +140,49 @@ class AsyncClient(AsyncCatalog):
     ) -> SearchResult:
         """Returns the passages that best answer `query`, best first.
 
-        `query` is a text of at most 32 KiB, or a vector with the collection's dimension. If
-        `query` is a text and `vector` is given, the server does not embed the text: `vector` is
-        the query's vector. Phrases in straight double quotes and words written as `+word` are
-        required: only leaves whose text or titles contain all of them are found.
+        `query` is a text of at most 32 KiB, or a vector with the collection's dimension. If `query`
+        is a text and `vector` is given, the server does not embed the text: `vector` is the query's
+        vector. Phrases in straight double quotes and words written as `+word` are required: only
+        leaves whose text or titles contain all of them are found.
+
+        If the name of a mode or a retrieval stands in parentheses after an option, the option is
+        allowed only with it. For example, `fusion` (HYBRID) is allowed only if the retrieval is
+        HYBRID.
 
         * `mode`: how passages are made from the matching leaves; None means SMALL_TO_BIG.
-        * `limit`: maximum number of passages, 1 to 100; None means 5, and no maximum in CONTEXT.
-          There are fewer passages only if no more are found (then the result is `exhausted`) or
-          the `token_budget` does not allow more.
+        * `limit`: maximum number of passages, 1 to 100; None means no maximum if the mode is
+          CONTEXT, and 5 in the other modes. There are fewer passages only if no more are found
+          (then the result is `exhausted`) or the `token_budget` does not allow more.
         * `retrieval`: HYBRID searches by words and by vectors, LEXICAL by words, DENSE by
-          vectors. The default is HYBRID for a text.
-        * `return_level`: level of the passages; None means the collection's level or, if the
-          collection has none, the server's.
+          vectors. None means HYBRID if `query` is a text, and DENSE if `query` is a vector.
+        * `return_level`: level of the passages; None means the level in the collection's settings
+          or, if the collection sets no level, the level in the server's settings.
         * `candidates`: how many leaves the search by words and the search by vectors each find, 1
           to 10,000. With a larger number, a search finds more and is slower.
-        * `fusion`, `lexical_weight` (HYBRID): `fusion` is how the lexical and the dense score
-          become one score. `lexical_weight` is the lexical score's share in this score, 0 to 1;
-          None means 0.5.
+        * `fusion`, `lexical_weight` (HYBRID): `fusion` is how the score of the search by words
+          (lexical) and the score of the search by vectors (dense) become one score.
+          `lexical_weight` is the lexical score's share in this score, 0 to 1; None means 0.5.
         * `neighbour_bonus`: the score of each leaf is raised by this share, 0 to 1, of the best
-          score among the leaf, the leaf before it and the leaf after it. None means 0.5 in CONTEXT
-          and in STANDARD with HYBRID, and 0 otherwise.
+          score among the leaf, the leaf before it and the leaf after it. None means 0.5 if the mode
+          is CONTEXT, or if the mode is STANDARD and the retrieval is HYBRID; otherwise None means
+          0.
         * `max_per_document`: maximum number of passages of one document; 0 means no maximum.
         * `aggregation`: how a passage's score is computed from the scores of its matching leaves.
-        * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 in
-          CONTEXT and no maximum otherwise. A passage that does not fit is left out; with
-          `cut_last` it is cut at the end of a sentence.
-        * `min_sequence`: the search waits, at most 30 s, until the change with this sequence
-          number is visible.
+        * `token_budget`: maximum number of tokens of all passages together; 0 means 4,096 if the
+          mode is CONTEXT, and no maximum in the other modes. A passage that does not fit is left
+          out; with `cut_last` it is cut at the end of a sentence.
+        * `min_sequence`: the search waits until the change with this sequence number is visible;
+          after 30 s it raises SequenceNotReached.
         * `min_score`: passages with a lower score are left out.
         * `merge_adjacent`: if True, passages of one document that overlap or touch become one
           passage.
         * `keep_overlap`: if True, each passage is returned whole. Otherwise a passage leaves out
           text that a better passage contains.
-        * `filter`: only documents that pass it are searched; see `hrag.filters`.
+        * `filter`: a condition, made with `hrag.filters`; only documents that pass it are searched.
         * `merge_ratio` (AUTO_MERGE): share of a chunk's children that must match so that the
           chunk replaces its children, above 0 and at most 1; None means 0.5.
-        * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best one,
-          0 to 20; None means 3.
+        * `window_sentences` (SENTENCE_WINDOW): number of sentences on each side of the best
+          sentence, 0 to 20; None means 3.
         * `top_sections` (SUMMARY_FIRST): number of sections to search, 1 to 1,000; None means 3.
         * `summary_scope` (SUMMARY_FIRST): whether the query is first compared with the summaries
           of documents or directly with the summaries of sections.
@@ -243,8 +249,9 @@ class AsyncClient(AsyncCatalog):
         answer in tokens; None means the server's limit.
 
         If the model fails, no error is raised: AnswerEnd contains the failure. Closing the
-        generator stops the model. `timeout_s` is the deadline of the whole stream; None means
-        120 s. Raises ChatNotConfigured and the errors of `search`, all before the first event.
+        generator stops the model. `timeout_s` is the deadline of the whole stream; None means two
+        minutes. Raises ChatNotConfigured and the errors of `search`; these errors are raised before
+        anything is yielded.
         """
         call = calls.answer(AnswerQuery(query, question, max_tokens))
         timeout_s = checked_timeout(calls.ANSWER_TIMEOUT_S if timeout_s is None else timeout_s)
@@ -284,9 +291,9 @@ class AsyncClient(AsyncCatalog):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, its siblings and `depth` levels of descendants.
 
-        `depth` is at most 8; 0 means 1. Without `include_content`, only the chunk itself has a
-        text; its ancestors, siblings and descendants have none.
-        Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
+        `depth` is at most 8; the value 0 has the same effect as 1. Without `include_content`, only
+        the chunk itself has a text; its ancestors, siblings and descendants are returned without
+        their texts. Raises CollectionNotFound, DocumentNotFound, ChunkNotFound.
         """
         call = calls.get_hierarchy(tenant_id, chunk_id, collection, depth, include_content)
         return await self._run(call, timeout_s)
@@ -308,14 +315,15 @@ class AsyncClient(AsyncCatalog):
 
         The outcomes are in the order of the documents. Documents are read from the iterable as
         the server accepts them, so that a corpus need not fit into memory. The asyncio client
-        reads documents in the event loop, each one after the outcome of the previous document
-        has arrived. The synchronous client reads documents in another thread, some of them
-        before the outcomes of earlier documents have arrived.
+        reads documents in the event loop, and sends each document after the outcome of the
+        previous document has arrived. The synchronous client reads documents in another thread,
+        and sends several documents before their outcomes have arrived.
 
-        Read the outcomes while documents are sent; closing the generator ends the call. A
-        document whose result was yielded is on disk. If the stream breaks, send all documents
-        again; the outcome of a document that is already stored is UNCHANGED. With
-        `validate_only`, the documents are read and checked, and nothing is stored.
+        Read the outcomes as they arrive: if no outcomes are read, soon no more documents are sent.
+        Closing the generator ends the call. A document whose result was yielded is on disk. If the
+        stream breaks, send all documents again; the outcome of a document that is already stored
+        is UNCHANGED. With `validate_only`, the documents are read and checked, and nothing is
+        stored.
 
         `timeout_s` is the deadline of the whole stream; None means no deadline. The stream is
         never retried. If `documents` raises an error, this generator first yields the outcomes

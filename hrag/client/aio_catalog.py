@@ -73,7 +73,7 @@ class AsyncCatalog(ABC):
         """Returns one page of the tenant's collections, ordered by name.
 
         `page_size` is at most 1,000; 0 means 100. `page_token` is the `next_page_token` of the
-        previous page. A tenant that does not exist has no collections.
+        previous page. For a tenant that does not exist, the page is empty.
         """
         return await self._run(calls.list_collections(tenant_id, page_size, page_token), timeout_s)
 
@@ -129,9 +129,10 @@ class AsyncCatalog(ABC):
 
         Returns when the document is on disk. The result contains the document's id, the outcome
         (created, updated or unchanged), the sequence number of the change, the count of chunks at
-        each level, and the length in tokens. A search can wait for the change by the argument
-        `min_sequence`. If an identical document is stored already, the outcome is UNCHANGED and
-        the document is not embedded again. The result's report says what was read of the body.
+        each level, and the length in tokens. To wait until the change is visible to a
+        search, pass the sequence number to `search` as `min_sequence`. If an identical document is
+        stored already, the outcome is UNCHANGED and the document is not embedded again. The
+        result's report says what was read of the body.
 
         With `validate_only`, the document is read and checked, and nothing is stored. The result
         says what would be done.
@@ -162,8 +163,8 @@ class AsyncCatalog(ABC):
         The values in `metadata` replace the stored values of the same top-level keys; other keys
         keep their values. With `replace`, `metadata` replaces all stored metadata. The keys in
         `remove_keys` are deleted. If `source` is None, the source stays as it is. If
-        `expected_sequence` is not 0, the document is changed only if the `sequence` of its
-        DocumentInfo has this value.
+        `expected_sequence` is not 0 and the `sequence` of the stored DocumentInfo has another
+        value, nothing is changed and DocumentChanged is raised.
 
         Returns the changed document; the outcome is UNCHANGED if the document already had these
         values. If the document is ingested again later, the metadata and the source of that ingest
@@ -286,10 +287,11 @@ class AsyncCatalog(ABC):
     ) -> Listing[DocumentInfo]:
         """Returns one page of a collection's documents, ordered by id.
 
-        If `filter` is given (see `hrag.filters`), only documents that pass it are listed; pass
-        the same filter for each page. `page_size` is at most 1,000; 0 means 100. `page_token` is
-        the `next_page_token` of the previous page. No document is listed twice. A document that
-        is written between the calls for two pages may be missing. Raises CollectionNotFound.
+        If `filter`, a condition made with `hrag.filters`, is given, only documents that pass it are
+        listed; pass the same filter for each page. `page_size` is at most 1,000; 0 means 100.
+        `page_token` is the `next_page_token` of the previous page. No document is listed twice. A
+        document that is written between the calls for two pages may be missing. Raises
+        CollectionNotFound.
         """
         call = calls.list_documents(tenant_id, collection, page_size, page_token, filter)
         return await self._run(call, timeout_s)

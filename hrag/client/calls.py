@@ -48,8 +48,9 @@ TIMEOUT_S = 30.0
 # The default deadline of `answer`. It is longer than the default deadline of other calls, because a
 # chat model needs more time to write an answer than a search takes.
 ANSWER_TIMEOUT_S = 120.0
-# While a text is read in parts, its document may be replaced at most this often. Each time, the
-# text is read again from the start, and the parts that were read before are wasted.
+# While a text is read in parts, its document may be replaced at most this often; then the reader
+# gets DocumentChanged. After each replacement, the text is read again from the start, and the parts
+# that were read before are wasted.
 _MAX_TEXT_RESTARTS = 10
 _TEXT_RANGE = "text_range"
 
@@ -202,7 +203,7 @@ def _read_sequence(response: Any) -> int:
 
 
 def set_alias(tenant_id: str, alias: str, collection: str) -> ClientCall[AliasChange]:
-    """Builds the call SetAlias, whose result is the change of the alias, with a sequence number."""
+    """Builds the call SetAlias, whose result says which collection the alias named before."""
     request = common.built(
         indexer_pb2.SetAliasRequest, tenant_id=tenant_id, alias=alias, collection=collection
     )
@@ -327,10 +328,10 @@ class TextPart(NamedTuple):
     restarts: int = 0
 
     def longer(self, response: indexer_pb2.GetDocumentResponse) -> "TextPart":
-        """Returns this part, extended by the text in the response.
+        """Returns a TextPart with the text of this part, followed by the text in the response.
 
-        If the document was replaced after this part was read, the returned part is empty, so that
-        the text is read again from the start.
+        If the document was replaced after this part was read, the returned TextPart is empty, so
+        that the text is read again from the start.
         """
         document, end = response.document, response.text_end
         if self.end and document.sequence != self.sequence:
@@ -343,8 +344,8 @@ class TextPart(NamedTuple):
     def after(self, error: InvalidArgument) -> "TextPart":
         """Returns an empty part if `error` means that the text is now shorter than this part.
 
-        Then the document was replaced, and its text is read again from the start. Raises `error`
-        again if it has another cause.
+        In this case the document was replaced, and its text is read again from the start. Raises
+        `error` again if `error` has another cause.
         """
         if not self.end or error.field != _TEXT_RANGE:
             raise error

@@ -48,10 +48,10 @@ class ClientCredentials:
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.Channel:
-        """Returns a gRPC channel to `address` for threads, which is not connected yet.
+        """Returns a gRPC channel to `address`, for threads; the channel connects at its first call.
 
-        Raises InvalidArgument for an address that cannot exist. Also raises it if the token would
-        be sent to another machine without TLS.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -59,9 +59,10 @@ class ClientCredentials:
         return grpc.secure_channel(address, credentials, options)
 
     def aio_channel(self, address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Returns a gRPC channel to `address` for asyncio, which is not connected yet.
+        """Returns a gRPC channel to `address`, for asyncio; the channel connects at its first call.
 
-        Raises the errors of `channel`.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         credentials = self._credentials(address)
         if credentials is None:
@@ -71,7 +72,8 @@ class ClientCredentials:
     def _credentials(self, address: str) -> grpc.ChannelCredentials | None:
         """Returns the TLS credentials, or None if the channel is not encrypted.
 
-        Raises the errors of `channel`.
+        Raises InvalidArgument if the address is empty or its port is too high. Also raises
+        InvalidArgument if the token would be sent to another machine without TLS.
         """
         _check_address(address)
         if self.ca_file is None and self.cert_file is None:
@@ -89,7 +91,7 @@ class ClientCredentials:
 
 
 def _check_address(address: str) -> None:
-    """Raises InvalidArgument for an address that cannot exist.
+    """Raises InvalidArgument if the address is empty or its port is too high.
 
     Without this check, gRPC would try to reach the address until the deadline of a call, and would
     write log lines during that time.

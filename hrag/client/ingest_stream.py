@@ -113,7 +113,9 @@ def outcomes(
 
 
 def _requests_to_send(built: Iterator[Any], requests: _Requests) -> Iterator[Any]:
-    """Yields the requests of `built`; leaves out None, which means a document without a request.
+    """Yields the requests of `built`, except None.
+
+    None stands for a document that could not be encoded as a request.
 
     An error that `built` raises ends the iteration and becomes `requests.failure`. To end this
     iterator, gRPC raises an exception at the `yield`; this exception is not caught.
@@ -139,8 +141,8 @@ async def aio_outcomes(
 ) -> AsyncGenerator[Outcome]:
     """Yields one outcome (a result or an error) for each document, in order, for asyncio.
 
-    Sends each document only after the outcome of the previous document has arrived. The parameters
-    and errors are those of `outcomes`.
+    Sends each document only after the outcome of the previous document has arrived. Has the same
+    parameters as `outcomes`, and raises the same errors.
     """
     requests = _Requests(request_of)
     permits = _SendPermits()
@@ -191,7 +193,7 @@ class _SendPermits:
 
     The first permit is added when the server has admitted the call, and one permit is added for
     each outcome that arrives. So only one request is sent at a time. This is necessary because
-    grpc.aio loses the status if the server ends a stream while a request is being sent.
+    grpc.aio loses the status of the call if the server ends the call while a request is being sent.
     """
 
     def __init__(self) -> None:

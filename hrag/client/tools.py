@@ -2,7 +2,7 @@
 
 The program that creates the function fixes the tenant, the collection and the search options.
 The model chooses only the query and the number of passages. Agent frameworks describe a function
-to the model by its name, types and docstring, so these are written for models.
+to the model by its name, types and docstring, so this module writes all three for models.
 
     search_knowledge_base = knowledge_base(client, "acme", collection="handbook")
     agent = Agent(model, tools=[search_knowledge_base])
@@ -98,7 +98,10 @@ class CitedPassage(CitedChunk):
 
 @dataclass(frozen=True)
 class Findings:
-    """The result of a search: its passages, best first. `error` is a message if it failed."""
+    """The result of a search: its passages, best first.
+
+    If the search failed, `error` is the error message, and there are no passages.
+    """
 
     passages: tuple[CitedPassage, ...]
     error: str = ""
@@ -128,10 +131,10 @@ def knowledge_base(
 ) -> Search:
     """Returns a function `search_knowledge_base(query, limit)` that returns `Findings`.
 
-    `limit` is the number of passages if the model does not choose one. `description` describes
-    the documents to the model. `search_options` are further arguments of `Client.search`, for
-    example mode (default: CONTEXT), filter or token_budget. The function never raises errors of
-    hrag; it returns their messages. It is as thread-safe as `client`.
+    `limit` is the number of passages for a call in which the model sets no limit. `description`
+    describes the documents to the model. `search_options` are further arguments of `Client.search`,
+    for example mode (default: CONTEXT), filter or token_budget. The function never raises errors of
+    hrag; it returns their messages. Several threads may call it at the same time.
 
     Raises InvalidArgument for a malformed tenant id, collection name or description. Raises
     TypeError for an option that `Client.search` does not have.
@@ -159,7 +162,7 @@ def async_knowledge_base(
 ) -> AsyncSearch:
     """Returns a coroutine function `search_knowledge_base(query, limit)` for asyncio.
 
-    The parameters and the errors are those of `knowledge_base`.
+    Has the same parameters as `knowledge_base`, and raises the same errors.
     """
     options = _checked(client, tenant_id, {**search_options, "collection": collection})
 

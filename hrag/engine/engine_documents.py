@@ -68,8 +68,8 @@ class PreparedDocument:
 class IngestDecision:
     """The decision whether a document must be ingested, and the collection that it belongs to.
 
-    If the stored document has the same content hash, `unchanged` is the result to return. If
-    `unchanged` is None, the document must be ingested.
+    If a document with the same id and the same content hash is stored already, `unchanged` is the
+    result to return. If `unchanged` is None, the document must be ingested.
     """
 
     collection: CollectionHandle
@@ -100,8 +100,8 @@ class DocumentSummaries:
 class StoredDocument:
     """A whole document as it is stored, with its vectors and summaries.
 
-    With it, a document can be copied to another store without embedding it again. `summaries` is
-    None if the summaries are not written yet, or if the collection has no summaries.
+    A StoredDocument can be copied to another store without embedding the document again.
+    `summaries` is None if the summaries are not written yet, or if the collection has no summaries.
     """
 
     document: PreparedDocument
@@ -125,21 +125,22 @@ class DamagedDocument:
 
 
 ExportedDocument = StoredDocument | DamagedDocument
-"""A document as `Reader.export` yields it."""
+"""What `Reader.export` yields for a document."""
 
 
 NO_VERSION = 0
 """A `version` that no document has.
 
-`Writer.put_summaries` stores no summaries of a document with this version, and only counts the
-tokens."""
+For a document with this version, `Writer.put_summaries` stores no summaries. It only adds the
+tokens to the collection's total."""
 
 
 class UnreadableVersion(DataLoss):
-    """A document without summaries cannot be read because it or its whole collection is damaged.
+    """A document without summaries cannot be read: its data or its collection are damaged.
 
-    `version` identifies the document or the collection. `Writer.next_unsummarised` skips the
-    document or the collection if its argument `excluding` contains `version`.
+    `version` identifies the damaged document or the damaged collection.
+    `Writer.next_unsummarised` skips this document or collection if its argument `excluding`
+    contains `version`.
     """
 
     def __init__(self, message: str, version: int) -> None:
@@ -173,9 +174,9 @@ def info_bytes(info: DocumentInfo) -> int:
 
 
 def fitting(infos: Iterable[DocumentInfo], reply: ReplyLimit) -> Iterator[DocumentInfo]:
-    """Yields documents from the start of `infos`, as many as fit into the reply to a client.
+    """Yields the first documents of `infos`: as many as fit into the reply to a client.
 
-    Yields the first document even if it does not fit.
+    `reply` is the size limit of the reply. The first document is yielded even if it does not fit.
     """
     for index, info in enumerate(infos):
         size = field_bytes(info_bytes(info))
@@ -190,10 +191,10 @@ def read_part(
 ) -> tuple[str, int]:
     """Returns a part of a UTF-8 text, and the byte offset at which the returned text ends.
 
-    `reply` is the size limit of the response. The returned text is shorter than `part` if more
-    bytes do not fit this limit. It begins and ends at the boundaries of characters. If `part` is
+    `reply` is the size limit of the response. If `part` does not fit this limit, the end of the
+    part is left out. The returned text begins and ends at boundaries of characters. If `part` is
     None, the whole text is returned. Raises InvalidArgument if `part` is outside the text. Raises
-    ReplyTooLarge if `part` is None and the text does not fit into `reply`.
+    ReplyTooLarge if `part` is None and the whole text does not fit the limit.
     """
     if part is None:
         reply.check(field_bytes(len(text)), TEXT_ADVICE)

@@ -29,7 +29,7 @@ from hrag.values.search import (
 )
 
 Vector = NDArray[np.float32]
-P = TypeVar("P")  # The type of a search's passages, which depends on the ResultForm.
+P = TypeVar("P")  # The type of the passages that a search returns. The ResultForm decides it.
 P_co = TypeVar("P_co", covariant=True)
 
 
@@ -37,9 +37,9 @@ P_co = TypeVar("P_co", covariant=True)
 class Fusion:
     """How a search combines the BM25 score and the cosine of a leaf into one score.
 
-    `hrag.types.FusionMethod` lists the methods. With the method CONVEX, a cosine is normalised to
-    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, because the cosine of two unrelated texts
-    depends on the embedding model.
+    `hrag.types.FusionMethod` lists the methods. `lowest_cosine` is the cosine that means no
+    similarity; it depends on the embedding model. With the method CONVEX, a cosine is normalised to
+    `(cosine - lowest_cosine) / (1 - lowest_cosine)`, so that no similarity becomes 0.
     """
 
     method: FusionMethod = FusionMethod.CONVEX
@@ -57,9 +57,9 @@ class FindRequest:
     collection has. `level` is the level of the passages; in the mode AUTO_MERGE it is the highest
     level that passages may have.
 
-    Each source first returns `candidates` leaves. If these result in fewer than `limit` passages,
-    the engine reads more candidates until there are `limit` passages or no more leaves. Passages
-    from later candidates come after passages from earlier candidates.
+    Each source first returns `candidates` leaves. If these leaves result in fewer than `limit`
+    passages, the engine reads more candidates until there are `limit` passages or no more leaves.
+    Passages from later candidates come after passages from earlier candidates.
 
     If `token_budget` is 0, tokens are not limited; the mode CONTEXT requires a budget. If
     `max_per_document` is 0, the passages per document are not limited. If `keep_overlap` is False,
@@ -107,7 +107,7 @@ class ResultForm(Generic[P]):
 class PassageForm(ResultForm[P], ABC):
     """A form into which each `Passage` that a search has found can be converted.
 
-    Only the type of the returned passages depends on the form, not which passages are found.
+    The form decides the type of the returned passages. It does not change which passages are found.
     """
 
     @abstractmethod
@@ -127,7 +127,7 @@ class Values(PassageForm[Passage]):
 class PassageFields(Protocol):
     """Encodes those fields of a passage that an engine cannot encode itself.
 
-    The form `Encoded` has an object of this type.
+    A search that returns encoded passages passes such an object to the engine, as `Encoded.fields`.
     """
 
     def document(
@@ -148,9 +148,9 @@ class PassageFields(Protocol):
 class Encoded(PassageForm[bytes]):
     """Each passage is returned as an encoded hrag.v1.SearchResponse with only this passage.
 
-    An engine may encode passages directly, which is faster than creating a Passage first. Then the
-    engine calls `fields` for the fields that it cannot encode. Other engines call `encode`, which
-    encodes a Passage.
+    An engine has two ways to create the bytes. It may encode a passage itself, without creating a
+    Passage, which is faster; for the fields that it cannot encode, it then calls `fields`. Or it
+    creates a Passage and calls `encode`.
     """
 
     fields: PassageFields
@@ -180,7 +180,7 @@ class FindResult(Generic[P_co]):
     """The result of a search, best passage first.
 
     The form of the search decides the type of the passages. `eligible_leaves` is the count of
-    leaves that pass the filter. `considered` is the count of the leaves that were candidates.
+    leaves that pass the filter. `considered` is the count of leaves that were candidates.
     `exact` is True if the candidates of each source (dense or lexical) are certainly the best
     leaves of that source. `exhausted` is True if the snapshot has no further passage to return.
     `stages` has the names and durations of the stages `search`, `climb`, `fetch` and, with a
@@ -196,7 +196,10 @@ class FindResult(Generic[P_co]):
     sections: tuple[ChosenSection, ...] = ()
 
     def with_passages(self, passages: tuple[P, ...], *, exhausted: bool) -> "FindResult[P]":
-        """Returns a copy of this result with other passages, which may have another form."""
+        """Returns a copy of this result, with `passages` and `exhausted` in place of its values.
+
+        The new passages may have another form (ResultForm) than the passages of this result.
+        """
         return FindResult(
             passages=passages,
             considered=self.considered,

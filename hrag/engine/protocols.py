@@ -1,8 +1,8 @@
 """The protocols that an engine implements. Services, commands and tests rely only on them.
 
-A caller passes whole documents and whole searches to an engine. So an engine may also be a database
-that searches vectors itself. Methods raise only errors of `hrag.errors`. Code outside `hrag.engine`
-imports no module of a specific engine; it calls `hrag.engine.open_engine`.
+A caller passes whole documents and whole searches to an engine. So an engine may also use a
+database that searches vectors itself. Methods raise only errors of `hrag.errors`. Code outside
+`hrag.engine` imports no module of a specific engine; it calls `hrag.engine.open_engine`.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -82,7 +82,8 @@ class Writer(Protocol):
         """Makes `alias` refer to a collection, in one commit.
 
         An existing alias is changed. If `collection` is itself an alias, `alias` will refer to the
-        same collection as `collection`. Nothing is written if `alias` already refers to it.
+        collection that `collection` refers to. Nothing is written if `alias` already refers to this
+        collection.
 
         Raises CollectionExists if a collection has the name `alias`. Raises StorageQuotaExceeded if
         the tenant already has MAX_ALIASES aliases. Raises CollectionNotFound if there is no
@@ -120,12 +121,12 @@ class Writer(Protocol):
     ) -> IngestDecision:
         """Decides, before a document is parsed or embedded, whether it must be ingested.
 
-        It need not be ingested if the stored document has the same `content_hash`; then the
-        decision contains the result UNCHANGED. An empty `content_hash` is never the same as a
-        stored one. `stored_bytes` is a lower bound of the size that the document will have in the
-        store; `put` checks the real size. Raises StorageQuotaExceeded if the document must be
-        ingested and `stored_bytes` would exceed the tenant's quota. Raises CollectionNotFound if
-        there is no such collection.
+        The document need not be ingested if a document with the same id and the same `content_hash`
+        is stored already; then the decision contains the result UNCHANGED. With an empty
+        `content_hash`, the document must always be ingested. `stored_bytes` is a lower bound of the
+        size that the document will have in the store; `put` checks the real size. Raises
+        StorageQuotaExceeded if the document must be ingested and `stored_bytes` would exceed the
+        tenant's quota. Raises CollectionNotFound if there is no such collection.
         """
 
     def wait_for_capacity(self, collection: CollectionHandle, deadline: Deadline) -> None:
@@ -147,8 +148,10 @@ class Writer(Protocol):
     ) -> list[IngestResult | HragError]:
         """Creates or replaces several documents; returns a result or an error for each document.
 
-        All documents of the same tenant are stored in one commit. If a commit fails, for example
-        with StorageFull, and this call has committed no document before, raises the error.
+        All documents of a tenant are stored in one commit. Exception: if stored data are damaged,
+        each document may be stored in a separate commit, so that the other documents can be stored.
+        If the first commit fails, for example with StorageFull, raises the error. If a later commit
+        fails, the error is returned for each document of this commit.
         """
 
     def put_stored(self, collection: CollectionHandle, stored: StoredDocument) -> IngestResult:
@@ -169,7 +172,7 @@ class Writer(Protocol):
         """Replaces the metadata and the source of a document and of its summaries.
 
         Text, tree, vectors and index do not change. The document's content hash is deleted, so a
-        later `put` replaces the document even if the content is the same. Raises DocumentChanged if
+        later `put` of the same content replaces the document too. Raises DocumentChanged if
         the sequence number of the document's last change is not `sequence`. May also raise
         DocumentNotFound, StorageQuotaExceeded or StorageFull.
         """
@@ -203,12 +206,13 @@ class Writer(Protocol):
         part: ByteRange | None = None,
         reply: ReplyLimit = UNLIMITED,
     ) -> tuple[DocumentInfo, str, int]:
-        """Returns a document, its text and the byte offset where that text ends, from one snapshot.
+        """Returns a document, its text, and the byte offset at which the returned text ends.
 
-        `reply` is the size limit of the response. With `part`, the text begins at the part's start
-        and has as many bytes of the part as this limit allows. Raises InvalidArgument if `part` is
-        outside the text. Raises ReplyTooLarge if `part` is None and the whole text does not fit.
-        Raises DocumentNotFound if there is no such document.
+        All three are read from one snapshot. `reply` is the size limit of the response. With
+        `part`, the returned text begins at the part's start and has as many bytes of the part as
+        this limit allows. Raises InvalidArgument if `part` is outside the text. Raises
+        ReplyTooLarge if `part` is None and the whole text does not fit. Raises DocumentNotFound if
+        there is no such document.
         """
 
     def documents(
@@ -238,7 +242,7 @@ class Writer(Protocol):
         """
 
     def status(self, collection: CollectionHandle) -> IndexStatus:
-        """Returns the counts of one collection and the usage of its tenant.
+        """Returns the size and the state of a collection, and the usage of its tenant.
 
         Raises CollectionNotFound.
         """
@@ -252,13 +256,13 @@ class Writer(Protocol):
         after: CollectionHandle | None = None,
         excluding: Container[int] = (),
     ) -> Unsummarised | None:
-        """Returns a document whose summaries are not written yet; None if no document waits.
+        """Returns a document whose summaries are not written yet; None if there is none.
 
         Considers only collections whose documents are embedded by `embedder`. Returns a document of
         the collection `after` only if no other collection has such a document, so that all
-        collections make progress. Skips documents whose `version` is in `excluding`. Raises
-        UnreadableVersion for a damaged document or collection; the caller can skip it with
-        `excluding`.
+        collections make progress. Raises UnreadableVersion for a damaged document or collection.
+        Skips documents and damaged collections whose `version` is in `excluding`. So the caller can
+        add the error's `version` to `excluding` and call again.
         """
 
     def put_summaries(
@@ -301,7 +305,7 @@ class Snapshot(Protocol):
         """
 
     def chunk(self, chunk_id: ChunkId, reply: ReplyLimit = UNLIMITED) -> ChunkNode:
-        """Returns the chunk with the ids of its parent and children.
+        """Returns the chunk with the id `chunk_id`, and the ids of its parent and children.
 
         Raises DocumentNotFound or ChunkNotFound. Raises ReplyTooLarge, before the chunk is created,
         if the chunk does not fit the size limit `reply`.
@@ -312,8 +316,8 @@ class Snapshot(Protocol):
     ) -> Hierarchy:
         """Returns a chunk with its ancestors, siblings, and descendants `depth` levels down.
 
-        The chunk itself has its text. With `content`, the other chunks have their texts too. Raises
-        the errors of `chunk`.
+        With `content`, all returned chunks have their texts. Without `content`, only the chunk with
+        the id `chunk_id` has its text. Raises the errors of `chunk`.
         """
 
 
@@ -365,7 +369,7 @@ class Reader(Protocol):
         """Loads indexes, up to the memory limit, so that the first searches need not wait."""
 
     def close(self) -> None:
-        """Stops the reader's background work. The engine closes the store."""
+        """Stops the reader's background work. Does not close the store; `Engine.close` does."""
 
 
 class Maintenance(Protocol):
@@ -375,7 +379,7 @@ class Maintenance(Protocol):
     """
 
     def start(self) -> None:
-        """Starts the background work. It first finishes work that an earlier process has begun."""
+        """Starts the background work. First finishes work that an earlier process has begun."""
 
     def close(self) -> bool:
         """Stops the background work, and waits a short time for the step that is running.
@@ -388,9 +392,10 @@ class Maintenance(Protocol):
 class Administration(Protocol):
     """Operations on a whole store, for operators.
 
-    The operations raise StoreMissing if the store does not exist, and StoreUnavailable if the store
-    cannot be opened for the operation. If an engine does not implement an operation, because tools
-    of its database do, it raises NotSupported with a message that names these tools.
+    All operations except `restore` and `migrate` raise StoreMissing if the store does not exist.
+    The operations raise StoreUnavailable if the store cannot be opened. An operation that an engine
+    does not implement raises NotSupported. The message names the reason, or the tools of the
+    engine's database that do the same.
     """
 
     def check(self) -> CheckReport:
@@ -399,32 +404,34 @@ class Administration(Protocol):
     def repair(self) -> CheckReport:
         """Repairs all data that is derived from the documents; reports the remaining problems.
 
-        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
+        Needs exclusive access to the store. If the disk is full, raises StorageFull and leaves the
+        store unchanged.
         """
 
     def backup(self, target: Path, progress: Progress) -> BackupReport:
         """Copies the store into the new folder `target`. The store may be in use.
 
-        Raises StorageFull; then nothing is left in `target`.
+        If the disk of `target` is full, raises StorageFull and leaves nothing in `target`.
         """
 
     def restore(self, source: Path, progress: Progress) -> BackupReport:
         """Creates the engine's store from the backup in `source`. The store must not exist yet.
 
-        Returns the report that `backup` returned for this backup. Raises StorageFull; then the
-        store still does not exist.
+        Returns the report that `backup` returned for this backup. If the disk is full, raises
+        StorageFull and creates no store.
         """
 
     def vacuum(self) -> VacuumReport:
         """Frees the disk space of deleted documents; reports the store's size before and after.
 
-        Needs exclusive access to the store. Raises StorageFull; then the store is unchanged.
+        Needs exclusive access to the store. If the disk is full, raises StorageFull and leaves the
+        store unchanged.
         """
 
     def migrate(self) -> MigrationReport:
         """Migrates the store's schema to this version of hrag. All services must be stopped.
 
-        Creates the store if it does not exist.
+        Creates the store if it does not exist. Raises NotSupported in an engine without migrations.
         """
 
     def reindex(self) -> Iterator[ReindexedCollection]:
@@ -432,9 +439,9 @@ class Administration(Protocol):
 
         The lexical index is rebuilt with the newest version of the collection's analyzer. An engine
         may skip collections whose index cannot be out of date. Each step of the iterator rebuilds
-        one collection. Searches use the old index until the new index is complete. Raises
-        StorageFull. If a collection is damaged, raises DataLoss after all other collections are
-        rebuilt.
+        the index of one collection. Searches use the old index until the new index is complete.
+        Raises StorageFull if the disk is full. If a collection is damaged, first rebuilds the
+        indexes of all other collections, and then raises DataLoss.
         """
 
 
@@ -463,9 +470,9 @@ class Engine(Protocol):
         """Returns the background work, which is not started yet. The writer must be open."""
 
     def reader(self) -> Reader:
-        """Opens the store for searching. This process or another one may be writing to it.
+        """Opens the store for searching. This process or another process may write to it meanwhile.
 
-        Raises StoreMissing while the store does not exist, or StoreUnavailable if it cannot be
+        Raises StoreMissing if the store does not exist yet, or StoreUnavailable if it cannot be
         opened.
         """
 
@@ -478,9 +485,9 @@ class Engine(Protocol):
     def require_store(self) -> None:
         """Raises StoreUnavailable if the opened store can no longer be written to.
 
-        Health checks call this method, which takes microseconds. Even if it raises, searches may
-        still succeed.
+        Health checks call this method often; it takes microseconds. If writing is impossible,
+        searches may still succeed.
         """
 
     def close(self) -> None:
-        """Closes all that the engine has opened. The caller must close the maintenance first."""
+        """Closes all that the engine has opened. `Maintenance.close` must be called before."""

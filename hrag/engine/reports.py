@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The result of a check: the counts of what was read, and the problems that were found.
+    """The result of a check of a store.
 
-    Each problem names the document, collection or file that it is about. An intact store has no
+    The counts are those of the collections, documents, leaves and segments that were read. Each
+    problem names the document, collection or file that it is about. An intact store has no
     problems.
     """
 
@@ -22,9 +23,9 @@ class CheckReport:
 class BackupReport:
     """A description of a backup.
 
-    `sequence` grows with the commits of the store, over all tenants, and so identifies the state
-    that the backup contains. `size_bytes` is the size of all files. `created` is the time of the
-    backup in UTC, in the format ISO 8601.
+    `sequence` grows with each commit of the store, of any tenant. So it identifies the state of the
+    store that the backup contains. `size_bytes` is the size of all files of the backup. `created`
+    is the time of the backup in UTC, in the format ISO 8601.
     """
 
     documents: int

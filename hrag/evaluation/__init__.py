@@ -1,7 +1,7 @@
 """How good is a search? Measured through the client, with questions whose answers are known.
 
-A system is a way to search: a mode with its options. The gold of a question is the text that
-answers the question, or the documents that contain the answer.
+A system is a way to search: a mode with its options. The gold of a question is the expected texts
+(spans or quotes that answer the question), or the expected documents (which contain the answer).
 
 `question_files` reads the questions, `systems` parses the systems to compare, and `searches`
 searches with every system for every question. `gold` and `retrieval_metrics` score the results at

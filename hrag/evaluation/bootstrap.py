@@ -10,7 +10,7 @@ the same questions are drawn for every metric and system.
 With few questions the interval is too narrow. If two systems are equally good, the interval of
 their difference should exclude zero for 5 % of all samples of questions. But the interval excludes
 zero for 10 % of all samples of ten questions, and for half of all samples of two questions. So with
-fewer than MIN_QUESTIONS questions, no difference is reported as more than chance.
+fewer than MIN_QUESTIONS questions, no difference is reported as statistically significant.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def estimates(
 
 
 def few_questions(count: int, noun: str) -> str | None:
-    """Returns a warning if `count` questions are too few to mark a difference as more than chance.
+    """Returns a warning if `count` questions are too few for a significant difference.
 
     Returns None if the questions are enough. `noun` names the questions in the warning.
     """

@@ -92,9 +92,9 @@ class ChatCalls:
         return reply.text
 
     def _lock_of(self, key: str) -> Lock:
-        """Returns the lock that a call holds from reading the journal to storing its reply.
+        """Returns the lock for calls with this key; all calls with the same key share one lock.
 
-        All calls with the same key share one lock.
+        A call holds the lock while it reads the journal, requests the reply and stores it.
         """
         with self._lock:
             return self._locks_by_key.setdefault(key, Lock())

@@ -35,7 +35,7 @@ def span_of(passage: Passage) -> TextSpan:
 
 
 def cut_to_budgets(passages: Iterable[Passage], budgets: Sequence[int]) -> dict[int, BudgetedText]:
-    """Returns, for each token budget, the text of the first passages that fits the budget.
+    """Returns, for each token budget, as much of the passages' text as fits the budget.
 
     Stops reading passages when the largest budget is full.
     """

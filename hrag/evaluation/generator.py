@@ -109,10 +109,12 @@ class QuestionGenerator:
     def generate(self, path: Path, count: int, seed: int, show: Show) -> GenerationResult:
         """Adds questions to the file at `path` until the file has `count` questions.
 
-        Stops earlier if every chunk was used. If the file needs n more questions at the start, also
-        stops after n times `_ATTEMPTS_PER_QUESTION` chunks. Raises the client's errors, and the
-        chat model's error if the first calls all fail. Raises OSError, which names the file, if the
-        file cannot be written.
+        Stops earlier in two cases: every chunk was used, or this run has used n *
+        `_ATTEMPTS_PER_QUESTION` chunks, where n is the count of questions that were missing at the
+        start. `show` is called after each chunk with three counts: the questions in the file,
+        `count`, and the rejected chunks. Raises the client's errors, and the chat model's error if
+        the first calls all fail. Raises OSError, which names the file, if the file cannot be
+        written.
         """
         existing = list(json_rows(path)) if path.exists() else []
         known_questions = {row.text("query").casefold() for row in existing}
@@ -195,7 +197,7 @@ def _question_from(reply: str, chunk: Chunk, model: str) -> _QuestionLine:
     fields = _fields(reply)
     question, quote = fields["question"], fields["quote"]
     if not question:
-        raise _RejectedReply("nothing to ask about the chunk")
+        raise _RejectedReply("no question in the reply")
     if len(question) < _MIN_QUESTION_CHARS:
         raise _RejectedReply("the question is too short")
     if not quote:

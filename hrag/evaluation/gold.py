@@ -1,10 +1,14 @@
-"""Computes how much of the gold a text contains, and at which rank each piece of gold is found.
+"""Computes how much of the gold was returned, and at which rank each piece of gold is found.
 
-The gold of a question is the text that answers the question, or the documents that contain the
-answer. A piece of gold is one such text: a span of a document, or a quote. The quote may occur at
-several places of documents. Every place at which any system found the quote is accepted. If a
-returned text contains parts of several accepted places, only the place of which the text contains
-the most characters counts. If no system found a quote, all systems have missed the quote.
+The gold of a question is the expected texts (spans or quotes that answer the question), or the
+expected documents (which contain the answer). A piece of gold is one of these texts or documents.
+The returned text means the returned passages, cut to a token budget.
+
+An evaluation usually compares several systems (a system is one way to search). A quote may occur at
+several places in the documents. Each place at which at least one of the compared systems found the
+quote is accepted. If the returned text contains parts of several accepted places, only one place
+counts: the place with the most characters in the returned text. If none of the systems found a
+quote, the quote counts as missed by all of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +17,17 @@ from dataclasses import dataclass
 from hrag.evaluation.questions import GoldDocument, GoldQuote, GoldSpan, Question, TextSpan
 from hrag.evaluation.retrieved import RetrievalResult
 
-# A passage finds a piece of gold if the passage contains this share of the piece, or if this share
-# of the passage lies in the piece.
+# A passage finds an expected text if the passage contains this share of the text, or if this share
+# of the passage lies in the text.
 FOUND_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A piece of gold: a text of `chars` characters that is expected at one of `places`.
+    """An expected text of `chars` characters. It is expected at one of `places`.
 
-    The places of a quote are the places at which the compared systems found the quote. So `places`
-    is empty if no system found the quote.
+    The places of a quote are the places at which at least one of the compared systems found the
+    quote. So `places` is empty if none of them found the quote.
     """
 
     places: tuple[TextSpan, ...]
@@ -43,19 +47,21 @@ class ResolvedGold:
 
     @property
     def unlocated(self) -> int:
-        """The number of quotes that no system found."""
+        """The number of quotes that none of the compared systems found."""
         return sum(not text.places for text in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much gold a question has, and how much of the gold a text contains.
+    """How much gold a question has, and how much of the gold the returned text contains.
 
-    `gold` is the amount of gold, and `found` the amount of gold that the text contains. `gold` and
-    `found` count characters, or documents if whole documents are expected. The other fields always
-    count characters: `text` is the length of the text, `relevant` the length of the text's part
-    that is gold, and `union` the length of text and gold together. If whole documents are expected,
-    `union` is the length of the text alone, because the length of the documents is not known.
+    `gold` is the amount of gold, and `found` the amount of gold that the returned text contains.
+    `gold` and `found` count characters, or documents if whole documents are expected. The other
+    fields always count characters: `text` is the length of the returned text, `relevant` the length
+    of its part that is gold, and `union` the length of returned text and gold together. If whole
+    documents are expected, `relevant` is the length of the returned text that comes from these
+    documents, and `union` is the length of the returned text alone, because the length of the
+    documents is not known.
     """
 
     gold: int
@@ -66,9 +72,9 @@ class Coverage:
 
 
 def resolve(question: Question, results: Iterable[RetrievalResult]) -> ResolvedGold:
-    """Returns the question's gold, with the places at which the systems found its quotes.
+    """Returns the question's gold, with the places at which the compared systems found its quotes.
 
-    `results` are the successful results of all systems for this question.
+    `results` are the successful results of all compared systems for this question.
     """
     if question.expects_documents:
         documents: dict[str, int] = {}
@@ -92,9 +98,10 @@ def _gold_text(places: tuple[TextSpan, ...], quote: GoldQuote) -> GoldText:
 
 
 def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
-    """Returns how much of the gold the text in `spans` contains.
+    """Compares the returned text, given by `spans`, with the gold.
 
-    If two spans overlap, the text that both spans contain counts twice in `Coverage.text`.
+    Counts how much of the gold the returned text contains. If two spans overlap, `Coverage.text`
+    counts each character of their common text twice.
     """
     text = sum(end - start for _, start, end in spans)
     if gold.documents is not None:
@@ -104,17 +111,17 @@ def coverage(gold: ResolvedGold, spans: Sequence[TextSpan]) -> Coverage:
     merged = _by_document(_merge_spans(spans))
     gold_chars = sum(piece.chars for piece in gold.texts)
     found_chars = sum(_found_chars(piece, merged) for piece in gold.texts)
-    # If two quotes overlap, `found_chars` counts the characters that both quotes contain twice. So
+    # If two quotes overlap, a character that both quotes contain adds 2 to `found_chars`. So
     # `found_chars` may be larger than `text`, the count of characters of the returned text.
     relevant = min(found_chars, text)
     return Coverage(gold_chars, found_chars, text, relevant, text + gold_chars - relevant)
 
 
 def _found_chars(text: GoldText, merged: Mapping[str, Sequence[TextSpan]]) -> int:
-    """Returns how many characters of the expected `text` the spans contain.
+    """Counts the characters of the expected `text` that the spans contain.
 
-    The text may be expected at several places. Only the place of which the spans contain the most
-    characters counts. `merged` contains the spans by document id, without overlaps.
+    This text may be expected at several places. Only one place counts: the place with the most
+    characters in the spans. `merged` contains the spans by document id, without overlaps.
     """
     return max((_covered_chars(place, merged) for place in text.places), default=0)
 
@@ -126,9 +133,9 @@ def _covered_chars(place: TextSpan, merged: Mapping[str, Sequence[TextSpan]]) ->
 def found_gains(gold: ResolvedGold, ranking: Sequence[TextSpan]) -> list[int]:
     """Returns the gain at each rank of `ranking`, which contains the spans of passages, best first.
 
-    A piece of gold counts once, at the first passage that finds it, with gain 1. A passage that
-    finds several new pieces occupies one rank for each of these pieces. A passage that finds no new
-    piece occupies one rank, with gain 0.
+    If texts are expected, each text gives the gain 1 once: at the first passage that finds it. A
+    passage that finds several new texts occupies one rank for each of these texts. A passage that
+    finds no new text occupies one rank, with gain 0.
 
     If whole documents are expected, each returned document occupies one rank, in the order of the
     documents' best passages. The gain is the relevance of the document, as in BEIR.
@@ -165,7 +172,10 @@ def finds(span: TextSpan, gold: TextSpan) -> bool:
 
 
 def any_found(gold: ResolvedGold, spans: Sequence[TextSpan]) -> bool:
-    """Returns True if the spans find at least one of the expected texts or documents."""
+    """Returns True if a passage finds at least one of the expected texts or documents.
+
+    `spans` are the spans of the passages.
+    """
     return any(found_gains(gold, spans))
 
 

@@ -19,7 +19,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _QUESTIONS_SHOWN = 30
 _FAILURES_SHOWN = 50
 # Small estimates are shown with two digits after the decimal point instead of one digit. An
-# estimate is small if the upper end of its interval is below this share.
+# estimate is small if the upper end of its interval is below this value, which means 10 %.
 _SMALL = 0.1
 _METRICS = (
     (RECALL, "Recall", "Share of the gold that the returned text contains, in %."),
@@ -29,7 +29,11 @@ _METRICS = (
         "Intersection over union",
         "Gold in the returned text, divided by gold and text together, in %.",
     ),
-    (HIT, "Hit rate", "Questions for which the returned text finds any piece of gold, in %."),
+    (
+        HIT,
+        "Hit rate",
+        "Questions for which a returned passage matches an expected text or document, in %.",
+    ),
 )
 
 

@@ -35,8 +35,8 @@ def key_of(kind: str, **parts: Any) -> str:
 class Journal:
     """Stores the results of the finished calls of one or more runs.
 
-    Thread-safe. A context manager, which closes the file at its end. Without a path, the results
-    are stored in memory, for this run only.
+    Thread-safe. A context manager: the file is closed at the end of the `with` block. Without a
+    path, the results are stored in memory, for this run only.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -31,9 +31,9 @@ class Row:
         """Returns the text of the first field in `names` that is present.
 
         A whole number is converted to a text. If none of the fields is present, returns `default`.
-        Raises InvalidArgument if there is no default and all fields are missing or the first
-        present field is blank. Also raises InvalidArgument if the field is not a text, or contains
-        a lone surrogate, which UTF-8 cannot encode.
+        Without a default, raises InvalidArgument if no field is present or if the text is blank.
+        With or without a default, raises InvalidArgument if the field is neither a text nor a whole
+        number, or if the text contains a lone surrogate, which UTF-8 cannot encode.
         """
         name = next((field for field in names if self.fields.get(field) is not None), None)
         if name is None:

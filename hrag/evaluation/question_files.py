@@ -1,7 +1,7 @@
 """Reads questions with their gold from a BEIR folder, from JSON lines, or from a table.
 
-The gold of a question is the text that answers the question, or the documents that contain the
-answer. The path determines the format:
+The gold of a question is the expected texts (spans or quotes that answer the question), or the
+expected documents (which contain the answer). The path determines the format:
 
 * A folder with `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv` (query-id, corpus-id,
   score) is in BEIR's format. Documents with a score over 0 are the gold.
@@ -62,12 +62,12 @@ def _questions(path: Path, split: str) -> Iterator[Question]:
             return _beir(path, split)
         return _json_lines(path / _QUERIES)
     if not path.exists():
-        raise unreadable(path, f"no such file; questions are {FORMATS}")
+        raise unreadable(path, f"no such file or folder; questions are read from {FORMATS}")
     if path.suffix == ".jsonl":
         return _json_lines(path)
     if path.suffix in _DELIMITERS:
         return _table(path)
-    raise unreadable(path, f"its name ends in {path.suffix!r}; questions are {FORMATS}")
+    raise unreadable(path, f"its name ends in {path.suffix!r}; questions are read from {FORMATS}")
 
 
 def _json_lines(path: Path) -> Iterator[Question]:

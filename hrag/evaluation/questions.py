@@ -1,6 +1,8 @@
-"""Questions with their gold. The gold says which text or which documents answer a question.
+"""Questions with their gold, which says what a search is expected to return.
 
-Spans are half-open ranges of code points in the stored text of a document.
+The gold of a question is the expected texts (spans or quotes that answer the question), or the
+expected documents (which contain the answer). Spans are half-open ranges of code points in the
+stored text of a document.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,18 +1,28 @@
 """The metrics of retrieval, each for one question, from 0 to 1; a higher value is better.
 
-The gold of a question is the text that answers the question, or the documents that contain the
-answer. In the metrics, the text means the passages that a system returned, cut to a token budget.
+The gold of a question is the expected texts (spans or quotes that answer the question), or the
+expected documents (which contain the answer). A piece of gold is one of these texts or documents.
+Below, "returned text" means the returned passages, cut to a token budget. A passage finds an
+expected text if at least half of the shorter one of the two is also in the longer one. A passage
+finds an expected document if it belongs to this document.
 
-* Recall: the share of the gold that the text contains. Precision: the share of the text that is
-  gold. Intersection over union: the length of the gold in the text, divided by the length of gold
-  and text together.
-* Hit: 1 if the text finds any piece of gold, else 0.
-* Reciprocal rank: 1 / rank of the first piece of gold that is found. The mean of the reciprocal
+* Recall: the share of the gold that the returned text contains. If texts are expected, it is a
+  share of their characters. If documents are expected, it is the share of the documents of which
+  the returned text contains any part.
+* Precision: the share of the returned text that is gold, or that belongs to expected documents.
+* Intersection over union: the length of the gold in the returned text, divided by the length of
+  gold and returned text together. If documents are expected, it equals the precision.
+* Hit: 1 if at least one returned passage, as cut to the budget, finds a piece of gold, else 0.
+* Reciprocal rank: 1 / rank of the first result that finds a piece of gold; 0 if none does. The
+  results are the returned passages, not cut, best first. If documents are expected, the results are
+  the documents of these passages, in the order of their best passages. The mean of the reciprocal
   ranks of all questions is MRR.
-* nDCG: discounted cumulative gain, which is the sum of gain / log2(rank + 1) over the first
-  ranks, divided by the same sum of the ideal ranking (Järvelin and Kekäläinen, Cumulated
-  gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002). The gain equals the relevance, as
-  in trec_eval and BEIR.
+* nDCG: discounted cumulative gain, which is the sum of gain / log2(rank + 1) over the first 10
+  ranks, divided by the same sum of the ideal ranking (Järvelin and Kekäläinen, Cumulated gain-based
+  evaluation of IR techniques, ACM TOIS 20(4), 2002). The gain at a rank is the relevance of the
+  expected document, as in trec_eval and BEIR, and 0 for any other document. For expected texts, the
+  gain is 1 for each piece of gold that is found for the first time; a passage that finds several
+  new pieces occupies one rank for each of them.
 """
 
 import math
@@ -71,19 +81,20 @@ def scores(gold: ResolvedGold, result: RetrievalResult | None, budgets: Sequence
 
 
 def recall(covered: Coverage) -> float:
-    """Returns the share of the gold that was found; 0 if there is no gold."""
+    """Returns the share of the gold that the returned text contains; 0 if there is no gold."""
     return covered.found / covered.gold if covered.gold else 0.0
 
 
 def precision(covered: Coverage) -> float:
-    """Returns the share of the text that is gold; 0 if there is no text."""
+    """Returns the share of the returned text that is gold; 0 if no text was returned."""
     return covered.relevant / covered.text if covered.text else 0.0
 
 
 def intersection_over_union(covered: Coverage) -> float:
-    """Returns the length of the gold in the text, divided by the length of gold and text together.
+    """Returns the length of the returned gold, divided by the length of gold and returned text.
 
-    This is the Jaccard index. Returns 0 if there is neither gold nor text.
+    The divisor counts text that is both gold and returned only once. This is the Jaccard index.
+    Returns 0 if there is neither gold nor returned text.
     """
     return covered.relevant / covered.union if covered.union else 0.0
 

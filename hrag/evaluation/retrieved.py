@@ -1,7 +1,7 @@
 """Extracts from a search result what the metrics need, small enough to be stored in a file.
 
-Texts are stored as spans, without their contents. Before the contents of the passages are dropped,
-they are searched for the expected quotes.
+Of each passage, the span in its document is kept, but not the content. Before the contents are
+dropped, they are searched for the expected quotes.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Searches with every system for every question, one search at a time.
 
-A system is a way to search. For each question, the systems search one after another, and for each
-question a different system is the first. So a period in which the machine is slow affects all
-systems. The outcome of a search is its result or its error.
+A system is a way to search. For each question, the systems search one after another. The system
+that searches first changes from question to question. So a period in which the machine is slow
+affects all systems alike. The outcome of a search is its result or its error.
 """
 
 import math
@@ -54,8 +54,8 @@ _FATAL = (
 )
 
 Outcome = RetrievalResult | HragError
-# A function that shows progress. Its arguments are three counts of calls: finished calls, all
-# calls, and failed calls.
+# A function that shows progress. Its arguments are three counts: what is finished, all that there
+# is to do, and what has failed. Searches, for example, are counted.
 Show = Callable[[int, int, int], None]
 Reply = TypeVar("Reply")
 
@@ -83,7 +83,9 @@ def search_all(
     """Returns the outcomes of each system by its name, in the order of the questions.
 
     Raises an error that every search of a system would cause, for example because the credential or
-    the collection is missing, the mode does not have an option, or the service is unreachable.
+    the collection is missing, the system's mode does not accept one of the system's options, or the
+    service is unreachable. A result in `journal` is used without a search. `show` is called after
+    each search with three counts: finished searches, all searches, and failed searches.
     """
     outcomes: dict[str, list[Outcome]] = {system.name: [] for system in systems}
     done = failed = 0
@@ -195,8 +197,8 @@ def timed_search(
 ) -> tuple[SearchResult, int]:
     """Returns the result of a search, and the microseconds that the client waited for the result.
 
-    If the service limits the rate of calls, waits and searches again; only the last attempt is
-    timed.
+    `bounds` are further arguments of the search: `limit` or `token_budget`. If the service limits
+    the rate of calls, waits and searches again; only the last attempt is timed.
     """
     options = {"collection": where.collection, **system.options, **bounds}
 

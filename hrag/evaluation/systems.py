@@ -44,9 +44,9 @@ class System:
 
 
 def parse_systems(text: str) -> tuple[System, ...]:
-    """Returns the systems in a list that is separated by commas.
+    """Parses `text`, the descriptions of systems, separated by commas; returns the systems.
 
-    Raises InvalidArgument, which names the invalid part of the list.
+    If `text` is invalid, raises InvalidArgument, which names the invalid part.
     """
     systems = tuple(parse_system(part.strip()) for part in text.split(",") if part.strip())
     repeated = first_repeated(system.name for system in systems)

@@ -1,10 +1,10 @@
 """Serves Dify's external knowledge API: translates `POST /retrieval` to one search.
 
 `knowledge_id` is `tenant/collection`, or only `tenant` for the tenant's collection `default`. The
-search uses the default mode and retrieval, so scores are from 0 to 1. `score_threshold` becomes the
-search's `min_score`. Conditions on metadata become a filter. If hrag cannot express the operator of
-a condition, the request is refused, and the error names the operator.
-See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
+search uses the default mode and retrieval, because their scores are from 0 to 1, as in Dify.
+`score_threshold` becomes the search's `min_score`. Conditions on metadata become a filter. If hrag
+cannot express the operator of a condition, the request is refused, and the error names the
+operator. See https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api.
 """
 
 import re

@@ -6,8 +6,8 @@ from hrag.values.errors import ServiceUnavailable
 
 MAX_PORT = 65_535
 
-# Matches only addresses that always mean this machine. Every other address is treated as an address
-# that other machines can reach.
+# Matches only addresses that always mean this machine. An address that does not match is treated as
+# an address that other machines can reach.
 _LOOPBACK = re.compile(
     r"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d+)?|unix(-abstract)?:.*", re.DOTALL
 )
@@ -35,7 +35,7 @@ def dial_address(address: str) -> str:
 def cannot_listen(address: str, purpose: str = "") -> ServiceUnavailable:
     """Returns the error for an address that the operating system refuses to bind.
 
-    The message mentions `purpose`, unless it is empty.
+    The message says for which `purpose` the address was to be used, if `purpose` is not empty.
     """
     target = f"{address} for {purpose}" if purpose else address
     return ServiceUnavailable(

@@ -55,7 +55,8 @@ def server_context(cert_file: Path, key_file: Path, client_ca_file: Path | None)
 
 
 def _check_readable(path: Path) -> None:
-    # If `ssl` cannot read a file, its error does not name the file. An error of `open` does.
+    # If `ssl` cannot read a file, the error of `ssl` does not name the file. So the file is opened
+    # first, because the error of `open` names the file.
     path.open("rb").close()
 
 

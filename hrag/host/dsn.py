@@ -5,10 +5,10 @@ _SHOWN_KEYWORDS = ("service", "host", "hostaddr", "port", "dbname", "user")
 
 
 def without_secrets(dsn: str) -> str:
-    """Returns a valid DSN with only its host, port, service, database and user.
+    """Returns a DSN without its secrets: only host, port, service, database and user are kept.
 
-    The result has the form `host=... dbname=... user=...`. It is for messages, so it contains no
-    password.
+    `dsn` must be valid. The result has the form `host=... dbname=... user=...`. It contains no
+    password, so messages can show it.
     """
     from psycopg import conninfo  # noqa: PLC0415  # Only the PostgreSQL engine needs psycopg.
 

@@ -25,7 +25,7 @@ def set_umask() -> None:
 def opener(path: str | Path, flags: int) -> int:
     """Opens the file at `path` and returns its file descriptor. A new file gets the mode 0600.
 
-    It is meant as the argument `opener` of Python's `open`. Raises OSError.
+    Pass this function as the argument `opener` of Python's `open`. Raises OSError.
     """
     return os.open(path, flags, FILE_MODE)
 

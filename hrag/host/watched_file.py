@@ -1,11 +1,11 @@
 """Values that are read from files and reloaded when the files change.
 
 The files are checked when the value is requested, at most once a second; there is no thread. A
-file has changed if its times, size or inode have changed; symbolic links are followed. So a file
-may be rewritten or replaced, and it may be a mounted secret that is swapped. If a changed file is
-unreadable or invalid, an error is logged and the last valid value stays in use, because an
-incomplete edit must not lock everybody out. The file is then read again at each check, because the
-cause of the problem may be outside the file.
+file has changed if its times, size or inode have changed; symbolic links are followed. So a change
+is noticed if the file is rewritten, if another file replaces it, or if it is a mounted secret whose
+link is changed. If a changed file is unreadable or invalid, an error is logged and the last valid
+value stays in use, because an incomplete edit must not lock everybody out. The file is then read
+again at each check, because the cause of the problem may be outside the file.
 """
 
 import time
@@ -53,8 +53,8 @@ class WatchedFile(Generic[Value]):
         # The times, sizes and inodes of the files are recorded before the files are read. So if a
         # file changes between these two steps, the next check detects the change.
         self._loaded = self._signature()
-        # The times, sizes and inodes that the files had at the last failed read. While they stay
-        # the same, the error is not logged again.
+        # The times, sizes and inodes that the files had at the last failed read. While they do not
+        # change, the error is not logged again.
         self._failed: _Signature | None = None
         self._value = read()
 

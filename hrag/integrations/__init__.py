@@ -9,7 +9,10 @@ passages to the framework, with the data that a citation needs. It raises the er
 
 
 def missing_package(error: ImportError, extra: str) -> ImportError:
-    """Returns the error to raise if the framework of `extra` is not installed."""
+    """Returns the error to raise if a framework is not installed.
+
+    `extra` is the name in `pip install 'hrag[extra]'` that installs the framework.
+    """
     return ImportError(
         f"a package that this module requires is not installed ({error}); "
         f"install it with: pip install 'hrag[{extra}]'"

@@ -52,8 +52,8 @@ _LISTS: dict[FilterCondition | None, Callable[[tuple[Filter, ...]], Filter]] = {
     FilterCondition.NOT: NoneOf,  # In LlamaIndex, NOT means that none of the filters matches.
     None: AllOf,
 }
-# hrag's operators, by the operator of LlamaIndex that means the same. If a metadata value is a
-# list, hrag's "==" compares each element, so it means the same as CONTAINS.
+# The operator of hrag for each operator of LlamaIndex that has another name in hrag. If a metadata
+# value is a list, hrag's "==" compares each element, so "==" means the same as CONTAINS.
 _OPERATORS = {
     FilterOperator.NIN: "not in",
     FilterOperator.ANY: "in",
@@ -69,12 +69,13 @@ class HragRetriever(BaseRetriever):
     `filter` is a filter of hrag or of LlamaIndex. The other arguments are arguments of
     `Client.search`; `search_options` contains the arguments of `Client.search` that are not
     parameters of the retriever. The search uses the query's text. It ignores an embedding in the
-    QueryBundle, because the embedding may come from another model than the collection's vectors.
+    QueryBundle, because this embedding may come from a different model than the vectors of the
+    collection.
 
-    The id of a node is the id of its chunk, its SOURCE is the document, and its metadata is the
-    dictionary that `hrag.integrations.citation` returns. Of the metadata, a model sees only the
-    heading. Creating a retriever raises InvalidArgument or TypeError for arguments that no search
-    accepts. Retrieving raises the errors of `Client.search`.
+    Each passage becomes a node. The id of the node is the id of its chunk, and its related node
+    SOURCE is the document. The node's metadata is the dictionary that `hrag.integrations.citation`
+    returns; a model sees only the heading in it. Creating a retriever raises InvalidArgument or
+    TypeError for arguments that no search accepts. Retrieving raises the errors of `Client.search`.
     """
 
     def __init__(

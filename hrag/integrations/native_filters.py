@@ -1,9 +1,11 @@
 """Translates a condition in a filter of LlamaIndex or Haystack to a filter of hrag.
 
-In these frameworks, a condition consists of a key, an operator and a value. For a condition that
-hrag cannot express, an error is raised that names the condition. Without the error, a filter that
-is only partly translated would show documents that it should hide. A text that is an ISO 8601 date
-or time is also compared as a timestamp.
+In these frameworks, a condition consists of a key, an operator and a value. If hrag cannot express
+a condition, this module raises an error that names the condition. Without the error, a filter that
+is only partly translated would show documents that it should hide.
+
+In a condition on metadata, a text that is an ISO 8601 date or time also means this point in time:
+"equal" accepts the same text and the same timestamp, and "less" or "greater" compares timestamps.
 """
 
 from collections.abc import Sequence

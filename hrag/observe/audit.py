@@ -5,9 +5,10 @@ either to standard error like other logs, or to HRAG_AUDIT_FILE as one JSON docu
 Lines contain names, ids, numbers and codes; never a key, a token, a text or a query. Lines that
 are written in the thread that handles a call have the fields of that call.
 
-Anybody can cause many refusals, and they must not cause many lines. In each second, only the first
-few refusals have a line each. The other refusals are counted, and a line contains each count. Every
-change has a line.
+Every change has a line. But not every refusal has a line, because anybody can cause many refusals,
+and their lines could fill the disk. In each second, only the first few refusals have a line each.
+The other refusals of the second are counted by reason, method and credential, and each count has a
+line.
 """
 
 import logging
@@ -29,8 +30,8 @@ from hrag.values.current_call import CURRENT
 
 EVENT = "audit"
 
-# The class of the logger that writes audit entries. All entries have the level info, and this class
-# writes that level at every HRAG_LOG_LEVEL.
+# The class of the logger that writes audit entries. All entries have the level info. This class
+# writes them whatever HRAG_LOG_LEVEL is.
 _EntryLogger = structlog.make_filtering_bound_logger("info")
 
 
@@ -86,7 +87,7 @@ def configure(service: str, settings: AuditSettings) -> None:
 
 
 def close() -> None:
-    """Writes the counts of the last second and closes HRAG_AUDIT_FILE.
+    """Writes the counts of refusals that are not written yet, and closes HRAG_AUDIT_FILE.
 
     Later entries are written to standard error, like other logs.
     """

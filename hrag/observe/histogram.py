@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class BatchHistogram:
-    """A thread-safe histogram with one label, which registers itself with `registry`."""
+    """A thread-safe histogram with one label. It registers itself with `registry`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class BatchHistogram:
         registry.register(self)
 
     def observe(self, observations: Iterable[tuple[str, float]]) -> None:
-        """Records observations. An observation is a pair: the label's value, and a number."""
+        """Records observations. An observation is a pair: value of the label, observed value."""
         with self._lock:
             for label, value in observations:
                 counts = self._counts.get(label)

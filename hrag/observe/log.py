@@ -32,7 +32,7 @@ def configure(service: str, log_format: Literal["console", "json"], level: str) 
 
 
 class _Stderr:
-    """A stream that writes to standard error and ignores errors.
+    """A stream that writes to standard error and ignores the errors of writing.
 
     Standard error may be a file on a full disk, and a call must not fail because it cannot be
     logged.
@@ -66,8 +66,8 @@ def common_processors(service: str) -> list[structlog.typing.Processor]:
 def _service_fields(service: str) -> structlog.typing.Processor:
     """Returns a processor that adds the service and the process id.
 
-    These fields are not stored in context variables, because a new thread has an empty context, so
-    its lines would lack them.
+    A processor adds the fields, because context variables are not enough: a new thread has an empty
+    context, so the lines of the thread would lack the fields.
     """
     pid = os.getpid()
 
@@ -92,7 +92,7 @@ def call_fields(
 
 
 def _json() -> list[structlog.typing.Processor]:
-    # Tracebacks contain no local variables, which would put texts and keys into the log.
+    # Tracebacks contain no local variables, because local variables may be texts and keys.
     tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
         structlog.processors.ExceptionRenderer(tracebacks),
@@ -111,7 +111,10 @@ def _console() -> list[structlog.typing.Processor]:
 def _route_standard_logs(
     shared: list[structlog.typing.Processor], renderers: list[structlog.typing.Processor]
 ) -> None:
-    """Writes the warnings that libraries log with Python's `logging`, in the same format."""
+    """Writes what libraries log with Python's `logging`, in the format of hrag's own log lines.
+
+    Only warnings and errors are written.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,11 +1,13 @@
 """Every metric of the services, defined once: name, labels, help text.
 
-Instruments are updated by the code whose work they count or time. Readings are values that some
-component maintains anyway, such as the size of the store; they are read only when Prometheus
-scrapes. Labels have a small, fixed set
-of values, for example methods, codes and stages. A tenant or a collection is never a label,
-because there may be ten thousand of them. Names follow the conventions of Prometheus (`_total` for
-counters, base units). All functions are thread-safe. This module does not serve metrics;
+There are two kinds of metrics. Instruments are updated by the code whose work they count or time.
+Readings are values that some component maintains anyway, such as the size of the store; they are
+read only when Prometheus scrapes.
+
+Labels have a small, fixed set of values, for example methods, codes and stages. A tenant or a
+collection is never a label, because there may be ten thousand of them. Names follow the conventions
+of Prometheus: the name of a counter ends in `_total`, and units are seconds and bytes.
+All functions are thread-safe. This module does not serve metrics;
 `hrag.server.serving.metrics_server` does.
 """
 
@@ -168,9 +170,9 @@ summary_failures = _counter(
     "hrag_summary_failures_total", "Failed attempts to summarise a document; they are retried."
 )
 
-# The help texts of the readings by name. A reading is a value that a component maintains anyway;
-# it is read when Prometheus scrapes. If its name ends in `_total`, it is exported as a counter,
-# otherwise as a gauge.
+# The keys are the names of the readings, and the values are their help texts. A reading is a value
+# that a component maintains anyway; it is read when Prometheus scrapes. If the name of a reading
+# ends in `_total`, the reading is exported as a counter, otherwise as a gauge.
 READINGS = {
     "hrag_build_info": "Always 1; the label is the version of hrag.",
     "hrag_threads": "Number of calls that may run at the same time (HRAG_THREADS).",
@@ -225,7 +227,7 @@ def call_rejected(method: str, code: str) -> None:
 
 
 def search_fallback(missing: str) -> None:
-    """Counts a HYBRID search without one of its sources; `missing` is `dense` or `lexical`."""
+    """Counts a HYBRID search that could not use the source `missing`: `dense` or `lexical`."""
     _search_fallbacks.labels(missing).inc()
 
 
@@ -247,7 +249,7 @@ def count_failed_document() -> Iterator[None]:
 
 
 def quota_refused(quota: str) -> None:
-    """Counts a call that was refused because of a tenant's quota.
+    """Counts a call or a document that was refused because of a tenant's quota.
 
     `quota` is `calls`, `bytes`, `documents` or `collections`.
     """
@@ -277,9 +279,9 @@ def chat_tokens(prompt: int, completion: int) -> None:
 
 @contextmanager
 def embedder_request(texts: int) -> Iterator[None]:
-    """Measures the `with` block, a request to the embedder; counts the request and its texts.
+    """Counts the request to the embedder that the `with` block makes; records its duration.
 
-    `texts` is the number of texts in the request.
+    `texts` is how many texts the request contains. These texts are counted, too.
     """
     _embedder_texts.inc(texts)
     with _embedder_seconds.time(), _count_outcome(_embedder_calls):
@@ -288,7 +290,7 @@ def embedder_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def chat_request() -> Iterator[None]:
-    """Measures the `with` block, a request to the chat model; counts the request.
+    """Counts the request to the chat model that the `with` block makes; records its duration.
 
     The block must last until the last part of the model's text has arrived.
     """
@@ -298,9 +300,9 @@ def chat_request() -> Iterator[None]:
 
 @contextmanager
 def reranker_request(texts: int) -> Iterator[None]:
-    """Measures the `with` block, a request to the reranker; counts the request and its texts.
+    """Counts the request to the reranker that the `with` block makes; records its duration.
 
-    `texts` is the number of texts in the request.
+    `texts` is how many texts the request contains. These texts are counted, too.
     """
     _reranker_texts.inc(texts)
     with _reranker_seconds.time(), _count_outcome(_reranker_calls):
@@ -309,14 +311,14 @@ def reranker_request(texts: int) -> Iterator[None]:
 
 @contextmanager
 def parser_call() -> Iterator[None]:
-    """Counts the `with` block, the parsing of one file by a parser process, by its outcome."""
+    """Counts a file that a parser process parses during the `with` block, by outcome."""
     with _count_outcome(_parser_calls):
         yield
 
 
 @contextmanager
 def ingest_stage(stage: str) -> Iterator[None]:
-    """Measures the duration of the `with` block, a stage of ingestion.
+    """Records the duration of the stage of ingestion that the `with` block performs.
 
     `stage` is `extract`, `cut`, `embed` or `commit`.
     """
@@ -326,7 +328,7 @@ def ingest_stage(stage: str) -> Iterator[None]:
 
 @contextmanager
 def segment_build(kind: str) -> Iterator[None]:
-    """Measures the duration of the `with` block, the build of a segment.
+    """Records the duration of the segment build that the `with` block performs.
 
     `kind` is `tail` for a segment that is built from the tail, and `merge` for a segment that
     replaces other segments. A build that raises an exception is not recorded.

@@ -12,11 +12,14 @@ from typing import NamedTuple
 OTHERS = "(others)"
 """The method and credential under which a refusal is counted if there are too many counters."""
 
+# The log lines are limited in windows of this length.
 _WINDOW_S = 1.0
-# At most this many refusals with equal reason, method and credential get a log line in a second.
+# In one window, at most this many refusals with equal reason, method and credential get a log line.
 _LINES_PER_KIND = 5
-# At most this many refusals get a log line in a second. At most this many counters exist for the
-# refusals that get none.
+# This is the value of two limits. In one window, at most this many refusals get a log line. The
+# others are only counted, with one counter for equal reason, method and credential. Once there are
+# this many counters, refusals that would need a new counter are counted under OTHERS, with one
+# counter for each reason.
 _LINES = 100
 
 
@@ -32,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class RefusalLimiter:
-    """Decides which refusals are logged individually, and counts the others. Thread-safe.
+    """Decides which refusals get a log line each, and counts the others. Thread-safe.
 
     A separate thread calls `write` with the counts, at most once a second.
     """
@@ -53,7 +56,7 @@ class RefusalLimiter:
         self._flushing = False
 
     def allows(self, refusal: Refusal) -> bool:
-        """Returns True if the refusal gets a line. Otherwise counts it and returns False."""
+        """Returns True if the refusal gets a log line. Otherwise counts it and returns False."""
         with self._lock:
             now = self._clock()
             if now >= self._ends:
@@ -86,7 +89,7 @@ class RefusalLimiter:
                 self._flushing = False
 
     def flush(self) -> None:
-        """Passes the counts of refusals since the last flush to `write`, and resets them."""
+        """Calls `write` with the counts of refusals, if there are any, and sets the counts to 0."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             self._flushing = False

@@ -1,8 +1,8 @@
 """Traces with OpenTelemetry: a span for each call, with a child span for each stage.
 
-Tracing is off unless it is configured; it needs the extra `otel`. Spans contain names, times and
-codes, never a text, a vector or a key. OTEL_* variables configure everything else, for example
-sampling. All functions are thread-safe, except `configure` and `close`.
+Tracing is off unless it is configured. It needs `pip install 'hrag[otel]'`. Spans contain names,
+times and codes, never a text, a vector or a key. OTEL_* variables configure everything else, for
+example sampling. All functions are thread-safe, except `configure` and `close`.
 """
 
 import threading
@@ -35,7 +35,7 @@ class _Tracing:
 def configure(service: str, settings: CommonSettings) -> None:
     """Turns tracing on if the settings say so.
 
-    Raises SettingsError if the extra `otel` is missing.
+    Raises SettingsError if the packages that `pip install 'hrag[otel]'` installs are missing.
     """
     if not settings.is_tracing:
         return
@@ -86,10 +86,10 @@ def interceptors() -> list[Any]:
 
 
 def call_failed(code: str, number: int) -> None:
-    """Records the status of a failed call in the span of the call.
+    """Records the status of the failed call that this thread handles, in the span of the call.
 
-    The call is the one that this thread handles. OpenTelemetry's instrumentation of gRPC does not
-    notice the status. `code` is the name of the gRPC status code and `number` its value.
+    This function is necessary because OpenTelemetry's instrumentation of gRPC does not notice the
+    status. `code` is the name of the gRPC status code and `number` its value.
     """
     if _Tracing.tracer is None:
         return

@@ -32,8 +32,8 @@ def representatives(
     representative lies inside another one. A parent replaces its children as a representative if
     two conditions hold. First, at least the share `ratio` (above 0, at most 1) of its children
     represent matched leaves. Second, at least two of its children do so, or its only child does.
-    The second condition is needed because chunk sizes double from level to level: most parents have
-    two children, so a single child would already be the share 0.5.
+    The second condition is needed because chunk sizes usually double from level to level. Most
+    parents then have two children, and one child alone would reach a `ratio` of 0.5.
     """
     # The ancestor of each matched leaf, at the level that the loop has reached.
     ancestors = {leaf: leaf for leaf in leaves}
@@ -82,8 +82,9 @@ def leaves_inside(tree: Tree, position: TreePosition, below: range, leaf_level: 
 def _replaces_children(matched_count: int, child_count: int, ratio: float) -> bool:
     """Returns True if enough children of a parent matched, so that the parent replaces them.
 
-    `matched_count` is how many of its `child_count` children represent matched leaves, and `ratio`
-    is the share of them that is needed.
+    `matched_count` of the parent's `child_count` children represent matched leaves. These must be
+    at least the share `ratio` of the children. If the parent has several children, they must also
+    be at least two.
     """
     return matched_count >= max(ratio * child_count, min(child_count, 2))
 

@@ -2,11 +2,12 @@
 
 A draft is a chunk that may become a passage; it represents a group of matched leaves (see
 `hrag.passages.drafts`). Drafts are processed in the given order, best first, and a chosen draft is
-never removed again. So a larger token budget first chooses the same groups as a smaller budget, and
-then adds more text.
+never removed. So a larger token budget chooses all drafts that a smaller budget chooses, and then
+adds more text.
 
-Neighbouring chunks may overlap. But no text is returned twice, except if the request allows it.
-Callers guarantee that no draft of a search lies completely inside another draft.
+Neighbouring chunks may overlap. Text that two drafts have in common is returned only once, except
+if the request allows repeated text. Callers guarantee that no draft of a search lies completely
+inside another draft.
 """
 
 import sys
@@ -73,7 +74,7 @@ def fill_budget(
     limit: int = NO_LIMIT,
     max_per_document: int = 0,
 ) -> ChosenDrafts:
-    """Returns the text that answers best, with at most `token_budget` tokens, as drafts.
+    """Returns drafts whose text answers the query best and has at most `token_budget` tokens.
 
     A draft is a chunk that may become a passage; here the chunk is a leaf. `candidates` has one
     draft per matched leaf, best leaf first; only as many are read as needed. Leaves that overlap or
@@ -81,7 +82,7 @@ def fill_budget(
 
     The first leaf that does not fit is cut at the end of a sentence, and no further leaf is chosen.
     The rest of the budget stays unused. If worse leaves filled this rest, a larger budget would
-    return better leaves in their place, and so would not return all text of the smaller budget. If
+    return better leaves in their place, and so would lack text that the smaller budget returns. If
     not even one sentence of the best leaf fits, the first words of this leaf are returned.
     """
     remaining = iter(candidates)
@@ -105,7 +106,7 @@ def fill_budget(
 def choose_drafts_within_limits(
     candidates: Iterable[PassageDraft], limits: PassageLimits, matches: MatchedLeaves
 ) -> ChosenDrafts:
-    """Chooses which drafts become passages.
+    """Chooses which drafts become passages, within `limits`.
 
     A draft is a chunk that may become a passage; it represents a group of matched leaves.
     `candidates` has one draft per group, best group first; only as many are read as needed.
@@ -141,9 +142,9 @@ def choose_drafts_within_limits(
 
 @dataclass(slots=True)
 class _Passage:
-    """Chosen drafts (chunks) of one document that overlap or touch, and so form one passage.
+    """Chosen drafts (chunks) of one document that touch, and so form one passage.
 
-    `token_start` and `token_end` are the range of the document's tokens that they cover.
+    `token_start` and `token_end` are the range of the document's tokens that the drafts cover.
     """
 
     members: list[PassageDraft]
@@ -173,10 +174,12 @@ _groups = attrgetter("groups")
 
 
 class _ChosenPassages:
-    """The passages chosen so far, by document, in order of the text.
+    """The passages chosen so far: for each document, a list in order of the text.
 
-    Passages of one document share no token, except with `keep_overlap`. So the passages that a
-    draft (a chunk that may become a passage) touches are consecutive, and bisection finds them.
+    A draft (a chunk that may become a passage) touches a passage if they overlap or if one ends
+    where the other begins. Passages of one document do not overlap, except with `keep_overlap`. So
+    the passages that a draft touches stand next to each other in the list, and bisection finds
+    them.
     """
 
     def __init__(self, limits: PassageLimits) -> None:
@@ -190,16 +193,22 @@ class _ChosenPassages:
         return self._count >= self._limits.limit
 
     def is_document_full(self, document_id: str) -> bool:
-        """Returns True if the document already has `max_per_document` passages."""
+        """Returns True if the document has as many passages as `max_per_document` allows.
+
+        Always returns False if `max_per_document` is 0, which means no limit.
+        """
         return 0 < self._limits.max_per_document <= len(self._by_document[document_id])
 
     def join_or_trim(self, draft: PassageDraft) -> tuple[PassageDraft, list[_Passage]]:
         """Returns a draft, perhaps trimmed, and the chosen passages with which it must be joined.
 
-        A draft is a chunk that may become a passage. With `merge_adjacent`, the draft is unchanged,
-        and the list has the passages that it touches, in order of the text. Without
-        `merge_adjacent`, the list is empty, and the text of the passages that the draft touches is
-        removed from the draft. With `keep_overlap`, the draft is unchanged, and the list is empty.
+        A draft is a chunk that may become a passage. There are three cases:
+
+        * With `merge_adjacent`, the draft is unchanged, and the list has the passages that the
+          draft touches, in order of the text.
+        * With `keep_overlap`, the draft is unchanged, and the list is empty.
+        * Otherwise, the text of the passages that the draft touches is removed from the draft, and
+          the list is empty.
         """
         passages = self._by_document.get(draft.document_id)
         if not passages or self._limits.keep_overlap:
@@ -210,7 +219,10 @@ class _ChosenPassages:
         return _without_text_of(draft, touched), []
 
     def add(self, draft: PassageDraft) -> None:
-        """Adds a draft (a chunk) as a passage, or joins it with the passages that it touches."""
+        """Adds a draft (a chunk) as a passage.
+
+        With `merge_adjacent`, joins it with the passages that it touches.
+        """
         passages = self._by_document[draft.document_id]
         new = _Passage([draft], draft.record.token_start, draft.record.token_end)
         self._count += 1
@@ -236,10 +248,10 @@ class _ChosenPassages:
         return sorted(drafts, key=_groups)
 
     def _touched(self, draft: PassageDraft) -> slice:
-        """Returns which passages of its document a draft (a chunk) touches.
+        """Finds the chosen passages that a draft (a chunk) touches.
 
-        The result is a slice of the document's list of passages. If the draft touches no passage,
-        the slice is empty and starts where the draft must be inserted.
+        Returns a slice of the list of chosen passages of the draft's document. If the draft touches
+        no passage, the slice is empty and starts where the draft must be inserted.
         """
         passages, record = self._by_document[draft.document_id], draft.record
         first = bisect_left(passages, record.token_start, key=_token_end)
@@ -249,9 +261,9 @@ class _ChosenPassages:
 def _without_text_of(draft: PassageDraft, passages: Iterable[_Passage]) -> PassageDraft:
     """Returns a draft (a chunk) without the text of the passages that it touches.
 
-    The passages are in order of the text. Each passage is a chunk without the text of other
-    passages, and no chunk lies inside another one. So the remaining text of the draft is
-    contiguous.
+    The passages are in order of the text. The remaining text of the draft is contiguous: passages
+    can contain the beginning or the end of the draft, but not only its middle, because no chunk
+    lies completely inside another chunk.
     """
     record = draft.record
     for passage in passages:
@@ -291,9 +303,10 @@ def _cut(
     """Cuts a draft (a chunk) to the sentences that fit the token budget; None if no sentence fits.
 
     If the draft touches passages, the sentences continue one of them: the passage before the draft
-    in the text, or else the passage after it. If the draft touches no passage, the sentences begin
-    at the start of the draft. But if they would end before the draft's best leaf, they begin with
-    the sentence in which that leaf begins.
+    in the text or, if there is none, the passage after the draft. If the draft touches no passage,
+    the sentences begin at the start of the draft. Exception: if these sentences would end before
+    the best matched leaf of the draft, the returned sentences begin with the sentence in which this
+    leaf begins.
     """
     if touching:
         return _continuation(draft, touching, token_budget)
@@ -307,9 +320,9 @@ def _continuation(
 ) -> PassageDraft | None:
     """Cuts a draft (a chunk) to the sentences that extend a passage which the draft touches.
 
-    If the draft touches a passage before it in the text, the first sentences of the draft are kept,
-    which follow this passage. Otherwise the last sentences are kept, which precede the passage
-    after the draft. Returns None if no sentence fits the token budget.
+    If a passage before the draft touches it, the first sentences of the draft that are not in this
+    passage are kept. Otherwise a passage after the draft touches it, and the last sentences that
+    are not in that passage are kept. Returns None if no sentence fits the token budget.
     """
     new = draft.record
     before, after = touching[0].draft().record, touching[-1].draft().record

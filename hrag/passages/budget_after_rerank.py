@@ -1,8 +1,8 @@
 """Applies the limits of a search again, after a reranker has changed the order of its passages.
 
 The limits are the maximum count of passages and the token budget. The rules are the same as in
-`hrag.passages.budget`. But `hrag.passages.budget` chooses passages before their texts are read, and
-can read whole documents. This module has only the finished passages.
+`hrag.passages.budget`, but the input is different. `hrag.passages.budget` chooses passages before
+their texts are read, and can read whole documents. This module has only the finished passages.
 """
 
 import sys
@@ -43,8 +43,9 @@ def within_limits(
 def cut_passage(passage: Passage, token_budget: int) -> Passage | None:
     """Returns the passage cut to the whole sentences that fit; None if no sentence fits.
 
-    The result begins where the passage begins. But if it would end before the passage's best leaf,
-    it begins with the sentence in which this leaf begins.
+    The result begins where the passage begins. Exception: if the sentences from there that fit
+    would end before the passage's best leaf, the result begins with the sentence in which this leaf
+    begins.
     """
     chunk = passage.chunk
     sentences = list(pairwise([0, *sentence_ends(chunk.content)]))

@@ -1,9 +1,9 @@
 """Finds the sentence to cite in a passage, and the positions of the query's terms in the passage.
 
-A leaf may touch several sections and pages, and a passage nearly always does. The section that
-contains most of a passage is often not the section that answers the query. So a citation names the
-section and the pages of one sentence: in the passage's best leaf, the sentence that matches the
-query best.
+A leaf may lie in several sections and on several pages, and a passage nearly always does. The
+section that contains most of a passage is often not the section that answers the query. So a
+citation names the section and the pages of one sentence. This sentence is the one in the passage's
+best leaf that matches the query best.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from hrag.text.analysis import Analyzer
 from hrag.values.tree import ChunkRecord
 from hrag_fast import MAX_SENTENCE_CHARS, Matches, matched_sentence, merged_spans
 
-# This many bytes are read on each side of a leaf to find whole sentences: the length of the longest
-# sentence, because UTF-8 needs at most 4 bytes per character.
+# This many bytes are read on each side of a leaf to find whole sentences. The longest sentence fits
+# into them, because UTF-8 needs at most 4 bytes per character.
 _CONTEXT_BYTES = 4 * MAX_SENTENCE_CHARS
 
 
@@ -38,7 +38,7 @@ class TermLocator:
 
     `ids` are the ids of the terms, `uint64[q]`, ascending. `weights` are `float32[q]` and say how
     much each term counts in the choice of a sentence. The attribute `find` is a function that
-    returns where the terms occur in a text. It is None if there is no analyzer, or if `ids` is
+    returns where the terms occur in a text. `find` is None if there is no analyzer, or if `ids` is
     empty.
     """
 
@@ -57,9 +57,11 @@ class TermLocator:
     ) -> CitedPlace:
         """Returns the sentence to cite in a passage, and the spans of the query's terms.
 
-        `leaves` are the passage's matched leaves at `level`, best first; at least one of them has a
-        part inside the passage. The spans are those in all these leaves, and are only returned with
-        `spans`; otherwise `term_spans` is empty.
+        `leaves` are the matched leaves of the passage, best first. In `document.tree`, leaves are
+        the chunks at `level`. A leaf may lie partly or completely outside of the passage, but at
+        least one leaf overlaps it. With `spans`, `term_spans` has the spans of the terms in all
+        these leaves, as far as the spans lie in the passage. Without `spans`, `term_spans` is
+        empty.
         """
         records = (document.tree.record(level, match.leaf) for match in leaves)
         inside = filter(None, (record.within(passage) for record in records))

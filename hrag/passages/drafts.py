@@ -60,7 +60,7 @@ class PassageDraft:
         return cls(document, document.tree.record(*position), (group,), (position,))
 
     def spanning(self, record: ChunkRecord) -> "PassageDraft":
-        """Returns the same draft (a chunk that may become a passage) with another span."""
+        """Returns a copy of this draft of a passage, with `record` as its span."""
         return PassageDraft(self.document, record, self.groups, self.positions)
 
     @property

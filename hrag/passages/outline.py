@@ -1,4 +1,4 @@
-"""The part of a document that its chunks cite: its fields, its sections and its pages."""
+"""The part of a document that citations need: its fields (such as title), sections and pages."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from hrag.values.tree import NONE, PageSpan, Section, section_parents, section_p
 
 @dataclass(frozen=True)
 class Outline:
-    """A document without its text and tree. `of` creates it and indexes sections and pages.
+    """A document without its text and tree. The method `of` creates an Outline.
 
     `section_parents[i]` is the index of the section that contains section i, or NONE.
     `section_starts[i]` and `page_starts[i]` are the character offsets at which section i and page i
@@ -111,7 +111,7 @@ class Outline:
         return self.pages[first].number, self.pages[last].number
 
     def page_starts_in(self, char_start: int, char_end: int) -> tuple[PageStart, ...]:
-        """Returns the starts of the pages that begin inside a span, after its first page."""
+        """Returns the starts of all pages of a span except its first page."""
         if not self.page_starts:
             return ()
         first = bisect_right(self.page_starts, char_start)

@@ -44,7 +44,8 @@ class SentenceContext:
 def surrounding_chars(margin: int) -> int:
     """Returns how many characters of text `sentence_context` needs on each side of a leaf.
 
-    `margin` is how many sentences it shall return on each side.
+    `margin` is how many sentences `sentence_context` returns before and after those that the leaf
+    touches.
     """
     return (margin + 1) * MAX_SENTENCE_CHARS
 
@@ -52,9 +53,10 @@ def surrounding_chars(margin: int) -> int:
 def sentence_context(leaf: SurroundedLeaf, margin: int) -> SentenceContext:
     """Returns a leaf with the sentences that it touches, and `margin` more sentences on each side.
 
-    `leaf.before` and `leaf.after` must have `surrounding_chars(margin)` characters each, or reach
-    to the ends of the document. If sentences are very long, the first sentence may be cut at the
-    start of `leaf.before`, and the last sentence at the end of `leaf.after`.
+    `leaf.before` and `leaf.after`, the texts around the leaf, must have `surrounding_chars(margin)`
+    characters each, or fewer if the document begins or ends there. If sentences are very long, the
+    first sentence may be cut at the start of `leaf.before`, and the last sentence at the end of
+    `leaf.after`.
     """
     chunk, before = leaf.chunk, leaf.before
     text = before + chunk.content + leaf.after

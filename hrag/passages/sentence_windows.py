@@ -103,7 +103,7 @@ class Window:
         return Passage(chunk, self.score(aggregation), self.matched, merged)
 
     def _page_starts(self) -> tuple[PageStart, ...]:
-        """Returns the starts of the pages that begin inside the window, after its first page."""
+        """Returns the starts of all pages of the window except its first page."""
         starts = list(self.sentences[0].page_starts)
         for previous, sentence in pairwise(self.sentences):
             if sentence.first_page != previous.last_page:
@@ -197,11 +197,15 @@ class ChosenWindows:
         return [window for window in self._all_windows if self._reaches_min_score(window)]
 
     def add(self, new: Window) -> None:
-        """Adds a window. Joins it with each chosen window for which `_must_join` returns True.
+        """Adds a window, or joins it with the chosen windows that share text with it.
 
-        Skips the window if its score is too low or if it does not fit the token budget. Also skips
-        the window if it is not joined and its document already has `max_per_document` chosen
-        windows.
+        With the query's `merge_adjacent`, also joins it with the chosen windows that it touches.
+        Skips the window in these cases:
+
+        * Its score is too low.
+        * It is not joined, and its document already has `max_per_document` chosen windows.
+        * It does not fit the token budget. Exception: with `cut_last`, a window that is not joined
+          is cut to the sentences that fit.
         """
         met_indexes = [
             index for index, window in enumerate(self._all_windows) if self._must_join(window, new)
@@ -234,8 +238,8 @@ class ChosenWindows:
         """Records that a window is left out.
 
         `met_indexes` are the indexes of the chosen windows with which the window would have been
-        joined. If `met_indexes` is empty, the window would have become a separate passage. Then it
-        counts towards the limit of passages, although it is left out.
+        joined. If `met_indexes` is empty, the window would have become a separate passage. In this
+        case the window counts towards the limit of passages, although it is left out.
         """
         self._left_out = True
         self._skipped += not met_indexes

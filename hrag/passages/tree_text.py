@@ -34,8 +34,9 @@ TreePosition = tuple[int, int]
 class LeafMatch(NamedTuple):
     """The index of a matched leaf, with its scores.
 
-    `lexical` is the leaf's score in the lexical search, and `dense` is its score in the vector
-    search. A score is None if the search was not made.
+    `score` is the score by which the search orders the leaves. `lexical` is the leaf's score in the
+    lexical search, and `dense` is its score in the vector search. `lexical` is None if there was no
+    lexical search, and `dense` is None if there was no vector search.
     """
 
     leaf: int
@@ -119,7 +120,7 @@ class TreeText:
     def cited_sentence(
         self, byte_start: int, byte_end: int, char_start: int, char_end: int
     ) -> MatchedSentence:
-        """Returns the sentence to cite, with its section and pages. The offsets give its span."""
+        """Returns the sentence to cite, between these offsets, with its section and pages."""
         span = Span(byte_start, byte_end, char_start, char_end)
         path = self.outline.section_path(self.outline.section_at(char_start))
         recognised_pages = self.outline.recognised_pages_in(char_start, char_end)
@@ -239,7 +240,7 @@ def _children(record: ChunkRecord) -> range:
 
 
 def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
-    """Yields the ancestors of a chunk, parent first."""
+    """Yields the positions of a chunk's ancestors, parent first."""
     level, index = position
     while (index := tree.record(level, index).parent) != NONE:
         level += 1
@@ -247,7 +248,11 @@ def _ancestors(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
 
 
 def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
-    """Yields the other children of the parent; at the top level, the other chunks of the level."""
+    """Yields the positions of the other children of a chunk's parent.
+
+    If the chunk is in the top level, it has no parent. Then yields the positions of the other
+    chunks of the top level.
+    """
     level, index = position
     parent = tree.record(level, index).parent
     if parent == NONE:
@@ -258,7 +263,10 @@ def _siblings(tree: Tree, position: TreePosition) -> Iterator[TreePosition]:
 
 
 def _descendants(tree: Tree, position: TreePosition, depth: int) -> Iterator[TreePosition]:
-    """Yields the descendants level by level, from the highest level down, in order."""
+    """Yields the positions of a chunk's descendants on the `depth` levels below the chunk.
+
+    The highest of these levels comes first; the chunks of a level are in order of the text.
+    """
     level, _ = position
     for below in range(level - 1, max(level - depth, 0) - 1, -1):
         yield from ((below, child) for child in tree.descendants(position, below))

@@ -1,8 +1,8 @@
 """Cuts a span of a document to a token budget, at the ends of sentences.
 
-Tokens are counted as the document's tree counts them. So the parts of a chunk together have as many
-tokens as the chunk. White space between two sentences is part of the token after the white space,
-for example ` Next`. The same is true of white space between two chunks.
+Tokens are counted as the document's tree counts them. So if a chunk is cut into parts, the parts
+together have as many tokens as the chunk. White space between two sentences belongs to the token
+after the white space, for example ` Next`. The same is true of white space between two chunks.
 
 The tree does not store where each token ends, so the text of the span is tokenized again. The
 tokens are the same as in the whole document only if some context on both sides is tokenized, too.
@@ -27,8 +27,9 @@ _NO_LETTERS_AT_THE_END = re.compile(r"[\W_]*\Z")
 # so a text may be cut between any two of these characters.
 _FIRST_CJK = "\u2e80"
 _MAX_CHARACTER_BYTES = 4  # UTF-8 needs at most 4 bytes per character.
-# At most this many bytes before a span are searched for a letter or digit. A longer run of other
-# characters is a ruled line, whose tokens are the same wherever the tokenizer starts.
+# At most this many bytes before a span are searched for a letter or digit. If there are only other
+# characters, they are a ruled line (`-----`). The tokens of a ruled line are the same wherever the
+# tokenizer starts.
 _MAX_RUN_BYTES = 64
 
 
@@ -50,7 +51,7 @@ def truncated(
 def first_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the first whole sentences of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its first whole sentences, as many as fit into `token_budget` tokens.
 
     Returns None if the first sentence alone does not fit.
     """
@@ -60,7 +61,7 @@ def first_sentences(
 def last_sentences(
     document: TreeText, record: ChunkRecord, token_budget: int
 ) -> ChunkRecord | None:
-    """Returns the last whole sentences of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its last whole sentences, as many as fit into `token_budget` tokens.
 
     Returns None if the last sentence alone does not fit.
     """
@@ -68,7 +69,7 @@ def last_sentences(
 
 
 def first_words(document: TreeText, record: ChunkRecord, token_budget: int) -> ChunkRecord | None:
-    """Returns the first whole words of a span that fit `token_budget` tokens, as a span.
+    """Shortens a span to its first whole words, as many as fit into `token_budget` tokens.
 
     If the first word does not fit, returns as many of its characters as fit. Returns None if not
     even one visible character fits.
@@ -141,7 +142,10 @@ class _EncodedSpan:
         return len(self.raw[:byte].decode())
 
     def part(self, start: _Cut, end: _Cut) -> ChunkRecord:
-        """Returns the span between two positions, with every token that has a byte in it."""
+        """Returns the span between two positions.
+
+        The token count of this span includes each token of which at least one byte lies in it.
+        """
         record = self.record
         return record._replace(
             byte_start=record.byte_start + start.byte,
@@ -154,15 +158,15 @@ class _EncodedSpan:
 
 
 def _symbols_before(document: TreeText, record: ChunkRecord) -> str:
-    """Returns the text between the last letter or digit before the span and the span.
+    """Returns the characters between the span and the last letter or digit before the span.
 
-    If the document has no letter or digit before the span, this is the text from its beginning.
-    Returns "" if the last letter or digit is more than _MAX_RUN_BYTES before the span.
+    If the document has no letter or digit before the span, the result begins where the document
+    begins. Returns "" if the last letter or digit is more than _MAX_RUN_BYTES before the span.
     """
     start = max(record.byte_start - _MAX_RUN_BYTES, 0)
     text = str(document.part(start, record.byte_start), "utf-8", "ignore")
     run = _NO_LETTERS_AT_THE_END.search(text)
-    assert run is not None  # The pattern matches every text, if only the empty string at its end.
+    assert run is not None  # The pattern matches at least the empty string at the end.
     return "" if start and run[0] == text else run[0]
 
 
@@ -183,7 +187,7 @@ def _is_inside_word(text: str, char: int) -> bool:
 
 
 def _sentences(document: TreeText, record: ChunkRecord) -> list[ChunkRecord]:
-    """Returns the sentences of a span as spans, in order and without gaps."""
+    """Splits a span into sentences; returns the span of each sentence, in order, without gaps."""
     span = _EncodedSpan(document, record)
     cuts = [span.start]
     start = byte = 0

@@ -38,7 +38,7 @@ _FILE = TypeAdapter(dict[Annotated[str, AfterValidator(_check_tenant)], _Table])
 
 
 def read(path: Path, default: Quota) -> Mapping[str, Quota]:
-    """Returns the quotas in the file by tenant id.
+    """Returns a dictionary from tenant id to quota, for each tenant that has a table in the file.
 
     If the table of a tenant lacks a key, the value in `default` applies. Raises OSError if the file
     cannot be read. Raises ValueError, which describes the problem, if the content of the file is

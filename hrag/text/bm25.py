@@ -111,7 +111,7 @@ def term_shares(
 
     Share j is what a term with the weight `weights[j]` adds to the score of a leaf with the norm
     `norms[j]`, in which it occurs `frequencies[j]` times. The product is computed before the
-    quotient, as in the compiled code, so that both results are equal.
+    quotient, as in the compiled code, so that Python and the compiled code get equal shares.
     """
     return weights * frequencies / (frequencies + norms)
 
@@ -126,12 +126,11 @@ def leaf_scores(
 ) -> NDArray[np.float32]:
     """Returns the scores of n leaves that are in no inverted index: `float32[n]`.
 
-    Match j is a leaf that contains a term of the query. The leaf has the index `rows[j]`, the term
-    has the index `term_indices[j]`, and it occurs `frequencies[j]` times in the leaf.
-    `hrag_fast.forward_matches` returns matches in this form. A leaf without a match has the score
-    0.
+    Three of the arguments describe m matches, as `hrag_fast.forward_matches` returns them: match j
+    means that the term with the index `term_indices[j]` occurs `frequencies[j]` times in the leaf
+    with the index `rows[j]`. A leaf without a match has the score 0.
 
-    * `weights`: `float32[q]`, the weight of each term; see `term_weights`.
+    * `weights`: `float32[q]`, the weight of each term, which `term_weights` returns.
     * `rows`, `term_indices`, `frequencies`: `uint32[m]`; the matches of each leaf are in the order
       of their terms' ids.
     * `lengths`: `uint32[n]`, the count of terms in each leaf.

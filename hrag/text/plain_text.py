@@ -1,8 +1,8 @@
 """Removes dangerous characters from untrusted text, for terminals, prompts and models' answers.
 
 Titles and texts come from documents, and answers come from models. Both may contain characters that
-move the cursor, end a line where none should end, or show text in another order. In `quoted_lines`,
-every line gets a prefix, so no line can pose as something else.
+move the cursor, end a line where none should end, or show text in another order. `quoted_lines`
+puts `> ` before every line, so no line of a text can look like a line of the prompt around it.
 """
 
 import re
@@ -34,24 +34,28 @@ def plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Replaces each character that `plain` removes: control characters, and those that hide text.
+    """Returns `text` with a replacement for each character that `plain` removes.
 
-    Each becomes U+FFFD, except that a carriage return becomes a space. The length stays the same,
-    so offsets into the text stay valid.
+    A carriage return becomes a space; every other such character becomes U+FFFD. The length of the
+    text does not change, so offsets into the text stay valid.
     """
     return text.translate(_REPLACED)
 
 
 def one_line(text: str) -> str:
-    """Returns `text` as one plain line. Each run of white space becomes a single blank."""
+    """Returns `text` on one line, without the characters that `plain` removes.
+
+    Each run of white space becomes a single blank.
+    """
     return plain(" ".join(text.split()))
 
 
 def quoted_lines(text: str) -> str:
-    """Returns `text` plain, with `> ` before each line, as in Markdown and mail.
+    """Returns `text` with `> ` before each line, as in Markdown and mail.
 
-    A new line begins after every character that Unicode defines as a line end. So a reader can
-    always distinguish the lines of `text` from the surrounding text.
+    The characters that `plain` removes are left out. A new line begins after every character that
+    Unicode defines as a line end. So a reader can always distinguish the lines of `text` from the
+    surrounding text.
     """
     return "\n".join(f"{_QUOTED}{plain(line)}".rstrip() for line in text.splitlines())
 

@@ -22,11 +22,12 @@ def has_word(text: str) -> bool:
 
 
 def fitting(sizes: Sequence[int], keep: int, budget: int) -> range | None:
-    """Returns consecutive sentences, including `keep`, whose sizes add up to at most `budget`.
+    """Chooses consecutive sentences of a text whose sizes add up to at most `budget`.
 
-    `sizes` has the size of each sentence of a text, `keep` is the index of a sentence, and the
-    result is a range of indexes. The range starts at the first sentence if all sentences up to
-    `keep` fit, otherwise at `keep`. Returns None if sentence `keep` alone exceeds the budget.
+    `sizes` has the size of each sentence. The result is a range of indexes of `sizes`, which
+    includes the index `keep`. If the sentences from index 0 to `keep` are within the budget
+    together, the range starts at 0, otherwise it starts at `keep`. It ends before the first
+    sentence that would exceed the budget. Returns None if sentence `keep` alone exceeds the budget.
     """
     for first in (0, keep):
         last, left_budget = first, budget

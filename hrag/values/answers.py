@@ -38,7 +38,7 @@ class AnswerQuery:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The passage that a statement of an answer cites, and the sentence that supports it.
+    """A statement of an answer, the passage that it cites, and the sentence that supports it.
 
     `marker` is the passage's rank in the search result, from 1. `statement_start` and
     `statement_end` are the range of the statement in the answer's text, in characters. `span` is
@@ -65,10 +65,10 @@ class Citation:
 class AnswerEnd:
     """The last event of an answer.
 
-    If `finish_reason` is FAILED, `error` is the cause, and the text that was sent before is valid.
-    Token counts are 0 if the endpoint does not report them. `first_text_us` and `total_us` are
-    microseconds from the start of the call until the first text and until the end. `first_text_us`
-    is 0 if there is no text.
+    If `finish_reason` is FAILED, `error` is the cause; text that was sent before the failure is
+    still valid. Token counts are 0 if the endpoint does not report them. `first_text_us` is the
+    time from the start of the call to the first text, and `total_us` is the time to the end of the
+    answer, both in microseconds. `first_text_us` is 0 if there is no text.
     """
 
     finish_reason: FinishReason

@@ -99,11 +99,11 @@ class CollectionSettings:
     """Settings that are fixed when a collection is created.
 
     If the embedder is NO_EMBEDDER, the collection has no vectors and its dimension is 0. `analyzer`
-    is the name and version of the analyzer of the lexical index. It is empty if the collection has
-    no lexical index, because it was created before lexical indexes existed. Reindexing sets it to
-    the newest version. With `index_headings`, the indexed text of a leaf begins with the document's
-    title and the leaf's section path. Since version 2 of the analyzers, the words of the document's
-    name that the title lacks follow in the lexical index.
+    is the name and version of the analyzer of the lexical index. An empty `analyzer` means that the
+    collection has no lexical index, because the collection is older than lexical indexes.
+    Reindexing sets `analyzer` to the newest version. With `index_headings`, the indexed text of a
+    leaf begins with the document's title and the leaf's section path. Since version 2 of the
+    analyzers, the words of the document's name that the title lacks follow in the lexical index.
     """
 
     tree: TreeSettings

@@ -1,4 +1,4 @@
-"""The call for which the current thread works. Code reads it here if it has no argument `call`.
+"""The call for which the current thread works, for functions that have no parameter `call`.
 
 A log processor adds the fields of the current call to each log line. A transaction without an
 explicit deadline uses the deadline of the current call. The current call is the value of the
@@ -30,7 +30,10 @@ class Call:
         return {}
 
     def yield_to_others(self) -> None:
-        """Sleeps if other, shorter calls should run first. The base class does not sleep."""
+        """Sleeps briefly if short calls of other tenants should run before this call continues.
+
+        The base class does not sleep.
+        """
 
 
 class DeadlineOnly(Call):

@@ -34,8 +34,8 @@ class Deadline:
     """The time until which a caller waits, and whether the caller is still connected. Thread-safe.
 
     `at_s` is in seconds of `time.monotonic`; infinity means no deadline. `is_waiting` returns False
-    once the caller has left; this function is called often and from any thread. `yield_to_others`
-    is called at each check and may sleep, so that the work of other callers runs first.
+    once the caller has disconnected; this function is called often and from any thread. The method
+    `check` calls `yield_to_others`, which may sleep so that the work of other callers runs first.
     """
 
     at_s: float = math.inf
@@ -56,7 +56,8 @@ class Deadline:
     def of_any(cls, deadlines: "Sequence[Deadline]") -> "Deadline":
         """Returns the deadline of work that several callers share.
 
-        The work may continue while at least one caller waits and its deadline has not passed.
+        The work may continue while at least one of the callers is connected and has a deadline that
+        has not passed.
         """
 
         def any_is_waiting() -> bool:
@@ -72,7 +73,7 @@ class Deadline:
     def within(self, seconds: float) -> "Deadline":
         """Returns a deadline for the same caller that is at most `seconds` from now.
 
-        If this deadline is earlier than that, the returned deadline has the same time as this one.
+        If this deadline is already earlier, the returned deadline has the time of this deadline.
         """
         at_s = min(self.at_s, time.monotonic() + seconds)
         return Deadline(at_s, self.is_waiting, self.yield_to_others)
@@ -91,8 +92,8 @@ class Deadline:
     def result_of(self, work: Future[Outcome], stage: str) -> Outcome:
         """Waits for the work of another thread and returns the result of the work.
 
-        Raises the error that the work raised, or the errors of `check`. If `check` raises an error,
-        the work continues, because other callers may wait for it.
+        Raises the error that the work raised, or an error of `check`. If `check` raises an error,
+        the work continues, because other callers may wait for its result.
         """
         while not work.done():
             self.check(stage)

@@ -16,7 +16,7 @@ Only a client sets it; a field of this name in a file is ignored.
 
 
 class IngestOutcome(StrEnum):
-    """Says whether ingesting a document created it, replaced its old version or changed nothing."""
+    """The effect of an ingestion: the document was created, replaced or not changed."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -91,10 +91,11 @@ class DocumentInfo:
 class MetadataChange:
     """A change of a document's metadata and source. The document's text does not change.
 
-    The values in `metadata` replace the stored values of the same top-level keys; other keys keep
-    their values. With `replace`, `metadata` replaces all stored metadata. The keys in `remove_keys`
-    are removed. If `source` is None, the source does not change. If `expected_sequence` is not 0,
-    the change applies only to the version of the document with this sequence number.
+    With `replace`, `metadata` replaces all stored metadata. Without `replace`, the values in
+    `metadata` replace the stored values of the same top-level keys, the keys in `remove_keys` are
+    removed, and all other stored keys keep their values. If `source` is None, the source does not
+    change. If `expected_sequence` is not 0, the change applies only to the version of the document
+    with this sequence number.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -126,8 +127,8 @@ class MetadataUpdate:
 class DocumentCount:
     """The count of a collection's documents that pass a filter, and the count of all of them.
 
-    Both numbers include all changes of the tenant up to the sequence number `sequence`, and no
-    later change.
+    Both counts include all changes of the tenant up to the sequence number `sequence`, and no later
+    change.
     """
 
     documents: int

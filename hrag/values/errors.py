@@ -91,7 +91,7 @@ class NoVectors(HragError):
 
 
 class NoLexicalIndex(HragError):
-    """The collection was created before lexical indexes existed, so it has none."""
+    """The collection was created before lexical indexes existed, so it has no lexical index."""
 
 
 class EmbedderMismatch(HragError):
@@ -149,7 +149,7 @@ class RerankerRejected(HragError):
 
 
 class SequenceNotReached(HragError):
-    """The store does not contain the change with the sequence number that the search requires."""
+    """The store does not yet contain the change whose sequence number the search requires."""
 
 
 class DeadlineExceeded(HragError):
@@ -177,9 +177,9 @@ class StoreMissing(StoreUnavailable):
 
 
 class NotSupported(HragError):
-    """The storage engine does not offer this operation, because its database has a tool for it.
+    """The storage engine does not offer this operation.
 
-    The message names the tool.
+    The message says why, or names the tool of the database that does the same.
     """
 
 

@@ -22,8 +22,8 @@ from hrag.values.errors import InvalidArgument, TooLarge
 from hrag.values.ids import quoted
 
 MAX_FILTER_DEPTH = 16
-# A filter has at most this many conditions and values. That is enough for a filter that lists the
-# ids of all documents that a user may read.
+# A filter has at most this many conditions and values together. This limit allows a filter that
+# lists the ids of all documents that a user may read.
 MAX_FILTER_TERMS = 10_000
 
 DOCUMENT_ID = "document_id"
@@ -112,8 +112,8 @@ class Exists:
 def _check_sequence(value: object, name: str) -> None:
     """Raises InvalidArgument if `value` is not a tuple, a list or another sequence of elements.
 
-    A text is a sequence too, of characters. But a text is refused, because a caller who passes a
-    text means one element.
+    A text is refused although it is a sequence of characters, because a caller who passes a text
+    means one element.
     """
     if isinstance(value, _TEXTS) or not isinstance(value, Sequence):
         raise InvalidArgument(
@@ -163,9 +163,9 @@ def check_filter(filter: Filter) -> None:
 def filter_digest(filter: Filter) -> bytes:
     """Returns 32 bytes that identify the filter, for keys of caches.
 
-    They are the BLAKE2b digest of an encoding that contains the type and length of every part. So
-    two filters have the same digest only if they are written in the same way: the digests of 1, 1.0
-    and True differ, and so do those of equal moments in different time zones.
+    The bytes are the BLAKE2b digest of an encoding that contains the type and the length of every
+    part of the filter. So filters with equal values may have different digests: for example, 1, 1.0
+    and True result in different digests, and so does the same moment in different time zones.
     """
     digest = blake2b(digest_size=32)
     for part in _encoding(filter):
@@ -197,8 +197,8 @@ def _encoding(filter: Filter) -> Iterator[bytes]:
 def _value_encoding(values: Sequence[FilterValue]) -> Iterator[bytes]:
     """Yields three byte strings: the types, the lengths and the contents of all values.
 
-    Because the values are joined, the digest of a filter with ten thousand values needs only a few
-    updates instead of one for each value.
+    Because the values are joined, computing the digest of a filter with ten thousand values needs
+    only a few updates of the digest, and not one update for each value.
     """
     kinds = "".join(map(_kind, values))
     texts = [value if isinstance(value, str) else _distinct_text(value) for value in values]
@@ -230,10 +230,11 @@ def _utf8(text: str) -> bytes:
 
 
 def _check_tree(filter: Filter, path: str, depth: int) -> Iterator[int]:
-    """Checks a filter; yields counts whose sum is the count of its conditions and values.
+    """Checks a filter. Yields counts, whose sum is how many conditions and values the filter has.
 
-    `filter` may be a part of a larger filter. `path` is its position there, for error messages, and
-    `depth` is its nesting level; the outermost filter has level 1.
+    `filter` may be a part of a larger filter. `path` is the position of `filter` in the larger
+    filter, for error messages. `depth` is the nesting level of `filter`; the outermost filter has
+    level 1.
     """
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(

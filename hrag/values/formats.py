@@ -48,11 +48,12 @@ OCR_EXTRA = "pip install 'hrag[ocr]'"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its MIME type, the extensions of its files, and other MIME types that it may have.
+    """A format of documents: its MIME type and the extensions of its files.
 
-    `is_text` is True if files of the format are texts in some encoding, so that the format may
-    also be sent as text, not only as bytes. `needs_extra` is True if the indexer reads the format
-    with libraries that only `pip install 'hrag[formats]'` installs.
+    `aliases` are other MIME types by which clients may name the format. `is_text` is True if files
+    of the format are texts in some encoding, so that the format may also be sent as text, not only
+    as bytes. `needs_extra` is True if the indexer reads the format with libraries that only
+    `pip install 'hrag[formats]'` installs.
     """
 
     mime_type: str

@@ -9,12 +9,13 @@ MAX_ALIASES = 100  # A tenant has at most this many aliases, because one reply l
 MAX_LEVELS = 8
 # A level's chunk size must be at least this many tokens, so that each chunk begins at least one
 # code point after the chunk before it. With smaller chunks, two chunks might begin at the same code
-# point: a chunk may share half of its tokens with the next chunk, and the end of a chunk may move
-# to the boundary of a code point, which has at most 4 tokens.
+# point, for two reasons. Half of a chunk's tokens may be in the next chunk too. And a boundary that
+# would lie inside a code point is moved to the start or the end of this code point, which has at
+# most 4 tokens.
 MIN_CHUNK_TOKENS = 32
 MAX_CHUNK_TOKENS = 32_768
-# A chunk may share at most this part of its tokens with the next chunk. If neighbours shared more
-# than half, a chunk would also overlap chunks that are not its neighbours.
+# The largest `overlap_ratio`: the part of a chunk's tokens that the next chunk contains too. With
+# more than half, a chunk would overlap not only its neighbours, but also chunks farther away.
 MAX_OVERLAP_RATIO = 0.5
 MAX_TITLE_BYTES = 1024  # The largest title, in bytes of UTF-8.
 MAX_METADATA_BYTES = 64 * 1024
@@ -35,19 +36,20 @@ MAX_BATCH_SEARCHES = 32
 # sentences of leaves. On one core, the built-in embedder reads about 200 KB of prose or 40 KB of
 # random characters per second, so one call needs one core for at most about two seconds.
 MAX_EMBEDDED_BYTES = 64 * 1024
-# Each source of a search, the words and the vectors, finds this many leaves by default. With 50
-# instead of 200, recall on the data sets used for development was 0.6 percentage points lower.
+# Each source of a search (the lexical and the vector search) finds this many leaves by default.
+# With 50 leaves instead of 200, recall on the data sets used for development was 0.6 percentage
+# points lower.
 DEFAULT_CANDIDATES = 200
 DEFAULT_LEXICAL_WEIGHT = 0.5
 # The default of `neighbour_bonus` in CONTEXT searches and in STANDARD searches with HYBRID; in all
-# other searches the default is 0. The score of a leaf is raised by this share of the best score
-# among the leaf, the leaf before it and the leaf after it.
+# other searches the default is 0. The score of a leaf is raised by `neighbour_bonus` times the
+# highest score among three leaves: the leaf itself, the leaf before it, and the leaf after it.
 DEFAULT_NEIGHBOUR_BONUS = 0.5
 MAX_NEIGHBOUR_BONUS = 1.0
 DEFAULT_CONTEXT_TOKENS = 4096
 # The search tools for agents return at most this many passages by default. These tools search in
-# CONTEXT mode. Its default budget of 4,096 tokens has space for 16 leaves of 256 tokens, or for a
-# few more leaves if some are shorter.
+# CONTEXT mode. The default token budget of this mode, 4,096 tokens, has space for 16 leaves of 256
+# tokens, or for a few more leaves if some leaves are shorter.
 DEFAULT_TOOL_PASSAGES = 20
 MAX_PER_DOCUMENT = 1000
 DEFAULT_MERGE_RATIO = 0.5

@@ -1,8 +1,7 @@
 """The quota and the usage of a tenant.
 
 Each process of a service applies the rate limit separately. A storage quota applies to the whole
-store. None means unlimited. This module does not know where quotas are configured or how usage is
-counted.
+store. This module does not know where quotas are configured or how usage is counted.
 """
 
 import math
@@ -14,10 +13,10 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limits of one tenant; None means unlimited.
+    """The limits of one tenant. In all fields except `burst`, None means unlimited.
 
     `burst` is the number of calls that a tenant may make at once after it has made no calls for a
-    while. None means `calls_per_s`, rounded up.
+    while. If `burst` is None, this number is `calls_per_s`, rounded up.
     """
 
     calls_per_s: float | None = None

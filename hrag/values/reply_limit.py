@@ -15,7 +15,7 @@ from hrag.values.errors import ReplyTooLarge
 
 SETTING = "HRAG_MAX_REPLY_BYTES"
 
-# Advice for error messages: what the caller may request instead.
+# Each of these texts is the end of an error message. It says what the caller may request instead.
 TEXT_ADVICE = "read the text in parts, with text_range"
 SEARCH_ADVICE = "ask for a lower limit, return_level or token_budget"
 CHUNK_ADVICE = "ask for a chunk of a lower level, or read the text in parts with GetDocument"
@@ -29,14 +29,14 @@ _FLAG_BYTES = 2  # A boolean or null is encoded as a tag and one byte.
 
 @dataclass(frozen=True, slots=True)
 class ReplyLimit:
-    """The maximum size of a reply in bytes, and how many of them the reply uses already."""
+    """The maximum size of a reply, and how many bytes of the reply are already used."""
 
     max_bytes: int
     taken_bytes: int = 0
 
     @property
     def left_bytes(self) -> int:
-        """How many bytes the reply may still grow; never negative."""
+        """How many more bytes fit into the reply; never negative."""
         return max(self.max_bytes - self.taken_bytes, 0)
 
     def after(self, size_bytes: int) -> "ReplyLimit":

@@ -64,9 +64,9 @@ class Aggregation(StrEnum):
 class SearchQuery:
     """A search request. `query` is a text, or the vector of a query that is embedded already.
 
-    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. For
-    other fields, None means the default, which may depend on the call, the mode, the retrieval and
-    the collection.
+    If `query` is a text and `vector` is set, `vector` is used instead of the text's embedding. In
+    other fields, None means the default. The default may depend on the call, the mode, the
+    retrieval and the collection.
     """
 
     tenant_id: str
@@ -111,8 +111,9 @@ class SearchQuery:
 class MatchedChild:
     """A matched leaf inside a passage; in SENTENCE_WINDOW, the leaf's best sentence.
 
-    `lexical_score` is the score by words; it is None if the search was only by vectors.
-    `dense_score` is the score by vectors; it is None if the search was only by words.
+    `lexical_score` is the leaf's score in the lexical search; it is None if the search was only by
+    vectors. `dense_score` is its score in the vector search; it is None if the search was only by
+    words.
     """
 
     chunk_id: str
@@ -151,11 +152,11 @@ class Passage:
     """A chunk that answers a query, with the leaves that matched inside it.
 
     If several chunks were joined, `merged_chunk_ids` lists them in order of the text. Then `chunk`
-    is the best of them, except that its content, span, pages and tokens are those of all together.
-    `lexical_score` is the score of the passage's best leaf by words; it is None if the search was
-    only by vectors. `dense_score` is the score of this leaf by vectors; it is None if the search
-    was only by words. `term_spans` are the places where terms of the query occur; these spans are
-    in order and do not overlap.
+    is the best of the joined chunks, except that its content, span, pages and tokens are those of
+    all joined chunks together. `lexical_score` is the score of the passage's best leaf in the
+    lexical search; it is None if the search was only by vectors. `dense_score` is the score of this
+    leaf in the vector search; it is None if the search was only by words. `term_spans` are the
+    places where terms of the query occur; these spans are in order and do not overlap.
     `rerank_score` is the reranker's score, which has another scale than `score`; it is None if the
     reranker returned no score for the passage.
     """
@@ -173,7 +174,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSection:
-    """A section of a document that SUMMARY_FIRST chose by its summary.
+    """A section of a document that a SUMMARY_FIRST search chose by the section's summary.
 
     `score` is the summary's score. `section_path` is the path of the section's first leaf. The
     fields on pages have the meaning of the fields of `Chunk`.

@@ -25,7 +25,8 @@ class EmbeddedIndexStatus:
     """How much of a collection the segments and the tail of the embedded engine contain.
 
     `sealed_sequence` is the sequence number of the tenant's last change that segments cover. Later
-    changes have added `tail_leaf_count` leaves, which each search scans exactly.
+    changes are in the tail; they have added `tail_leaf_count` leaves. Each search compares the
+    query with every leaf of the tail.
     """
 
     sealed_sequence: int
@@ -125,10 +126,10 @@ class EmbeddedReaderStatus:
 class ReaderStatus:
     """The delay between a change of the store and its visibility in a retriever.
 
-    `lag_s` is the time in seconds for which changes have been waiting to be applied in the
-    background; 0 if no change is waiting. A search does not wait for the background, because it
-    applies the changes of its collection itself. `embedded` is None if the store is not of the
-    embedded engine.
+    A retriever applies changes of the store in the background. `lag_s` is the time in seconds for
+    which changes have been waiting to be applied; it is 0 if no change is waiting. A search does
+    not wait for this background work, because it applies the changes of its collection itself.
+    `embedded` is None if the store is not of the embedded engine.
     """
 
     lag_s: float

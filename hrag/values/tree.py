@@ -3,8 +3,9 @@
 A tree is one array of little-endian structs of fixed size, with the chunks of level 0 first. A
 header before the array contains the number of levels and the number of chunks at each level. So a
 tree can be stored as it is, read in place and compared as bytes. A chunk is a span of its
-document's text; its content is sliced from the text when it is read. `Tree.problems` checks the
-invariants of a tree. `indexer_svc.chunker` builds trees from text.
+document's text. The tree does not contain this text, but only the offsets of the spans. When a
+chunk is read, its text is cut out of the document's text. `Tree.problems` checks the invariants of
+a tree. `indexer_svc.chunker` builds trees from text.
 """
 
 import struct
@@ -95,8 +96,8 @@ def covering(records: Sequence[ChunkRecord]) -> ChunkRecord:
 class Section:
     """A section of a document. It begins at its heading.
 
-    It ends before the next section of the same or a smaller depth. Outermost sections have a
-    `depth` of 1.
+    It ends before the next section whose `depth` is the same or smaller, or at the end of the
+    document. Outermost sections have a `depth` of 1.
     """
 
     title: str
@@ -160,9 +161,10 @@ def section_path(
 def path_below(
     title: str, sections: Sequence[Section], parents: Sequence[int], section: int
 ) -> tuple[str, ...]:
-    """Returns the titles that `section_path` returns.
+    """Returns the titles from the outermost section down to a section, like `section_path`.
 
-    If the first title equals `title`, the document's title, the first title is left out.
+    `title` is the document's title. If the title of the outermost section is the same, it is left
+    out.
     """
     path = section_path(sections, parents, section)
     return path[1:] if path[:1] == (title,) else path
@@ -241,7 +243,7 @@ class Tree:
         return range(first, last + 1)
 
     def ancestors(self, leaf_level: int) -> NDArray[np.uint32]:
-        """Returns the index of each leaf's ancestor at each level.
+        """Returns the index of each leaf's ancestor at each level from `leaf_level` upwards.
 
         The result is `uint32[top_level - leaf_level + 1, counts[leaf_level]]`. Row 0 has the
         indexes of the leaves, row 1 those of their parents, and so on.
@@ -261,10 +263,13 @@ class Tree:
     def problems(self, sizes: Sequence[int]) -> list[str]:
         """Returns a message for each violated invariant; the list is empty if the tree is valid.
 
-        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants.
-        The chunks of each level are in order and have at most the size of their level. All levels
-        cover the same tokens, without a gap. Every chunk below the top level lies inside exactly
-        one parent. The children of a chunk are consecutive.
+        `sizes` has the maximum count of tokens in a chunk of each level. These are the invariants:
+
+        * The chunks of each level are in order of the text.
+        * No chunk has more tokens than `sizes` allows for its level.
+        * All levels cover the same tokens, without a gap.
+        * Every chunk below the top level lies inside exactly one parent.
+        * The children of a chunk are consecutive.
         """
         problems = []
         if len(self.counts) != len(sizes):
@@ -300,7 +305,10 @@ class Tree:
         return [problem for problem, broken in tests.items() if broken]
 
     def _link_problems(self, level: int) -> list[str]:
-        """Returns a message for each violated invariant of the links of `level` to its parents."""
+        """Returns a message for each violated invariant of the links between chunks and parents.
+
+        Checks the links between the chunks of `level` and their parents in the next level up.
+        """
         children, parents = self.level(level), self.level(level + 1)
         counts = parents["child_count"].astype(np.int64)
         if counts.sum() != len(children) or (counts == 0).any():
@@ -326,8 +334,8 @@ class Tree:
 def _span_tests(starts: NDArray[Any], ends: NDArray[Any], unit: str) -> dict[str, bool]:
     """Checks the spans of one level for defects.
 
-    Each key of the result is a message about a defect. Its value is True if the level has this
-    defect. `unit` is the unit of `starts` and `ends`, for the messages.
+    Returns a dictionary. Each key is a message about a defect, and the value is True if the level
+    has this defect. `unit` is the unit of `starts` and `ends`, for the messages.
     """
     return {
         f"{unit} spans are empty": bool((starts >= ends).any()),

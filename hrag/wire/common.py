@@ -27,8 +27,9 @@ _EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer
 # The limit of nesting in metadata. Protobuf's parsers refuse a message that is nested more than 100
 # levels deep, and each nested JSON object needs three of these levels.
 _MAX_DEPTH = 30
-# A Struct message has at most six times as many bytes as the same JSON. The worst case is a number
-# in a list: it needs eleven bytes in a message, and two bytes, the digit and a comma, in JSON.
+# A Struct message has at most six times as many bytes as the same values in JSON. The worst case is
+# a number with one digit in a list. A message needs eleven bytes for this number; JSON needs two,
+# for the digit and a comma.
 _BYTES_PER_JSON = 6
 _PAGE_UNIT_NUMBERS = {
     PageUnit.PAGE: pb.PAGE_UNIT_PAGE,
@@ -80,7 +81,7 @@ def _check_fits(message_type: type[Message], name: str, value: Any) -> None:
         raise InvalidArgument(f"{name} is {quoted(str(value))}: {problem}", field=name) from None
 
 
-# The following functions convert metadata.
+# The following functions convert metadata to and from protobuf messages.
 
 
 def struct_message(values: Mapping[str, Any]) -> struct_pb2.Struct:
@@ -201,7 +202,7 @@ def checked_text(value: str, field: str) -> str:
     return value
 
 
-# The following functions convert collections.
+# The following functions convert collections and their settings to and from protobuf messages.
 
 _UNIT_NUMBER = {
     SummaryUnit.NONE: pb.SUMMARY_UNIT_NONE,
@@ -293,7 +294,7 @@ def collection_from(message: pb.Collection) -> Collection:
     )
 
 
-# The following functions convert documents.
+# The following functions convert documents to and from protobuf messages.
 
 
 def document_from(message: pb.Document) -> Document:
@@ -312,8 +313,8 @@ def document_from(message: pb.Document) -> Document:
 def metadata_from(metadata: struct_pb2.Struct) -> dict[str, Any]:
     """Returns the dict that a Struct of metadata represents.
 
-    Raises TooLarge before the Struct is decoded, if it is so large that the same metadata as JSON
-    certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument for the reasons of `struct_from`.
+    Raises TooLarge, before the Struct is decoded, if the Struct is so large that the same metadata
+    as JSON certainly exceeds MAX_METADATA_BYTES. Raises InvalidArgument if `struct_from` does.
     """
     size = metadata.ByteSize()
     if size > _BYTES_PER_JSON * MAX_METADATA_BYTES:
@@ -399,7 +400,7 @@ def document_info_from(message: pb.DocumentInfo) -> DocumentInfo:
     )
 
 
-# The following functions convert chunks and errors.
+# The following functions convert chunks and errors to and from protobuf messages.
 
 
 def page_unit_number(unit: PageUnit | None) -> pb.PageUnit:

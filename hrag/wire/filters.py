@@ -27,9 +27,10 @@ from hrag.values.filters import (
 from hrag.values.ids import quoted
 from hrag.wire.common import built
 
-# At most this many Filter messages are decoded, and at most this many values of one condition. A
-# valid filter has no more: it has at most MAX_FILTER_TERMS conditions, and each condition needs at
-# most MAX_FILTER_DEPTH Filter messages: itself and the lists in which it is nested.
+# A filter is refused while it is decoded if it has more Filter messages than this, or if one of its
+# conditions has more values than this. A valid filter never exceeds this limit: it has at most
+# MAX_FILTER_TERMS conditions, and each condition needs at most MAX_FILTER_DEPTH Filter messages,
+# one for the condition and one for each list in which the condition is nested.
 _MAX_PARTS = MAX_FILTER_DEPTH * MAX_FILTER_TERMS
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
@@ -39,8 +40,8 @@ Typed = TypeVar("Typed", pb.FilterValue, pb.RangeBound)
 def filter_from(message: pb.Filter) -> Filter:
     """Returns the filter that a message represents.
 
-    Checks only the form and the size of the message; `hrag.values.filters.check_filter` checks the
-    rest. Raises InvalidArgument or TooLarge.
+    Checks only the form and the size of the message; `hrag.values.filters.check_filter` checks all
+    other rules. Raises InvalidArgument or TooLarge.
     """
     return _filter_from(message, count(1))
 
@@ -57,7 +58,7 @@ def _filter_from(message: pb.Filter, parts: Iterator[int]) -> Filter:
     """Returns the filter that a message represents.
 
     `parts` counts the Filter messages that were decoded so far. Raises TooLarge if there are more
-    than a valid filter has.
+    Filter messages than a valid filter may have.
     """
     _check_parts(next(parts))
     match message.WhichOneof("kind"):
@@ -158,7 +159,8 @@ def filter_message(condition: Filter, depth: int = 1) -> pb.Filter:
 
     Raises InvalidArgument for a value of a wrong type, and TooLarge for nesting that is too deep.
     """
-    # Protobuf's parsers have a limit of nesting too, so MAX_FILTER_DEPTH could not be much higher.
+    # Protobuf's parsers limit the nesting of messages too, so MAX_FILTER_DEPTH could not be much
+    # higher.
     if depth > MAX_FILTER_DEPTH:
         raise TooLarge(
             f"filter is nested over {MAX_FILTER_DEPTH} deep; at most {MAX_FILTER_DEPTH} levels are "

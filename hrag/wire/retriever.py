@@ -163,7 +163,10 @@ def search_request(query: SearchQuery) -> pb.SearchRequest:
 
 
 def batch_queries_from(message: pb.BatchSearchRequest) -> list[SearchQuery | HragError]:
-    """Returns, for each request of a batch in order, its query, or an error if it is invalid."""
+    """Returns one element for each request of a batch, in order: its query, or an error.
+
+    The element is an error if the request is invalid.
+    """
     return [outcome_of(search_query_from, search) for search in message.searches]
 
 

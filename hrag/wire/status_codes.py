@@ -21,9 +21,10 @@ DOMAIN = "hrag"
 
 
 class Situation(NamedTuple):
-    """The gRPC status code of an error class, and its reason, a name that never changes.
+    """The gRPC status code and the reason of an error class. A reason is a name for clients.
 
-    `retry_s` is the delay before a retry in seconds; None means that a retry will not help.
+    The reason of an error class never changes. `retry_s` is the delay before a retry in seconds;
+    None means that a retry will not help.
     """
 
     code: grpc.StatusCode
@@ -90,16 +91,17 @@ _CLASS_OF_CODE = {
     _CODE.DATA_LOSS: errors.DataLoss,
     _CODE.CANCELLED: errors.ServiceUnavailable,
 }
-# gRPC limits trailers to 8 KiB. The trailers contain the message up to three times. One of these
-# copies is percent-encoded, where each non-ASCII byte needs three bytes. Three copies of a message
-# of this size fit into the limit.
+# The largest size of an error's message, in bytes of UTF-8. gRPC limits the trailers of a call to
+# 8 KiB, and the trailers contain the message up to three times. One of these copies is
+# percent-encoded, so each of its non-ASCII bytes needs three bytes. Three copies of a message of
+# this size fit into the limit.
 _MAX_MESSAGE_BYTES = 1000
 _ELLIPSIS = "…"
 
-# Calls that end with these errors must not be retried by gRPC in the client. The service itself
-# has already retried a failed endpoint for seconds, and retries by clients would multiply the
-# attempts. A full storage quota stays full, and a reply stays too large. gRPC does not retry if the
-# trailer `grpc-retry-pushback-ms` is negative.
+# Calls that end with these errors must not be retried by gRPC in the client. If an endpoint of a
+# model has failed, the service has already retried it for seconds, and retries by clients would
+# multiply the attempts. If a storage quota is full or a reply is too large, a retry would fail in
+# the same way. gRPC does not retry if the trailer `grpc-retry-pushback-ms` is negative.
 _NO_GRPC_RETRY = (
     errors.EmbedderUnavailable,
     errors.ChatUnavailable,
@@ -116,7 +118,10 @@ _CODE_OF_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def situation_of(error: HragError) -> Situation:
-    """Returns the row of TABLE for the error's class, or for its nearest base class in TABLE."""
+    """Returns the Situation of the error's class in TABLE.
+
+    If TABLE does not contain the class, returns the Situation of its nearest base class in TABLE.
+    """
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
 
 
@@ -174,7 +179,7 @@ def _quota_failure(error: QuotaExceeded, message: str) -> Message:
 def _pushback(error: HragError, retry_s: float | None) -> list[tuple[str, str]]:
     """Returns the trailer that overrides the retry delay of a client's gRPC retry policy.
 
-    Returns an empty list if the delay of the policy should apply.
+    Returns an empty list if the retry delay of the policy should apply.
     """
     if isinstance(error, _NO_GRPC_RETRY):
         return [(_PUSHBACK, "-1")]
@@ -191,7 +196,8 @@ def error_from(failure: Any) -> HragError:
     """
     try:
         status = rpc_status.from_call(failure)
-    # A proxy has changed the status code, so the code in the details is a different one.
+    # `from_call` raises ValueError if the status code differs from the code in the details, because
+    # a proxy has changed the status code.
     except ValueError:
         status = None
     if status is None:

@@ -10,15 +10,16 @@ from contextlib import suppress
 from typing import Any
 
 REQUEST_ID = "x-request-id"
-# A proxy may remove the request id from the initial metadata. In that case, a stream without a
-# status after this time counts as admitted.
+# A proxy may remove the request id from the initial metadata. In that case, a stream is regarded as
+# admitted if it has no status after this time.
 _STATUS_S = 1.0
 
 
 async def is_admitted(call: Any) -> bool:
     """Waits until the server has admitted or refused a `grpc.aio` stream; returns True if admitted.
 
-    If it returns False, the call has ended, and reading its next response raises the reason.
+    If False is returned, the call has ended, and reading its next response raises an error with the
+    reason.
     """
     metadata = await call.initial_metadata()
     if any(key == REQUEST_ID for key, _ in metadata):

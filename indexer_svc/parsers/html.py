@@ -35,7 +35,7 @@ from indexer_svc.titles import metadata_title
 # Matches markup of XML that HTML does not have: CDATA sections, and elements that are written as a
 # single tag (`<a/>`), except elements that never have an end tag in HTML. The pattern also matches
 # whole comments, so that it does not match markup inside a comment. A comment that is not closed
-# matches to the end of the page. If it did not match, a page with many unclosed comments would be
+# matches to the end of the page. Without this rule, a page with many unclosed comments would be
 # searched to its end for each of these comments, which takes quadratic time.
 _XML_ONLY_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)"

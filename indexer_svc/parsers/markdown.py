@@ -30,9 +30,9 @@ from indexer_svc.parsers.raised_text import subscript, superscript
 from indexer_svc.parsers.text_writer import check_text_bytes
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
-# Headings are searched for only in this many lines from the beginning of a text. If the lines
-# consist of list markers, parsing so many lines takes seconds. So many lines fill 10,000 printed
-# pages.
+# Headings are searched for only in this many lines from the beginning of a text. The limit is
+# needed because a hostile text may consist of list markers: even 500,000 such lines take seconds to
+# parse. Ordinary text of 500,000 lines fills 10,000 printed pages.
 MAX_LINES = 500_000
 # Text that is nested deeper than this in lists and quotes is skipped, because the parser reads a
 # line once for each level of nesting. Each list adds two levels, so ten lists may be inside one
@@ -183,11 +183,11 @@ class _MarkdownHeadings(list[Token]):
 def _skip_text(state: StateBlock, start: int, end: int, _silent: bool) -> bool:
     """A rule for the parser: skips lines that cannot contain a heading of the outline.
 
-    Returns True if the rule has skipped lines. It skips a paragraph whose lines all begin with a
-    letter. No other kind of block begins with a letter, so the parser need not try its other rules
-    on these lines. In text that is nested at least MAX_NESTING levels deep, the rule skips every
-    line. Otherwise the parser would reach its own nesting limit and ignore the rest of the
-    document.
+    Returns True if the rule has skipped lines. The rule skips a paragraph at the top level if all
+    its lines begin with a letter. No other kind of block begins with a letter, so the parser need
+    not try its other rules on these lines. In text that is nested at least MAX_NESTING levels deep,
+    the rule skips every line. Otherwise the parser would reach its own nesting limit and ignore the
+    rest of the document.
     """
     if state.level >= MAX_NESTING:
         state.line = start + 1

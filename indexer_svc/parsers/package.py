@@ -3,8 +3,8 @@
 A part is a file in the archive. Nothing is unpacked before the archive's directory has been
 checked: the count of parts, their unpacked size, and whether they are encrypted. `zipfile` reads no
 more bytes of a part than the directory says. The unpacked size of all markup together is limited. A
-part is markup if its name ends with, for example, `.xml` or `.html`. Any other part counts against
-this limit once it is read. XML must not declare entities, because an entity could expand to
+part is markup if its name ends with, for example, `.xml` or `.html`. Any other part is added to
+this size when it is read. XML must not declare entities, because an entity could expand to
 gigabytes or to the contents of another file.
 """
 
@@ -21,8 +21,8 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
 
 MAX_PARTS = 100_000
-# The maximum size, in bytes, of all markup in an archive when it is unpacked. Pictures, sounds and
-# films are not counted.
+# The maximum size, in bytes, of the unpacked markup of an archive and of the other parts that are
+# read. Pictures, sounds and films are never read, so they are not counted.
 MAX_UNPACKED_BYTES = 256 << 20
 
 _FIELD = "content"
@@ -97,8 +97,9 @@ class Package:
     def read(self, name: str) -> bytes:
         """Returns the unpacked bytes of a part.
 
-        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
-        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the unpacked markup
+        of the archive and the other parts that were read, with this part, have more than
+        MAX_UNPACKED_BYTES bytes in total.
         """
         return self._zip.read(self._part(name))
 
@@ -122,8 +123,8 @@ class Package:
         """Returns the root element of a part, which must be XML.
 
         Raises UnreadableDocument if the part is missing or declares entities. Raises TooLarge if
-        the markup and the other parts that are read have more than MAX_UNPACKED_BYTES bytes
-        together.
+        the unpacked markup of the archive and the other parts that were read, with this part, have
+        more than MAX_UNPACKED_BYTES bytes in total.
         """
         self._check_entities(name)
         return ElementTree.fromstring(self.read(name))
@@ -131,8 +132,9 @@ class Package:
     def _part(self, name: str) -> ZipInfo:
         """Returns the directory entry of a part that will be read, and counts its unpacked bytes.
 
-        Raises UnreadableDocument if the part is missing. Raises TooLarge if the markup and the
-        other parts that are read have more than MAX_UNPACKED_BYTES bytes together.
+        Raises UnreadableDocument if the part is missing. Raises TooLarge if the unpacked markup
+        of the archive and the other parts that were read, with this part, have more than
+        MAX_UNPACKED_BYTES bytes in total.
         """
         if name not in self._parts:
             raise UnreadableDocument(f"content lacks its part {name[:200]}", field=_FIELD)

@@ -84,10 +84,11 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
     try:
         parsed = _with_fitting_metadata(parse())
         answer = message(_head_of(parsed), parsed.text.encode())
-        if len(answer[0]) - _LENGTHS.size > MAX_HEAD_BYTES:
+        head_bytes = len(answer[0]) - _LENGTHS.size
+        if head_bytes > MAX_HEAD_BYTES:
             raise TooLarge(
-                f"the headings and pages of content need {len(answer[0])} bytes in total; at most "
-                f"{MAX_HEAD_BYTES} are allowed",
+                f"content has too many headings and pages: the list of them needs {head_bytes} "
+                f"bytes; at most {MAX_HEAD_BYTES} are allowed; split the document",
                 field="content",
             )
         return answer

@@ -244,7 +244,7 @@ def test_data_after_a_gzip_is_refused_at_once(gateway: Gateway) -> None:
     with _connect(gateway) as connection:
         connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts))
         status, body = _read(connection)
-        assert (status, b"data after its gzip" in body) == (400, True)
+        assert (status, b"data after the end of its gzip" in body) == (400, True)
 
 
 def _answered(connections: list[socket.socket]) -> list[socket.socket]:

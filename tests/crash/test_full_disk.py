@@ -38,9 +38,9 @@ _TENANT = "large"
 # has the same size, and for a store.
 _DISK_BYTES = 192 * MIB
 _IDS = 2000
-_STOPS_WITHIN_S = 30.0
+_STOPS_WITHIN_S = 60.0
 # The indexer retries a failed build every few seconds.
-_SEALS_WITHIN_S = 30.0
+_SEALS_WITHIN_S = 60.0
 _ENOUGH_LEAVES = 3000
 # A segment of _ENOUGH_LEAVES leaves takes three times as much.
 _TOO_LITTLE_BYTES = 300 * KIB

@@ -1,11 +1,11 @@
 """Groups candidate leaves by the chunk that represents them in the result of a search.
 
-This chunk is the leaf's ancestor at the requested level. In the mode AUTO_MERGE it is the chunk
-that `hrag.passages.auto_merge` chooses.
+In the mode AUTO_MERGE, `hrag.passages.auto_merge` chooses this chunk: the leaf itself or an
+ancestor. In the other modes, the chunk is the leaf's ancestor at the requested level.
 
 The functions work on the arrays of a table of leaves. AUTO_MERGE also reads the trees of the
-documents whose leaves it may merge. A search may run several rounds, each with more candidates. A
-later round appends groups; it does not change the groups of earlier rounds.
+documents that contain these leaves. A search may run several rounds, each with more candidates. A
+later round appends groups, but does not change the groups of earlier rounds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,13 +60,14 @@ class MergedChunk(NamedTuple):
 class AncestorGroups:
     """The matched leaves of a search, grouped and ranked by `hrag_fast.climb`.
 
-    A group is a chunk with the matched leaves that it represents in the result. Implements
-    `MatchedLeaves`.
+    A group is a chunk with the matched leaves that it represents in the result. Implements the
+    protocol `hrag.passages.drafts.MatchedLeaves`.
 
     The key of a group identifies its chunk. It has the form of a label: a document's ordinal
     combined with the index of a chunk at `ancestor_level`. In AUTO_MERGE, `ancestor_level` is the
-    level of the leaves, and the key of a chunk in `merged` contains the index of the chunk's first
-    leaf.
+    level of the leaves. The chunk of a group may then be above this level. The key of such a group
+    contains the index of the first leaf below the chunk in the tree, and `merged[key]` is the
+    chunk.
 
     `groups.children` are the row numbers, in `table`, of the grouped leaves. `lexical` and `dense`
     are the scores of these leaves in the lexical and in the vector search:
@@ -142,10 +143,10 @@ class AncestorGroups:
         )
 
     def in_table(self, table: LeafTable) -> "AncestorGroups":
-        """Returns the same groups, whose leaves are now identified by their row numbers in `table`.
+        """Returns the groups of this object, with the row numbers of their leaves in `table`.
 
         A group is a chunk with its matched leaves. `table` must contain all leaves of the groups,
-        and its labels must be ascending.
+        and the labels of `table` must be ascending.
         """
         if table is self.table:
             return self
@@ -189,10 +190,11 @@ class AncestorGroups:
         return list(map(LeafMatch, leaves, scores, lexical, dense))
 
     def joined(self, groups: Sequence[int]) -> "AncestorGroups":
-        """Returns an object with a single group, which has the leaves of some of these groups.
+        """Joins some groups into one group, and returns an object that has only the joined group.
 
         A group is a chunk with its matched leaves. `groups` are the indexes of the groups to join,
-        best group first. The single group has the key and the score of the best group.
+        best group first. The joined group has the leaves of all these groups, and the key and the
+        score of the best of them.
         """
         order = self._best_first(groups)
         first = slice(groups[0], groups[0] + 1)
@@ -260,8 +262,9 @@ def deepened(
     Each round of a search ranks more leaves and groups them by the chunk that represents them.
     `groups` are the groups of the earlier rounds, and `scored` are the leaves of the further round.
     A leaf of `scored` is skipped if its label is in `considered`, or if it belongs to one of the
-    earlier groups. In AUTO_MERGE, each remaining leaf becomes a group of its own, so it is not
-    merged. The table of `scored` must contain all leaves of the earlier groups.
+    earlier groups. `considered` are the labels of all leaves that the earlier rounds ranked. In
+    AUTO_MERGE, the remaining leaves are not merged: each of them becomes a separate group. The
+    table of `scored` must contain all leaves of the earlier groups.
     """
     groups = groups.in_table(scored.table)
     new = ~is_in(scored.labels, np.sort(considered))
@@ -276,9 +279,10 @@ def deepened(
 
 
 def _group_keys(scored: ScoredRows, level: int) -> NDArray[np.uint64]:
-    """Returns, for the leaf in each row, the key of the group of its ancestor at `level`.
+    """Returns, for each leaf of `scored`, a key that identifies the leaf's ancestor at `level`.
 
-    The keys are `uint64[n]`. A key has the form of a label and identifies the ancestor.
+    Leaves with the same key are in the same group. The keys are `uint64[n]` and have the form of a
+    label: the document's ordinal combined with the index of the ancestor.
     """
     table, rows = scored.table, scored.rows
     labels = table.labels[rows]
@@ -332,7 +336,7 @@ def _outside_merged(merged: Iterable[MergedChunk], labels: Labels) -> NDArray[np
 
 
 def climb(scored: ScoredRows, level: int, aggregation: Aggregation) -> AncestorGroups:
-    """Groups leaves by their ancestor at `level` and ranks the groups. `scored` has the leaves."""
+    """Groups the leaves of `scored` by their ancestor at `level`, and ranks the groups."""
     table = scored.table
     groups = hrag_fast.climb(
         scored.rows,
@@ -356,12 +360,14 @@ def auto_merge(
 
     `scored` has the leaves, and `hrag.passages.auto_merge` chooses the chunk that represents each
     leaf: the leaf itself or an ancestor. `level` is the highest level that such a chunk may
-    have. `ratio` is the share of a parent's children that must match before the parent replaces
-    them. `tree_of` returns a document's tree, given the document's ordinal.
+    have. A parent replaces its children only if at least the share `ratio` of them represents
+    matched leaves. `tree_of` returns a document's tree, given the document's ordinal.
     """
     table, labels = scored.table, scored.labels
     leaf_level = table.settings.tree.embedding_level
-    # For each row, the index of the first leaf in the chunk that represents the leaf of the row.
+    # One element for each leaf of `scored`. If an ancestor represents the leaf in the result, the
+    # element is the index of the first leaf below this ancestor in the tree. Otherwise it is the
+    # index of the leaf itself.
     members: list[int] = []
     merged: dict[int, MergedChunk] = {}
     for ordinal, pairs in groupby(map(split_label, labels.tolist()), itemgetter(0)):

@@ -21,8 +21,8 @@ class LeafTable(Protocol):
     """A table with one row for each leaf. All leaves are of one collection.
 
     The leaves of a document are adjacent rows. An engine that has a whole collection in memory has
-    one table of all its leaves. An engine that reads leaves for each search creates a table of the
-    leaves that it has read.
+    one table with all leaves of the collection. An engine that reads leaves for each search creates
+    a table with the leaves that it has read.
     """
 
     @property
@@ -31,7 +31,7 @@ class LeafTable(Protocol):
 
     @property
     def labels(self) -> NDArray[np.uint64]:
-        """The label of each row: `uint64[n]`.
+        """The label of the leaf in each row: `uint64[n]`.
 
         The array may be longer than the table. The elements after the last row are then unused.
         """
@@ -40,8 +40,8 @@ class LeafTable(Protocol):
     def ancestors(self) -> NDArray[np.uint32]:
         """The index of each leaf's ancestor at each level: `uint32[levels, n]`.
 
-        `ancestors[0]` is for the level of the leaves, `ancestors[1]` for the next level up, and so
-        on.
+        Element `[0, r]` is the index of the leaf in row r, element `[1, r]` the index of the leaf's
+        parent, and so on.
         """
 
     @property
@@ -58,8 +58,8 @@ class Candidates:
 
     A source is the lexical or the vector search. `rows` are the row numbers of the leaves in a
     LeafTable: `uint32[n]`, without duplicates. `scores` is `float32[n]`. `exact` is True if it is
-    certain that no other eligible row has a higher score. `complete` is True if the source has no
-    further row, so that requesting more candidates would return the same rows.
+    certain that no other leaf that passes the filter has a higher score. `complete` is True if the
+    source has no further leaf, so that a request for more candidates would return the same leaves.
     """
 
     rows: RowNumbers
@@ -78,8 +78,8 @@ class ScoredRows:
     They come from one source or two: the lexical and the vector search. `rows` is `uint32[n]`, the
     row numbers of the leaves in `table`. `scores` is `float32[n]`, the scores by which the leaves
     are ranked. `lexical` and `dense` are the scores in each source, `float32[n]`, or None if the
-    source was not searched. `exact` is True if the candidates of every source are exact.
-    `complete` is True if no source can return a further row.
+    source was not searched. `exact` is True if the candidates of each source are certainly the best
+    leaves of this source. `complete` is True if no source can return a further leaf.
     """
 
     table: LeafTable
@@ -95,13 +95,13 @@ class ScoredRows:
 
     @property
     def labels(self) -> Labels:
-        """The label of each row, in the order of `rows`: `uint64[n]`."""
+        """The labels of the candidate leaves, in the order of `rows`: `uint64[n]`."""
         return self.table.labels[self.rows]
 
     def best_first(self) -> NDArray[np.intp]:
-        """Returns the indexes into `rows` that order the rows by descending score: `intp[n]`.
+        """Returns indexes into `rows`, ordered by descending score of the leaves: `intp[n]`.
 
-        Rows with equal scores are ordered by row number.
+        Leaves with equal scores are ordered by row number.
         """
         return np.lexsort((self.rows, -self.scores))
 
@@ -111,9 +111,9 @@ def scores_of(
 ) -> Scores:
     """Returns the score of each of `rows` in one source: `float32[n]`.
 
-    A source is the lexical or the vector search. `rows` are ascending and include the rows of
-    `candidates`, whose scores are copied. `score` computes the scores of all other rows; it is
-    called once, with these rows in ascending order.
+    A source is the lexical or the vector search. `rows` are ascending and include all rows of
+    `candidates`. The scores in `candidates` are copied. For all other rows, `score` computes the
+    scores; it is called once, with these rows in ascending order.
     """
     scores = np.empty(len(rows), np.float32)
     missing = np.ones(len(rows), np.bool_)
@@ -129,9 +129,8 @@ _NONE = Candidates(np.empty(0, np.uint32), np.empty(0, np.float32), exact=True, 
 def best_of(parts: Sequence[Candidates], count: int) -> Candidates:
     """Returns the `count` best of several sets of candidates.
 
-    The sets come from different segments or from the tail, so they have no row in common. If
-    several candidates have the lowest returned score, but not all of them can be returned, those
-    with the lower row numbers are returned.
+    The sets come from different segments or from the tail, so they have no row in common. Of
+    candidates with equal scores, those with lower row numbers are chosen first.
     """
     if not parts:
         return _NONE

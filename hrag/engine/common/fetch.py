@@ -1,7 +1,7 @@
 """The last step of a search: reads the passages of the best groups, in the requested form.
 
 A group is a chunk with the matched leaves that it represents. A passage draft is a chunk that may
-become a passage and whose text has not been read yet; see `hrag.passages.drafts`.
+become a passage and whose text has not been read yet (class `hrag.passages.drafts.PassageDraft`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,8 @@ from hrag_fast import CitedDocument, PassageEncoder
 # The deadline is checked before every 16th chunk only, because reading 16 chunks takes no more than
 # about 0.3 ms.
 _CHUNKS_PER_CHECK = 16
-# In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes.
+# In an encoded passage, the span of a query term or of a matched leaf takes at least 4 bytes. The
+# size of a reply is checked with this lower bound before the passages are created.
 _MIN_SPAN_BYTES = 4
 
 
@@ -69,8 +70,8 @@ class DocumentReader(Protocol):
 class Fetch:
     """Reads the passages of one request from one snapshot, in the form `form`.
 
-    While it reads, it adds up the size of the reply. It adds and checks the size of a passage
-    before it copies the text of the passage. So a reply that is too large does not fill the memory.
+    It adds up the size of the reply, and checks the size before it copies the text of each passage.
+    So the memory does not fill with the texts of a reply that is too large.
     """
 
     documents: DocumentReader
@@ -82,9 +83,9 @@ class Fetch:
     def read(self, groups: AncestorGroups) -> tuple[tuple[Any, ...], RoundOutcome]:
         """Returns one passage, or one leaf with the text around it, for each of the best groups.
 
-        `self.form` says which of them, and how a passage is encoded. A group is a chunk with the
-        matched leaves that it represents. The RoundOutcome says whether groups were left out.
-        Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
+        `self.form` decides whether passages or leaves are returned, and how passages are encoded.
+        A group is a chunk with the matched leaves that it represents. The RoundOutcome says whether
+        groups were left out. Raises ReplyTooLarge, DeadlineExceeded or Cancelled.
         """
         match self.form:
             case Encoded(fields=fields):
@@ -148,13 +149,16 @@ class Fetch:
     def _passage_records(
         self, groups: AncestorGroups, keys: Sequence[int]
     ) -> list[ChunkRecord | None] | None:
-        """Returns a list with the span of each group's passage, or None in place of the list.
+        """Returns, for each group, the part of its chunk that becomes the passage.
 
-        A group is a chunk with the matched leaves that it represents; `keys` identify the groups. A
-        passage does not repeat text that a better passage of the same document contains. An element
-        of the list is the span that remains without the repeated text, or None if the passage has
-        the whole text of its chunk. Returns None in place of the list if the groups and the
-        passages do not correspond one to one, because passages may be joined, cut or left out.
+        A group is a chunk with its matched leaves; `keys` identify the groups. Without
+        `keep_overlap`, a passage leaves out text that a better passage of the same document
+        contains. If text is left out, the element of the list is the span of the remaining text.
+        Otherwise the element is the span of the whole chunk, or None, which also means the whole
+        chunk.
+
+        Returns None instead of a list if the request may join, cut or leave out passages. The
+        passages are then not simply one for each group.
         """
         request = self.request
         if request.token_budget or request.merge_adjacent or request.max_per_document:
@@ -181,13 +185,14 @@ class Fetch:
 
         The argument of each encoder is how many bytes are left in the reply. Raises ReplyTooLarge
         at the first passage that does not fit into the reply. `drafts` are the chunks that become
-        these passages. They are read only for this error, which states the size of the whole reply.
+        these passages. Only this error needs the drafts, because its message states the size of the
+        whole reply.
         """
         reply = self.request.reply
         left_bytes, encoded = reply.left_bytes, []
         for encode in encoders:
-            # Encoding one passage may take milliseconds, because it may search for the ends of
-            # headings. So the deadline is checked before each passage.
+            # Encoding one passage may take milliseconds, because the encoder may have to find where
+            # headings end. So the deadline is checked before each passage.
             self.deadline.check("reading passages")
             try:
                 passage = encode(left_bytes)
@@ -201,9 +206,10 @@ class Fetch:
     def _read_leaves(
         self, chars: int, groups: AncestorGroups
     ) -> tuple[tuple[SurroundedLeaf, ...], RoundOutcome]:
-        """Returns the chunks of the best groups with `chars` characters of text on each side.
+        """Returns the best leaves, each with `chars` characters of text before and after it.
 
-        A group is a chunk with the matched leaves that it represents; here the chunk is a leaf.
+        Each of these groups is a single leaf, because the requested level is the level of the
+        leaves.
         """
         limit = self.request.limit
         reply, leaves = self.request.reply, []
@@ -218,16 +224,17 @@ class Fetch:
         """Chooses which drafts become passages.
 
         A group is a chunk with the matched leaves that it represents. A draft is a chunk that may
-        become a passage; each group has one draft. The RoundOutcome says whether groups were left
-        out.
+        become a passage; each group has one draft. The returned RoundOutcome says whether groups
+        were left out.
         """
         chosen = choose_drafts(self.request, self._drafts(groups), groups)
         return chosen.drafts, RoundOutcome.of_drafts(chosen, len(groups), self.request)
 
     def _drafts(self, groups: AncestorGroups) -> Iterator[PassageDraft]:
-        """Yields, for each group, its chunk as a draft: a chunk that may become a passage.
+        """Yields a draft for each group, best group first.
 
-        The chunk of the best group is the first.
+        A group is a chunk with the matched leaves that it represents. The draft of a group is this
+        chunk, which may become a passage.
         """
         for group, key in enumerate(groups.keys):
             if not group % _CHUNKS_PER_CHECK:
@@ -235,9 +242,10 @@ class Fetch:
             yield self._draft(groups, key, group)
 
     def _draft(self, groups: AncestorGroups, key: int, group: int) -> PassageDraft:
-        """Returns the chunk of a group as a draft: a chunk that may become a passage.
+        """Returns the draft for one group. A draft is a chunk that may become a passage.
 
-        `key` is the key of the group, and `group` is its index in `groups`.
+        A group is a chunk with the matched leaves that it represents. `group` is the index of the
+        group in `groups`. `key` is the key of the group, which identifies its chunk.
         """
         document = self.documents.tree_text(split_label(key)[0])
         return PassageDraft.of(document, groups.position(key), group)
@@ -248,7 +256,7 @@ class Fetch:
         return self.request.retrieval is not Retrieval.DENSE
 
     def _encoder(self, groups: AncestorGroups) -> PassageEncoder:
-        """Returns an encoder that converts each of `groups` into an encoded passage.
+        """Returns an encoder that can convert each of `groups` into an encoded passage.
 
         A group is a chunk with the matched leaves that it represents.
         """
@@ -273,9 +281,10 @@ class Fetch:
     ) -> bytes:
         """Returns a draft, which is a chunk or several joined chunks, as an encoded passage.
 
-        Each chunk belongs to one of `groups`, and `encoder` can encode only single groups. So for a
-        draft of several chunks, a new encoder is created, in which their groups are one group.
-        Raises OverflowError if the passage takes more than `max_bytes`.
+        A group is a chunk with the matched leaves that it represents. `encoder` can encode each of
+        `groups`, but only one group at a time. So for a draft of several chunks, a new encoder is
+        created, in which the groups of these chunks are joined into one group. Raises OverflowError
+        if the passage takes more than `max_bytes`.
         """
         group = draft.groups[0]
         ordinal = split_label(int(groups.groups.keys[group]))[0]

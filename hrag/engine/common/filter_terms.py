@@ -1,10 +1,11 @@
 """Filter terms: the keys by which filters find documents, one for each value of a field.
 
-A term consists of the name of a field, the type of a value and the value. Terms of one type sort
-bytewise, which is the natural order of numbers and times. If a field name or a text is too long for
-a key, the term contains its BLAKE2b digest of 256 bits in its place. A digest is marked as such, so
-it never equals a short name or text. Engines store the terms of each document and find documents by
-these terms. Each engine decides which prefix it puts before a term in a key.
+A term consists of the name of a field, the type of a value and the value. Numbers and times are
+encoded so that the bytewise order of their terms is the natural order of the values. If a field
+name or a text is too long for a key, the term contains the BLAKE2b digest (256 bits) of the name or
+text instead. A byte before the digest says that a digest follows, so a digest is never mistaken for
+a short name or text. Engines store the terms of each document and find documents by these terms. In
+the keys of its index, an engine may put a prefix before the term.
 """
 
 import hashlib
@@ -22,8 +23,8 @@ from hrag.values.filters import METADATA, SOURCE, TITLE, FilterValue, Range, in_
 _LONGEST_FIELD = 200
 _LONGEST_TEXT = 200
 _DIGEST_BYTES = 32
-# A term begins with the length of the field's name. This value in place of a length means that the
-# digest of the name follows.
+# A term begins with one byte, the length of the field's name. If this byte is _HASHED_FIELD, the
+# digest of the name follows in place of the name.
 _HASHED_FIELD = 255
 
 _FLOAT = struct.Struct(">d")
@@ -33,12 +34,13 @@ _ALL_BITS = (1 << 64) - 1
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# The term of a number or a time, followed by this byte, sorts directly after the term.
+# If this byte is appended to the term of a number or a time, the result sorts directly after the
+# term.
 _NEXT = b"\0"
 # These bytes sort after the 8 bytes of every number and of every time.
 _ABOVE_NUMBERS = b"\xff" * 9
-# In a term, the code of the value's type follows the name of the field. This byte sorts after the
-# code of every type.
+# In a term, a byte for the type of the value follows the name of the field. _ABOVE_TYPES sorts
+# after the byte of every type.
 _ABOVE_TYPES = b"\xff"
 
 
@@ -150,7 +152,7 @@ def _typed(value: FilterValue) -> bytes:
 
 
 def _ordered(number: float) -> int:
-    """Returns a number as an unsigned integer of 64 bits that sorts like the number.
+    """Converts a number into an unsigned integer of 64 bits. The integers sort like the numbers.
 
     The integer is made from the bits of the number as a float64. -0.0 and 0.0 result in the same
     integer.

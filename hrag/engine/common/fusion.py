@@ -6,7 +6,8 @@ returned.
 Implements a convex combination of normalised scores (Bruch, Gai, Ingber: An Analysis of Fusion
 Functions for Hybrid Retrieval, 2023) and reciprocal rank fusion (Cormack, Clarke, Büttcher, 2009).
 For a convex combination, each source computes the score of every candidate, even of candidates that
-only the other source returned. So the score of a row does not depend on the other candidates.
+only the other source returned. So the score of a leaf does not depend on which other leaves are
+candidates.
 """
 
 from dataclasses import replace
@@ -29,7 +30,7 @@ _RRF_K = 60
 
 
 def rank_one_source(table: LeafTable, candidates: Candidates, *, lexical: bool) -> ScoredRows:
-    """Returns the candidates of a search that has only one source, in ascending order of rows.
+    """Returns the candidates of a search that has only one source, in order of row numbers.
 
     The leaves are ranked by the scores of this source. `lexical` is True if the source is the
     lexical search, and False if it is the vector search.
@@ -54,7 +55,7 @@ def fuse_scores(
 
     `candidates` are the candidates of the lexical search and the candidates of the vector search,
     in this order. `rows` are all row numbers that occur in `candidates`, ascending. `lexical` has
-    the lexical score of each of `rows`, and `dense` has the score of each in the vector search.
+    the lexical score of each of `rows`, and `dense` has the vector search's score of each of them.
     """
     if fusion.method is FusionMethod.CONVEX:
         scale = 1 - fusion.lowest_cosine
@@ -72,8 +73,8 @@ def fuse_scores(
         lexical,
         dense,
         exact=all(source.exact for source in candidates),
-        # Every row has a vector. So if the dense source has no further row, every eligible row is
-        # a candidate already.
+        # Every leaf has a vector. So if the vector search has no further leaf, every leaf that
+        # passes the filter is a candidate already.
         complete=candidates[1].complete,
     )
 
@@ -90,12 +91,12 @@ def weighted(lexical: Scores, dense: Scores, fusion: Fusion) -> Scores:
 def reciprocal_ranks(
     leaves: NDArray[np.unsignedinteger], matches: NDArray[np.unsignedinteger], scores: Scores
 ) -> Scores:
-    """Returns 1 / (k + rank) for each of `leaves`: `float32[len(leaves)]`.
+    """Returns 1 / (_RRF_K + rank) for each of `leaves`: `float32[len(leaves)]`.
 
-    The ranks are those of one source (the lexical or the vector search). Its best leaf has rank 1.
-    `leaves` are row numbers or labels, ascending. `matches` are the leaves that the source
-    returned, and `scores` are their scores. The result is 0 for a leaf that the source did not
-    return.
+    The rank of a leaf is its position in the result of one source (the lexical or the vector
+    search); the best leaf of the source has rank 1. `leaves` are row numbers or labels, ascending.
+    `matches` are the leaves that the source returned, and `scores` are their scores. The result is
+    0 for a leaf that the source did not return.
     """
     order = np.lexsort((matches, -scores))
     reciprocal = np.zeros(len(leaves), np.float32)
@@ -105,7 +106,7 @@ def reciprocal_ranks(
 
 
 def with_neighbour_bonus(scored: ScoredRows, bonus: float) -> ScoredRows:
-    """Returns the rows, each with `bonus * max(s, s_before, s_after)` added to its score `s`.
+    """Returns `scored` with `bonus * max(s, s_before, s_after)` added to each score `s`.
 
     `s_before` and `s_after` are the scores of the previous and the next leaf of the same document,
     if these leaves are candidates too. The bonus helps because an answer is often next to the text

@@ -36,12 +36,12 @@ def labels_of(ordinal: int, count: int) -> Labels:
 
 
 def first_labels(ordinals: Labels) -> Labels:
-    """Returns the label of each document's first leaf: `uint64[n]` from `uint64[n]` ordinals."""
+    """Returns the labels of the first leaves of the documents with these ordinals: `uint64[n]`."""
     return ordinals << _BITS
 
 
 def ordinals_of(labels: Labels) -> Labels:
-    """Returns the ordinal in each label, in the order of `labels`: `uint64[n]`."""
+    """Returns the document's ordinal in each label, in the order of `labels`: `uint64[n]`."""
     return labels >> _BITS
 
 

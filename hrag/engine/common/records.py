@@ -40,10 +40,10 @@ class CollectionRecord:
 
     Only a reindexing changes a setting: it raises the version of the analyzer.
 
-    `summaries` is the id of the collection's summary collection, or 0 if its documents are not
-    summarised. In the record of a summary collection, `summarises` is the id of the collection
-    whose documents are summarised; in other records it is 0. A summary collection cannot be opened
-    by its name.
+    `summaries` is the id of the collection's summary collection; it is 0 if the documents of the
+    collection are not summarised. `summarises` is 0, except in the record of a summary collection:
+    there it is the id of the collection with the summarised documents. A summary collection cannot
+    be opened by its name.
     """
 
     tenant_id: str
@@ -60,7 +60,7 @@ class CollectionRecord:
     def from_bytes(cls, value: Buffer) -> "CollectionRecord":
         """Decodes the output of `to_bytes`.
 
-        Raises ValueError, KeyError or TypeError if `value` is something else.
+        Raises ValueError, KeyError or TypeError if `value` is not an encoded CollectionRecord.
         """
         fields = decoded(value)
         settings = fields["settings"]
@@ -76,7 +76,7 @@ class Usage(NamedTuple):
 
     `collections` and `documents` do not include summary collections and their documents, but
     `stored_bytes` includes them. `sequence` is kept even if the tenant deletes everything, so that
-    its sequence numbers never start again at 1.
+    the tenant's sequence numbers never start again at 1.
     """
 
     collections: int = 0
@@ -203,7 +203,7 @@ class DocumentRecord:
     def from_bytes(cls, value: Buffer) -> "DocumentRecord":
         """Decodes the output of `to_bytes` or `to_short_bytes`.
 
-        Raises ValueError, KeyError or TypeError if `value` is something else.
+        Raises ValueError, KeyError or TypeError if `value` is not an encoded DocumentRecord.
         """
         fields = decoded(value)
         if isinstance(fields, list):
@@ -273,9 +273,8 @@ class Summarised:
     """Says which text each leaf of a document in a summary collection summarises.
 
     `ordinal` is the ordinal of the summarised document. The first leaf is the summary of this whole
-    document. Each further leaf is the summary of one section. `sections` has one element for each
-    of these further leaves, in order: the range of the leaves of the summarised document that the
-    section contains, by index.
+    document. Each further leaf is the summary of one section. `sections` has one range for each of
+    these sections, in order: the indexes of the section's leaves in the summarised document.
     """
 
     ordinal: int

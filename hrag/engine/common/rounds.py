@@ -6,7 +6,7 @@ candidates. The search ends when it has enough passages, or when no further leaf
 
 The passages of a later round come after the passages of earlier rounds, and do not change them.
 Therefore a search with a smaller limit returns the first passages of the same search with a larger
-limit. All engines share these decisions.
+limit. All engines use the code of this module for these decisions.
 """
 
 from collections.abc import Iterable
@@ -71,8 +71,9 @@ class RoundOutcome:
 
     A group is a chunk with the matched leaves that it represents. `is_full` is True if the
     request's limit of passages or its token budget allows no further passage. `took_all` is True if
-    no group was left out or cut. A group is not regarded as left out if its document already has
-    `max_per_document` passages, or if better passages contain its text.
+    no group was left out or cut. Two kinds of groups do not count as left out: groups whose
+    document already has `max_per_document` passages, and groups whose text is already contained in
+    better passages.
     """
 
     is_full: bool
@@ -123,9 +124,9 @@ class Round:
     def has_enough_groups(self) -> bool:
         """True if this round of the search shall read the passages of its groups.
 
-        A group is a chunk with its matched leaves. The round reads passages if there are at least
-        `request.limit` groups or no further leaf, and always in the mode CONTEXT. If False, the
-        next round first searches for more leaves.
+        A group is a chunk with its matched leaves. In the mode CONTEXT, always True. In the other
+        modes, True if there are at least `request.limit` groups, or if no further leaf can be
+        found. If False, this round reads no passages, and the next round ranks more leaves.
         """
         is_enough = self.complete or self.groups >= self.request.limit
         return is_enough or self.request.mode is SearchMode.CONTEXT
@@ -143,9 +144,9 @@ class Round:
         `outcome` is the outcome of reading the passages of this round.
         """
         request = self.request
-        # `is_monotonic` means: all groups of later rounds have lower scores than the groups so far.
-        # So if the score of one group is below `min_score`, so are the scores of all groups of
-        # later rounds.
+        # If `is_monotonic` is True, all groups of later rounds have lower scores than the groups of
+        # the rounds so far. So if the score of one group is below `min_score`, the scores of all
+        # groups of later rounds are below `min_score` too.
         is_monotonic = (
             request.aggregation in (Aggregation.MAX, Aggregation.MEAN)
             and request.retrieval is not Retrieval.HYBRID
@@ -155,5 +156,8 @@ class Round:
 
     @property
     def _is_cut_by_score(self) -> bool:
-        """True if at least one chunk's group of leaves has a score below `request.min_score`."""
+        """True if at least one group has a score below `request.min_score`.
+
+        A group is a chunk with its matched leaves.
+        """
         return self.reaching < self.groups

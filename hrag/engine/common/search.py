@@ -21,12 +21,12 @@ from hrag.values.deadline import Deadline
 from hrag.values.search import ChosenSection
 
 Best: TypeAlias = Callable[[int], ScoredRows]
-"""Returns the best eligible leaves with their scores, without the bonus for neighbouring leaves.
+"""Returns the best leaves that pass the filter, with scores, without the bonus for neighbours.
 
 The argument is how many leaves each source (lexical, vector) shall return.
 """
 Read: TypeAlias = Callable[[AncestorGroups], tuple[tuple[P, ...], RoundOutcome]]
-"""Reads the passages of the best groups. The RoundOutcome says whether groups were left out.
+"""Reads and returns the passages of the best groups, and whether groups were left out.
 
 A group is a chunk with the matched leaves that it represents.
 """
@@ -46,8 +46,9 @@ def search(
     """Searches in rounds, until it has enough passages or until no further leaf can be found.
 
     Each round ranks more leaves than the round before. `eligible_leaves` is the count of leaves
-    that the search may return. `stages` are the stages of the call, with their times, that ended
-    before the first round. The result contains these stages, `eligible_leaves` and `sections`.
+    that the search may return. `stages` are the stages of the call that ended before the first
+    round, with their times. `sections` are the sections that two-stage routing has chosen. The
+    result contains `stages`, `eligible_leaves` and `sections`.
     Before each round, checks whether the call has passed its deadline or was cancelled. If so,
     raises DeadlineExceeded or Cancelled.
     """

@@ -36,7 +36,7 @@ class BrowsableSnapshot(ABC):
         return document.hierarchy(position, depth, content=content, reply=reply)
 
     def _document_with(self, chunk_id: ChunkId) -> TreeText:
-        """Returns the document that contains the chunk.
+        """Returns the tree and the text of the document that contains the chunk with this id.
 
         Raises DocumentNotFound if the collection has no such document, and ChunkNotFound if the
         document has no such chunk.

@@ -4,8 +4,8 @@ A collection with summaries has a summary collection, which cannot be opened by 
 summarised document, the summary collection has one summary document with the same id, title, source
 and metadata. The leaves of the summary document are the summaries. So summaries are committed,
 sealed, filtered and searched like other documents. A summary document is deleted in the same
-transaction as the document that it summarises, so a search returns only summaries of documents that
-exist.
+transaction as the document that it summarises. So a search never finds a summary of a deleted
+document.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,9 +73,9 @@ def summaries_in(
 ) -> tuple[Summary, ...]:
     """Returns the summaries that a summary document contains.
 
-    `tree` and `text` are the tree and the text of the summary document, which `as_document`
-    created. `leaf_count` is the count of leaves of the summarised document, and `sections` are the
-    ranges of leaves of its summarised sections.
+    `tree` and `text` are the tree and the text of the summary document; `as_document` has created
+    them. `leaf_count` is the count of leaves of the summarised document. `sections` has one range
+    for each summarised section: the indexes of the section's leaves in the summarised document.
     """
     pieces = []
     for index in range(tree.counts[0]):
@@ -88,8 +88,8 @@ def summaries_in(
 def _level(pieces: Sequence[str]) -> NDArray[Any]:
     """Returns the chunks of a summary document: one for each summary, in order.
 
-    They are the only level of its tree: an array of the dtype CHUNK. `pieces` are the texts of the
-    summaries.
+    The result is an array of the dtype CHUNK: the only level of the summary document's tree.
+    `pieces` are the texts of the summaries.
     """
     chunks = np.zeros(len(pieces), CHUNK)
     counts = [len(tokens.encode(piece)) for piece in pieces]

@@ -49,7 +49,8 @@ def check_shapes(document: PreparedDocument, settings: CollectionSettings) -> No
 def check_leaf_count(count: int) -> None:
     """Raises TooLarge if a document with `count` leaves has more than MAX_LEAVES leaves.
 
-    A label has a fixed count of bits for the index of a leaf, so a higher index does not fit.
+    A label has a fixed count of bits for the index of a leaf, so the index of a further leaf would
+    not fit into a label.
     """
     if count > MAX_LEAVES:
         raise TooLarge(
@@ -62,7 +63,7 @@ def check_leaf_count(count: int) -> None:
 def check_summaries(document: PreparedDocument, collection: CollectionHandle) -> None:
     """Raises InvalidArgument if the collection was created without summaries.
 
-    It is called only if `document` has summaries.
+    Must be called only if `document` has summaries.
     """
     if collection.settings.summaries is SummaryUnit.NONE:
         raise InvalidArgument(
@@ -110,7 +111,7 @@ def name_taken_error(tenant_id: str, name: str, field: str, *, is_alias: bool) -
 def check_no_aliases(tenant_id: str, collection: str, aliases: Sequence[str]) -> None:
     """Raises CollectionHasAliases if `aliases` is not empty.
 
-    It is called before `collection` is deleted. `aliases` are the aliases of this collection.
+    Called before `collection` is deleted. `aliases` are the aliases of this collection.
     """
     if aliases:
         raise CollectionHasAliases(

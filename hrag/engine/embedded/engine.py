@@ -1,4 +1,7 @@
-"""The embedded engine: LMDB, hnswlib and `hrag_fast` in this process, on a local disk.
+"""The embedded engine: keeps a store on a local disk, and searches it within this process.
+
+The store consists of LMDB's file and of segments. Segments are searched with hnswlib and
+`hrag_fast`.
 
 A process may open an LMDB environment only once. So writer, reader and maintenance share one open
 store.
@@ -44,7 +47,8 @@ class EmbeddedEngine:
     def writer(self, quota_of: QuotaOf = unlimited) -> EmbeddedWriter:
         """Opens the store for writing and returns a writer.
 
-        Raises RuntimeError if this engine already has a writer or a reader.
+        `quota_of` returns the quota of a tenant. Raises RuntimeError if this engine already has a
+        writer or a reader.
         """
         if self._store is not None:
             raise RuntimeError(
@@ -75,7 +79,8 @@ class EmbeddedEngine:
     def administration(self) -> EmbeddedAdministration:
         """Returns the commands of operators, such as check and backup, on the engine's store.
 
-        If this engine has the store open, the commands use the open store.
+        If this engine has the store open, check and backup use the open store. All other commands
+        open the store themselves.
         """
         return EmbeddedAdministration(self._settings, self._store)
 

@@ -1,9 +1,9 @@
 """Copies the documents of one collection into another store.
 
 Documents that the target already has, with the same content, are not written. Documents without
-summaries are written in groups, and each group in one commit. Each document with summaries is
-written in a separate commit. A commit contains only whole documents, so a copy that was interrupted
-at any point is continued by running it again. The copy does not wait until indexes are built,
+summaries are written in groups, each group in one commit. Each document with summaries is
+written in a separate commit. A commit contains only whole documents. So if a copy is interrupted,
+running it again copies the missing documents. The copy does not wait until indexes are built,
 because an engine builds indexes faster once all documents are stored.
 """
 
@@ -18,9 +18,10 @@ from hrag.engine.transfer.transfer_report import TransferProgress
 from hrag.values.documents import IngestOutcome
 from hrag.values.errors import DataLoss, HragError, InvalidArgument, TooLarge
 
-# One commit contains at most this many documents, and at most this many bytes of texts, trees and
-# vectors of all its documents together. The limits are the same as in the indexer's bulk load. In a
-# commit of this size, the sync to disk takes only a small part of the time.
+# One commit contains at most GROUP_DOCUMENTS documents. If it contains more than one document, the
+# texts, trees and vectors of all of them together have at most GROUP_BYTES bytes. The indexer's
+# bulk load has the same limits. In a commit of this size, the sync to disk takes only a small part
+# of the time.
 GROUP_DOCUMENTS = 64
 GROUP_BYTES = 16 << 20
 # After one of these errors, other documents can still be stored. Any other error, for example
@@ -58,9 +59,10 @@ class CollectionCopier:
     def copy(self, documents: Iterator[Pair]) -> None:
         """Copies the documents of the source that the target does not have.
 
-        Also copies documents that differ, if the copier was created with `replace`. Stops early if
-        `documents` raises DataLoss. If `Writer.put` raises an error after which no document can be
-        stored, for example StorageFull, raises this error.
+        If the copier was created with `replace`, also replaces documents of the target that differ
+        from those of the source. Stops early if the iterator `documents` raises DataLoss. If the
+        target can store no further document, raises the error of the target, for example
+        StorageFull.
         """
         # `documents` raises DataLoss if the whole collection is damaged. The comparison after the
         # copy finds and reports this damage.
@@ -72,9 +74,10 @@ class CollectionCopier:
         self._flush()
 
     def _copy(self, stored: StoredDocument, pair: Pair) -> None:
-        """Copies a document of the source, if the target does not have it or has to replace it.
+        """Copies a document of the source if the target does not have it.
 
-        `stored` is the document of the source in `pair`.
+        If the target has a different document with the same id, replaces it if the copier was
+        created with `replace`. `stored` is the document of the source in `pair`.
         """
         if pair.target is None and stored.summaries is None:
             self._add(stored.document)
@@ -94,10 +97,10 @@ class CollectionCopier:
         try:
             result = writer.put_stored(self._collection, stored)
             if result.outcome is IngestOutcome.UNCHANGED:
-                # The target did not store the document, because it has a version with the same
-                # content hash. This version differs in something else, for example in its
-                # summaries. `put_metadata` clears the content hash of the version, so the second
-                # `put_stored` replaces the version.
+                # The target did not store the document, because it has a version of the document
+                # with the same content hash. This version differs in something else, for example in
+                # its summaries. `put_metadata` clears the content hash of the version, so the
+                # second `put_stored` replaces the version.
                 stored_info = writer.document(self._collection, document_id)
                 unchanged_fields = (stored_info.sequence, stored_info.metadata, stored_info.source)
                 writer.put_metadata(self._collection, document_id, *unchanged_fields)
@@ -110,7 +113,7 @@ class CollectionCopier:
     def _add(self, document: PreparedDocument) -> None:
         """Adds a document without summaries to the group of documents for the next commit.
 
-        Commits the group if it is full.
+        Commits the group if the group is full.
         """
         size = len(document.parsed.text) + document.tree.size_bytes + document.vectors.nbytes
         if self._group and self._group_bytes + size > GROUP_BYTES:
@@ -121,7 +124,7 @@ class CollectionCopier:
             self._flush()
 
     def _flush(self) -> None:
-        """Stores the documents that `_add` has collected in one commit, and begins a new group."""
+        """Commits the group of documents that `_add` has collected, and begins a new group."""
         group, self._group, self._group_bytes = self._group, [], 0
         if not group:
             return

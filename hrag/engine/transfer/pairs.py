@@ -13,7 +13,7 @@ from hrag.engine.engine_documents import ExportedDocument
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The documents with one id in the source and in the target.
+    """The two documents with the id `document_id`: one in the source and one in the target.
 
     `source` is None if only the target has the document. `target` is None if only the source has
     the document.

@@ -37,7 +37,10 @@ from hrag.values.errors import CollectionExists, DataLoss
 _SHOWN_CONFLICTS = 5
 
 Refused = dict[tuple[str, str, str], str]
-"""Maps tenant, collection and document id of each document that was refused to the reason."""
+"""The documents that the target refused.
+
+A key is the tenant, the collection and the id of a document; the value is the reason.
+"""
 
 
 def transfer(
@@ -54,10 +57,10 @@ def transfer(
     quotas. If `replace` is True, documents of the target that differ are replaced by the source's
     documents.
 
-    Raises CollectionExists if the target uses a name of the source in another way: for a collection
-    with other settings, for an alias in place of a collection, or for an alias of another
-    collection. Then nothing has been written. If `Writer.put` raises an error after which no
-    document can be stored, for example StorageFull, raises this error.
+    Raises CollectionExists, before anything is written, if the target uses a name of the source in
+    another way: for a collection with different settings, for an alias of another collection, for
+    an alias in place of a collection, or for a collection in place of an alias. If the target can
+    store no further document, raises the error of the target, for example StorageFull.
     """
     before = _sequences(source)
     catalog = TransferCatalog.of(source)
@@ -72,10 +75,11 @@ def verify(source: Reader, target: Reader, progress: TransferProgress) -> Transf
 
 
 def _check_conflicts(source: TransferCatalog, target: TransferCatalog) -> None:
-    """Raises CollectionExists if a name means one thing in the source and another in the target.
+    """Raises CollectionExists if a name has different meanings in the source and in the target.
 
-    A name may be a collection in one store and an alias in the other. Or it is a collection with
-    different settings, or an alias of different collections.
+    The name may be a collection in one store and an alias in the other store. Or it is a collection
+    in both stores, but with different settings. Or it is an alias in both stores, but of different
+    collections.
     """
     differences = list(islice(conflicts(source, target), _SHOWN_CONFLICTS))
     if differences:
@@ -127,7 +131,8 @@ def _compare(
     """Compares two stores completely and returns the report.
 
     `before` has the sequence number of each tenant in the source at the beginning of the transfer.
-    `refused` has the documents that the target refused, with the reasons, which the report states.
+    `refused` has the documents that the target refused, with the reasons. The report contains these
+    reasons.
     """
     ours, theirs = TransferCatalog.of(source), TransferCatalog.of(target)
     progress.begin("comparing", ours.documents)
@@ -180,7 +185,10 @@ def _pairs(source: Reader, target: Reader, place: Place) -> Iterator[Pair]:
 
 
 def _sequences(reader: Reader) -> dict[str, int]:
-    """Returns the sequence number of each tenant that has a collection, by tenant id."""
+    """Returns a dictionary from tenant id to sequence number, for tenants that have a collection.
+
+    The sequence number is the number of the tenant's last change.
+    """
     collections = reader.collections()
     tenants = tenants_of(
         {(collection.tenant_id, collection.name): collection for collection in collections}

@@ -16,7 +16,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between source and target, which `problem` describes.
+    """A difference between source and target. `problem` describes the difference.
 
     The difference is about a document, about a collection or an alias, or about a whole tenant. If
     it is about a collection or an alias, `document_id` is empty, and `collection` is the name of
@@ -33,8 +33,8 @@ class Difference:
 class TransferCatalog:
     """The collections and aliases of a store.
 
-    `collections` maps tenant id and name to the collection. `aliases` maps tenant id and alias to
-    the name of the alias's collection.
+    `collections` maps a pair of tenant id and collection name to the collection. `aliases` maps a
+    pair of tenant id and alias to the name of the alias's collection.
     """
 
     collections: Mapping[Place, Collection]
@@ -74,9 +74,9 @@ def tenants_of(places: Mapping[Place, object]) -> list[str]:
 def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
     """Yields a difference for each collection and alias of the source that cannot be copied.
 
-    It cannot be copied if the target uses its name in another way: for a collection with other
-    settings, for an alias in place of a collection or a collection in place of an alias, or for an
-    alias of another collection.
+    A collection or alias cannot be copied if the target uses its name in another way: for a
+    collection with different settings, for an alias of another collection, for an alias in place of
+    a collection, or for a collection in place of an alias.
     """
     for place, collection in source.collections.items():
         if place in target.aliases:
@@ -95,11 +95,10 @@ def conflicts(source: TransferCatalog, target: TransferCatalog) -> Iterator[Diff
 
 
 def missing(source: TransferCatalog, target: TransferCatalog) -> Iterator[Difference]:
-    """Yields a difference for collections and aliases that only one of the two stores has.
+    """Yields a difference for each collection and alias that only the source has.
 
-    Includes all collections and aliases that only the source has. A collection that only the target
-    has is left out. An alias that only the target has is included if the source has a collection
-    with the name of the alias's collection.
+    Also yields a difference for an alias that only the target has, if the alias refers to a
+    collection that the source has too. Collections that only the target has are ignored.
     """
     ours = source.collections.keys() | source.aliases.keys()
     theirs = target.collections.keys() | target.aliases.keys()
@@ -124,8 +123,8 @@ def _setting_differences(source: CollectionSettings, target: CollectionSettings)
 
 
 def _moved_alias(source: str, target: str) -> str:
-    """Returns a text that says that an alias names different collections in the two stores.
+    """Returns a text that says that an alias refers to different collections in the two stores.
 
-    `source` and `target` are the names of these collections.
+    `source` is the name of the collection in the source, `target` the name in the target.
     """
     return f"is an alias of {source!r} in the source, but of {target!r} in the target"

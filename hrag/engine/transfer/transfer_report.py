@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from hrag.engine.transfer.transfer_catalog import Difference
 
 MAX_DIFFERENCES = 1000
-"""A report lists at most this many differences. `difference_count` counts all differences."""
+"""A TransferReport lists at most this many differences; its `difference_count` counts all."""
 
 
 class TransferProgress:
-    """The progress of a transfer, which the transfer's thread writes and any thread may read.
+    """The progress of a transfer. The transfer's thread sets the fields; any thread may read them.
 
     `step` is `copying` or `comparing`. `collection` is the current collection as `tenant/name`. In
     the current step, `done` of `total` documents have been read. Three fields count documents of
@@ -30,7 +30,7 @@ class TransferProgress:
         self.present = 0
 
     def begin(self, step: str, total: int) -> None:
-        """Notes that a step begins, in which `total` documents will be read."""
+        """Sets the fields for the beginning of a step that will read `total` documents."""
         self.step, self.total, self.done = step, total, 0
 
 
@@ -41,9 +41,11 @@ class TransferReport:
     `differences` are the first MAX_DIFFERENCES differences, and `difference_count` is the count of
     all differences. Source and target are equal if `difference_count` is 0. `collections` and
     `documents` are the counts of collections and documents of the source that were compared. Three
-    fields count documents of the source: `copied` those that the target did not have before,
-    `replaced` those that have replaced another version, and `present` those that the target
-    already had with the same content.
+    fields count documents of the source:
+
+    * `copied`: documents that the target did not have before.
+    * `replaced`: documents that have replaced another version in the target.
+    * `present`: documents that the target already had with the same content.
     """
 
     collections: int

@@ -79,9 +79,10 @@ class Exchange:
     ) -> Any:
         """Starts the call that a request of the Connect protocol describes; returns the call.
 
-        `message_in` extracts the message from the request's body. If `is_json` is True, the
-        message is converted from JSON to protobuf. Raises HragError for an invalid request, and
-        the errors of `authorize`.
+        `message_in` extracts the message from the request's body; by default, the whole body is the
+        message. If `is_json` is True, the message is then converted from JSON to protobuf. The
+        bytes of the body count in `share`, the request's share of the byte budget. Raises HragError
+        for an invalid request, and the errors of `authorize`.
         """
         call_headers.check_version(request)
         time_left_s = call_headers.time_left_s(request)
@@ -96,8 +97,9 @@ class Exchange:
     ) -> bytes:
         """Returns the body of a request.
 
-        A large body is read only after the services have accepted the caller's credential.
-        Raises the errors of `read_body` and of `authorize`.
+        A large body is read only after a service has accepted the caller's credential. The bytes of
+        the body count in `share`, the request's share of the byte budget. Raises the errors of
+        `read_body` and of `authorize`.
         """
         authorize = partial(self.authorize, request, metadata)
         arrival_s = self._settings.arrival_timeout_s

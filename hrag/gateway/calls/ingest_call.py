@@ -71,7 +71,7 @@ class _SentLine:
     """A line of the request, with its line number.
 
     If `error` is None, the document in the line was sent to the indexer. Otherwise the line could
-    not be read.
+    not be read, and `error` says why.
     """
 
     number: int

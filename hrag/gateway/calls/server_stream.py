@@ -85,7 +85,7 @@ async def _error_frames(error: Exception) -> Parts:
 async def _frames(
     method: ServiceMethod, call: Any, accept: Callable[[], None], *, is_json: bool
 ) -> Parts:
-    """Yields the frames of a stream.
+    """Yields each response of `call` as a frame of a Connect stream, and then the last frame.
 
     Calls `accept`, which marks the caller as accepted, after each response has arrived: a response
     means that the service has accepted the caller's credential.
@@ -102,9 +102,9 @@ async def _frames(
 
 
 async def _events(method: ServiceMethod, call: Any, response: Any) -> Parts:
-    """Yields the events of a stream, and heartbeats between them.
+    """Yields each response of `call` as a server-sent event, and heartbeats between the events.
 
-    `response` is the first response of the stream.
+    `response` is the first response of the call.
     """
     reading: asyncio.Task[Any] | None = None
     try:

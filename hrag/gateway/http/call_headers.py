@@ -1,7 +1,7 @@
 """Reads the metadata, the deadline and the content type of a call from a request's headers.
 
-The services receive only the credential, the request id and the trace context, as they do from
-hrag's client SDK. No other header is passed to the services.
+The gateway passes only the credential, the request id and the trace context to the services. No
+other header is passed to the services.
 """
 
 import re
@@ -22,7 +22,7 @@ _PASSED = ("authorization", "traceparent", "tracestate")
 
 
 def metadata(request: Request) -> Metadata:
-    """Returns the gRPC metadata for the calls of services that answer the request.
+    """Returns the gRPC metadata of the calls that the gateway makes to answer the request.
 
     Raises InvalidArgument if a header occurs twice or contains other characters than visible ASCII
     and spaces.

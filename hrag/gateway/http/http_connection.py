@@ -90,13 +90,15 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_needed(self) -> bool:
-        """True if the server must not close this connection to accept a new connection.
+        """False if the server may close this connection to make room for a new connection.
 
-        If the client's credential was accepted, the connection is needed while a request runs. It
-        is also needed while it is closing, because it may still send its last reply.
+        Once a service has accepted the client's credential, the value is True while a request runs.
+        It is also True while the connection is closing, because the connection may still send its
+        last reply.
 
-        If the credential was not accepted, the connection is needed only while the gateway works on
-        a request, not while it waits for the body or for the client to read the reply.
+        Before a service has accepted the credential, the value is True only while the gateway works
+        on a request. It is False while the gateway waits for the body of the request, and while it
+        waits for the client to read the reply.
         """
         has_request = self._task is not None
         if self._is_accepted:
@@ -108,7 +110,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def is_late(self, now_s: float) -> bool:
-        """Returns True if the client has exceeded a time limit."""
+        """Returns True if the client has exceeded a time limit at the event loop's time `now_s`."""
         if self.transport.is_closing():
             self._written_until_s = min(self._written_until_s, now_s + self._send_s)
         return now_s > min(self._read_until_s, self._written_until_s)
@@ -153,8 +155,9 @@ class HttpConnection(H11Protocol):
 
         If a request was refused before its body had arrived, the rest of the body is read and
         dropped, because many clients read the response only after they have sent the body. The
-        time limit for headers applies to this rest. It also applies to the next request if a part
-        of that request has arrived.
+        rest of the body must arrive within the time limit for headers. If a part of the next
+        request has arrived instead, the headers of the next request must be complete within the
+        same limit. In all other cases, this method sets no limit.
         """
         # If the client's next request has already arrived, uvicorn's method begins to answer it.
         super().on_response_complete()

@@ -1,7 +1,8 @@
 """An HTTP server that accepts a limited number of connections, with or without TLS.
 
-If the limit is reached, the server closes the oldest replaceable connection to accept a new one, so
-idle connections never lock out other clients. A connection is replaceable
+If the limit is reached and a new connection arrives, the server closes the connection that has been
+replaceable for the longest time. So idle connections never lock out other clients. A connection is
+replaceable
 
 - during its TLS handshake, whose time is limited too,
 - while it has no request,
@@ -49,8 +50,8 @@ class HttpServer:
 
         `tls` returns the TLS context for the next connection; None means that TLS is not used.
         """
-        # Less severe messages of uvicorn are not logged, because any client can cause them with
-        # malformed requests.
+        # Messages of uvicorn below the level CRITICAL are not logged, because any client can cause
+        # them with malformed requests.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._config = uvicorn.Config(
             application,
@@ -132,7 +133,10 @@ class HttpServer:
             await asyncio.sleep(0)
 
     def _evict(self) -> bool:
-        """Closes the oldest connection that may be replaced; returns False if there is none."""
+        """Closes a replaceable connection; returns False if there is none.
+
+        Closes the connection that has been replaceable for the longest time.
+        """
         opening, opened_s = next(iter(self._opening.items()), (None, math.inf))
         connection, since_s = next(iter(self._replaceable.items()), (None, math.inf))
         if connection is not None and since_s <= opened_s:

@@ -43,13 +43,16 @@ def error_reply(
 class CountedReply(Response):
     """A reply whose bytes count in the byte budget.
 
-    The bytes count until the client has read the reply or has disconnected.
+    The byte budget limits the bytes of all requests and replies that are in memory. The bytes of
+    this reply count until the client has read the reply or has disconnected.
     """
 
     def __init__(self, body: bytes, media_type: str, shares: ExitStack) -> None:
-        """Creates a reply whose bytes already count in `shares`, shares of the byte budget.
+        """Creates a reply. The caller has already counted the reply's bytes in the byte budget.
 
-        The reply closes `shares` after it was sent. Then its bytes no longer count.
+        `shares` contains the context managers that count these bytes. When the reply was sent or
+        the client has disconnected, the reply closes `shares`, and the bytes no longer count in the
+        budget.
         """
         super().__init__(body, media_type=media_type, headers=_HEADERS)
         self._shares = shares

@@ -85,7 +85,8 @@ class Application:
             return error_reply(error_of(error))
         except (asyncio.CancelledError, ClientDisconnect):
             # The request was cancelled, because the gateway stops or the client has disconnected.
-            # If the client has disconnected, nobody reads this reply, so its message may be wrong.
+            # If the client has disconnected, the message "the gateway is stopping" is wrong, but
+            # nobody reads this reply.
             return error_reply(error_of(ServiceUnavailable("the gateway is stopping")))
         except Exception as error:
             return error_reply(error_of(to_hrag_error(request.url.path, error)))

@@ -90,7 +90,7 @@ def fill(message: Message, value: Any) -> None:
 
 
 def shown(name: str) -> str:
-    """Returns a field name that a client sent in a form that an error may contain.
+    """Returns `name`, a field name that a client sent, changed so that an error may contain it.
 
     The name is cut to 64 characters, and lone surrogates, which UTF-8 cannot encode, are replaced.
     """

@@ -1,7 +1,7 @@
 """Writes protobuf messages as ProtoJSON, in UTF-8.
 
 Field names are in camel case; fields that are unset or have their default value are left out. The
-gateway does not decode messages: a compiled kernel writes the JSON from the encoded message.
+gateway does not decode messages: compiled code writes the JSON directly from the encoded message.
 """
 
 from collections.abc import Callable

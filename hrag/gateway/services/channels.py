@@ -48,13 +48,16 @@ class ServiceChannels:
         """Starts a call of a method, and returns the running call.
 
         `request` is an encoded message, an iterator of encoded messages, or None for a stream whose
-        requests are written later. The responses are encoded messages. Awaiting the call raises
-        `grpc.aio.AioRpcError`.
+        requests are written later. The responses are encoded messages. If the call fails, awaiting
+        it raises `grpc.aio.AioRpcError`.
         """
         return self._calls[method.path](request, timeout=timeout_s, metadata=metadata)
 
     async def is_serving(self, service: str) -> bool:
-        """Returns True if a service reports SERVING, and False if it cannot be reached."""
+        """Returns True if a service reports SERVING.
+
+        Returns False if the service reports another state, or does not answer within two seconds.
+        """
         check = self._channels[service].unary_unary(
             _HEALTH,
             health_pb2.HealthCheckRequest.SerializeToString,

@@ -22,8 +22,8 @@ from hrag.values.deadline import Deadline
 from hrag.values.errors import ChatRejected, ChatUnavailable, DeadlineExceeded
 
 MAX_RETRIES = 2
-# A text may have at most `max_tokens` times this many characters. Few tokens have more characters,
-# so only a model that ignores `max_tokens` exceeds this limit.
+# A text may have at most `max_tokens * MAX_TOKEN_CHARS` characters. Few tokens have more than 32
+# characters, so only a model that ignores `max_tokens` exceeds this limit.
 MAX_TOKEN_CHARS = 32
 # The maximum length of a line of a reply, in bytes. A line contains one piece of the text, so valid
 # lines are much shorter.
@@ -31,12 +31,13 @@ MAX_LINE_BYTES = 1 << 20
 # The time limit for a whole reply. Without this limit, a caller without a deadline could occupy its
 # thread for ever.
 MAX_REPLY_S = 600.0
-# After the text is complete, the token counts must arrive within this time. Then reading stops even
-# if the stream has not ended, because some endpoints do not close the stream.
+# After the text is complete, the token counts must arrive within this time. When the time has
+# passed, reading stops even if the stream has not ended, because some endpoints do not close the
+# stream.
 MAX_END_S = 2.0
 
-# If the endpoint asks for a longer delay in `Retry-After`, the request is not retried and fails at
-# once, so that the caller need not wait.
+# The longest delay before a retry. If the endpoint asks for a longer delay in `Retry-After`, the
+# request is not retried and fails at once, so that the caller need not wait.
 _MAX_RETRY_DELAY_S = 10.0
 _FINISH = {
     "stop": FinishReason.STOP,

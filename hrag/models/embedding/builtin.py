@@ -38,7 +38,11 @@ class BuiltinEmbedder:
     lowest_cosine = -1.0
 
     def __init__(self) -> None:
-        """Loads the model; raises SettingsError if the installed weights are of another version."""
+        """Loads the model.
+
+        Raises SettingsError if the installed weights are not those of the version for which the
+        compiled code was written.
+        """
         self._tokenizer, self._encoder = load()
         self._pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="embed")
 

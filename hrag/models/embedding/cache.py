@@ -2,12 +2,15 @@
 
 A tenant has cache hits only for its own earlier queries. Otherwise the duration of a query would
 reveal whether another tenant had sent the same query. The total count of entries of all caches is
-limited. A tenant's fair share is this limit divided by the count of tenants with entries. If a new
-entry exceeds the limit, an entry is evicted. If the tenant of the new entry has more entries than
-its fair share, its least recently used entry is evicted. Otherwise the least recently used entry of
-the tenant with the most entries is evicted. So a tenant that has no more than its fair share loses
-no entries to other tenants. Queries are stored as digests, so the caches need about
-`entries * (4 * dimension + 300)` bytes, independent of the length of the queries.
+limited. A tenant's fair share is this limit divided by the count of tenants with entries.
+
+If a new entry exceeds the limit, one entry is evicted. If the tenant of the new entry has more
+entries than its fair share, its own least recently used entry is evicted. Otherwise the least
+recently used entry of the tenant with the most entries is evicted. So a tenant that has no more
+than its fair share loses no entries to other tenants.
+
+Queries are stored as digests, so the caches need about `entries * (4 * dimension + 300)` bytes,
+independent of the length of the queries.
 """
 
 from collections import OrderedDict, defaultdict
@@ -119,7 +122,8 @@ class CachedQueries:
         if missing:
             embedded = self._embedder.embed(list(missing.values()), deadline)
             for key, row in zip(missing, embedded, strict=True):
-                # `row` is a view, which would keep the vectors of all texts in memory.
+                # `row` is a view of the array with the vectors of all texts. A cached view would
+                # keep the whole array in memory, so a copy is cached.
                 vector = row.copy()
                 # All cache hits return this array, so no caller may change it.
                 vector.flags.writeable = False

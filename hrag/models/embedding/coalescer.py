@@ -1,19 +1,19 @@
 """Coalesces concurrent calls for single texts into one request to the model (micro-batching).
 
 While the model has capacity, a text is sent immediately. While the model is busy, the first text
-opens a batch, and the thread of this text waits MAX_DELAY_S. Texts that arrive during this time
-join the batch. Then the batch is sent as one request. So a text is delayed by MAX_DELAY_S at most,
-and no text waits until a running request ends. If several callers send the same text at the same
-time, the batch contains the text several times. Otherwise the duration of a query would reveal
-whether another tenant sends the same query.
+opens a batch, and the thread of this text waits half a millisecond (MAX_DELAY_S). Texts that arrive
+during this time join the batch. Then the batch is sent as one request. So a text is delayed by
+MAX_DELAY_S at most, and no text waits until a running request ends. If several callers send the
+same text at the same time, the batch contains the text several times. Otherwise the duration of a
+query would reveal whether another tenant sends the same query.
 
-Each caller stops waiting at its deadline. The request continues as long as any of its callers
-waits. So a batch with several callers is sent in a new thread, which ends with the request. While
-MAX_BATCHES batches with several callers are running, each text is sent alone, in the thread of its
-caller. If a request fails, all callers of the batch receive the error. But if a single text may be
-the cause of the failure, each caller repeats the request with only its own text. Calls with several
-texts, and long texts, are never coalesced, so that no other caller waits until these texts are
-embedded.
+Each caller stops waiting at its own deadline, but the request continues as long as any of its
+callers waits. A caller whose thread sent the batch could not stop waiting. So a batch with several
+callers is sent in a new thread, which ends with the request. While MAX_BATCHES batches with several
+callers are running, each text is sent alone, in the thread of its caller. If a request fails, all
+callers of the batch receive the error. Exception: if a single text may be the cause of the failure,
+each caller repeats the request with only its own text. Calls with several texts, and long texts,
+are never coalesced, so that no other caller waits until these texts are embedded.
 """
 
 import time
@@ -69,7 +69,11 @@ class CoalescingEmbedder:
     def __init__(
         self, embedder: Embedder, max_requests: int, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Wraps `embedder`, which is treated as busy while `max_requests` requests are running."""
+        """Wraps `embedder`, which is treated as busy while `max_requests` requests are running.
+
+        While the embedder is busy, `sleep` is called with the seconds to wait before a batch is
+        sent.
+        """
         self.name = embedder.name
         self.max_tokens = embedder.max_tokens
         self.lowest_cosine = embedder.lowest_cosine
@@ -143,7 +147,7 @@ class CoalescingEmbedder:
     def _errors_to_callers(self, batch: _Batch) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # The callers wait for the outcome, so any error is set.
+        except BaseException as error:  # Any error must end the callers' wait.
             self._end(batch)
             batch.outcome.set_exception(error)
 

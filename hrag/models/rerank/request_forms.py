@@ -27,9 +27,10 @@ Request = dict[str, Any]
 class RerankForm:
     """One of the two formats of requests and replies of `POST /rerank`.
 
-    - `request` returns the request for a model name, a query and texts. The name may be empty.
-    - `results` is the name of the reply's field that contains the list of entries. If it is empty,
-      the reply itself is the list.
+    - `request` returns the request for a model name, a query and texts. The model name may be
+      empty.
+    - `results` is the name of the reply's field that contains the list of entries. If `results` is
+      empty, the reply itself is the list.
     - `score` is the name of the field that contains the score of an entry.
     """
 

@@ -6,10 +6,11 @@ starts to read the message, and the call gets a thread when its message has arri
 does not arrive within a time limit, the call ends. A handler may also leave its call open and be
 run again later, so that a call that waits for something occupies no thread either.
 
-grpcio has no public interface for this. So this module uses internals of grpcio, and it is the only
-module that does: the arguments with which `grpc._server` submits a call to its thread pool,
-`_receive_message`, `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`, and
-`_RequestIterator`. If a version of grpcio changes these internals, the tests of this module fail.
+grpcio has no public interface for this. So this module uses internals of grpcio; no other module
+uses them. The internals are the arguments with which `grpc._server` submits a call to its thread
+pool, `_receive_message`, `rpc_errors` and `callbacks` of `_RPCState`, `peer` of a call, `_common`,
+and `_RequestIterator`. If a version of grpcio changes these internals, the tests of this module
+fail.
 """
 
 import time
@@ -47,11 +48,11 @@ class PendingCall(Call, ABC):
 
     - `lane`: the kind of thread in which the call runs.
     - `account`: the id of the tenant against whose limits the call counts. Before the tenant is
-      known, it is a tenant id or credential id from the caller's credential (`CallGuard.account`),
-      or empty without a credential. For a health check, which needs no credential, it is the
+      known, it is a tenant id or credential id from the caller's credential (`CallGuard.account`).
+      Without a credential, it is empty. For a health check, which needs no credential, it is the
       caller's address.
-    - `message`: the unary request as grpcio returns it, mostly as encoded bytes. It is None before
-      the request has arrived, and for streams.
+    - `message`: the unary request. It is parsed if the method needs no credential, otherwise it is
+      encoded bytes. It is None before the request has arrived, and for streams of requests.
     - `arrived_s`: the time at which the message arrived, by `time.monotonic`.
     - `counted_bytes`: how many bytes of the message count against the limit of requests without a
       reply (HRAG_MAX_UNANSWERED_BYTES).
@@ -97,7 +98,10 @@ class PendingCall(Call, ABC):
 
     @property
     def is_left_open(self) -> bool:
-        """True if the handler has called `leave_open`, so that it ends without ending the call."""
+        """True if the handler has called `leave_open` in its current run.
+
+        Then the handler ends, but the call stays open and waits until the handler is started again.
+        """
         return self._then is not None
 
     def attach(
@@ -129,7 +133,7 @@ class PendingCall(Call, ABC):
         return _common.decode(self._rpc.call.peer()).rpartition(":")[0]
 
     def receive(self, arrived: Callable[["PendingCall"], None]) -> None:
-        """Starts to read the message. gRPC's event thread calls `arrived` once it has been read.
+        """Starts to read the message. Once it has arrived, gRPC's event thread calls `arrived`.
 
         `arrived` is also called if the call ends before its message arrives. In this case,
         `take_message` returns False.
@@ -181,8 +185,8 @@ class PendingCall(Call, ABC):
     def run(self, running: RunningCall | None = None) -> bool:
         """Runs the handler in this thread and responds.
 
-        In a thread of the pool, `running` counts the processor time of the handler. Returns False
-        if the handler left the call open, so that the handler has to be run again.
+        In a thread of the pool, `running` counts the processor time of the handler. Returns True if
+        the call has ended, and False if the handler left the call open and has to be run again.
         """
         self.has_begun = True
         self.running = running
@@ -236,7 +240,7 @@ class PendingCall(Call, ABC):
         try:
             raise error
         finally:
-            del error  # Without this, the frame and the error would form a reference cycle.
+            del error  # Without `del`, frame and error would form a reference cycle.
 
 
 def submitted_call(

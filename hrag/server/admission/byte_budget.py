@@ -22,10 +22,11 @@ class ByteBudget:
         """Creates a budget of `max_bytes` for all callers together, half of it for one caller.
 
         Error messages contain `name`, which says what the bytes are (for example "unread replies"),
-        and `setting`, the name of the setting that limits the bytes. If callers are tenants, a
-        message names the tenant. With `by_credential`, callers are credentials. A message does not
-        name a credential, because it is a secret. The caller "" stands for everybody without a
-        credential, so only the limit for all callers applies to "".
+        and `setting`, the name of the setting that limits the bytes. Without `by_credential`,
+        callers are tenants, and a message names the tenant. With `by_credential`, callers are
+        credentials, and a message does not name the credential, because it is secret. The caller
+        "" stands for everybody without a credential, so only the limit for all callers applies
+        to it.
         """
         self._max_bytes = max_bytes
         self._caller_max_bytes = max_bytes // _CALLER_SHARE
@@ -97,7 +98,7 @@ class Share:
         self.size_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Adds `size_bytes` to the counted bytes. Raises what `ByteBudget.take` raises."""
+        """Adds `size_bytes` to the count of bytes; raises TooBusy if a limit would be exceeded."""
         self._budget.take(self._caller, size_bytes)
         self.size_bytes += size_bytes
 

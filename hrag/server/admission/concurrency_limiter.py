@@ -2,11 +2,15 @@
 
 The pool of the executor has HRAG_THREADS threads and one more. While only one tenant calls, its
 calls may use HRAG_THREADS threads, so that one thread stays free for the next tenant. While several
-tenants call, the calls of each tenant may use at most a quarter of HRAG_THREADS. The reason is that
-Python runs one thread at a time: each further thread of a greedy tenant makes the other tenants
-wait longer. Calls beyond this limit wait without a thread, in the order of their arrival. Calls
-beyond the limit of waiting calls are refused. So a tenant cannot occupy the threads that other
-tenants need, however many calls it makes and however long its calls run.
+tenants have calls that have not ended, and for a second after two successive calls came from
+different tenants, the calls of each tenant may use at most a quarter of HRAG_THREADS. The reason is
+that Python runs one thread at a time: each further thread of a greedy tenant makes the other
+tenants wait longer.
+
+Calls beyond a tenant's limit of threads wait without a thread, in the order of their arrival. The
+count of a tenant's waiting calls has a limit too, and further calls are refused. So a tenant cannot
+occupy the threads that other tenants need, however many calls it makes and however long its calls
+run.
 """
 
 import threading
@@ -77,7 +81,7 @@ class ConcurrencyLimiter:
             return 0 if state is None else len(state.waiting)
 
     def enter(self, tenant: str, call: PendingCall) -> bool:
-        """Runs a call of the tenant now, or later if too many calls of the tenant are running.
+        """Runs a call of the tenant. If too many calls of the tenant are running, the call waits.
 
         Returns False if the call has to wait. Raises TooBusy if too many calls of the tenant wait.
         """
@@ -129,7 +133,10 @@ class ConcurrencyLimiter:
             state.suspended += 1
 
     def resume(self, tenant: str, call: PendingCall) -> None:
-        """Runs a suspended call again, now or later if too many calls of the tenant are running."""
+        """Runs a suspended call again.
+
+        If too many calls of the tenant are running, the call first waits for a thread.
+        """
         with self._lock:
             state = self._tenants[tenant]
             state.suspended -= 1
@@ -172,7 +179,10 @@ class ConcurrencyLimiter:
             )
 
     def _take_ready(self, tenant: str, state: _Tenant) -> list[PendingCall]:
-        """Removes the calls that may run now from the tenant's queue; counts them as running."""
+        """Returns the waiting calls of the tenant that may run now.
+
+        Removes these calls from the waiting calls, and counts them as running.
+        """
         ready = []
         while state.waiting and state.running < self._limit(tenant):
             state.running += 1

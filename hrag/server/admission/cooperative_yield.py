@@ -1,9 +1,12 @@
 """Cooperative scheduling: long calls yield to short calls of other tenants.
 
+A call is short until it has used 10 ms of processor time, and long afterwards.
+
 Python runs one thread at a time, so a search of a few milliseconds takes twice as long while
 another call computes for seconds. While a short call of another tenant runs, a long call sleeps
-between two steps for as long as the last step took. Operating systems favour short tasks in the
-same way (multilevel feedback queue), but Python's interpreter lock has no priorities.
+between two steps for as long as the last step took, but at most 5 ms. Operating systems favour
+short tasks in the same way (multilevel feedback queue), but Python's interpreter lock has no
+priorities.
 """
 
 import threading
@@ -34,7 +37,8 @@ class RunningCalls:
     ) -> None:
         """`clock` returns the processor time of the calling thread, in seconds.
 
-        `wall_clock` returns monotonic seconds.
+        `wall_clock` returns monotonic seconds. `sleep` blocks the calling thread for the given
+        number of seconds.
         """
         self.clock = clock
         self.sleep = sleep

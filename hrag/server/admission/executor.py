@@ -37,8 +37,8 @@ from hrag.values.errors import (
 
 _log = structlog.get_logger()
 
-# At most this many calls may wait for their request message to arrive. If a new call would be one
-# too many, the oldest waiting call of the caller with the most waiting calls is ended.
+# At most this many calls may wait for their request message to arrive. If a new call exceeds this
+# limit, a waiting call is ended: the oldest waiting call of the caller with the most waiting calls.
 MAX_ARRIVING = 1024
 # The limit of calls that need no credential, for example health checks, and whose message has not
 # arrived. A low limit is enough, because these messages usually arrive together with the headers.
@@ -79,7 +79,8 @@ class AdmissionExecutor:
         the limit of the total size of the requests that have no reply yet.
         """
         self.streams = DedicatedThreads(max_streams, self._run)
-        # The calls that a thread of the pool may run now. None ends a thread.
+        # The calls that a thread of the pool may run now. A thread that takes the value None from
+        # this queue ends.
         self._ready: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._max_calls = max_calls
         self._running = RunningCalls()
@@ -239,7 +240,7 @@ class AdmissionExecutor:
     def _withdraw(self, call: PendingCall) -> None:
         """Ends a call that the client has cancelled, or whose deadline has passed.
 
-        Does nothing if the handler has run already.
+        Does nothing if the call's handler has been started already.
         """
         if not call.has_begun and self.limiter.withdraw(call.account, call):
             self._end(call)

@@ -43,10 +43,13 @@ class Suspended(Exception):
         return self._deadline.remaining_s <= _MARGIN_S or not self._deadline.is_waiting()
 
     def is_ready(self) -> bool:
-        """Returns True if the handler should run again."""
+        """Returns True if the handler must run again.
+
+        This is so if the condition is true, or if the check of the condition raises an exception.
+        """
         try:
             return self._is_ready()
-        except Exception:  # The handler runs again, meets the same error and reports it.
+        except Exception:  # The handler runs again, gets this error and reports it.
             return True
 
 
@@ -68,14 +71,16 @@ class SuspendedCalls:
         # to end the thread.
         self._waking = threading.Event()
         self._closing = threading.Event()
-        # The thread starts now. Later, when calls wait, the operating system may refuse a thread.
+        # The thread starts now, because the operating system may refuse to start a thread later,
+        # when calls wait.
         self._thread = threading.Thread(target=self._watch, name="suspended", daemon=True)
         self._thread.start()
 
     def add(self, reason: Suspended, call: PendingCall) -> None:
-        """Resumes `call` once the condition of `reason` is true or its deadline is about to pass.
+        """Adds a suspended call. This method returns immediately.
 
-        This method returns immediately. A thread checks the condition.
+        A thread checks the condition of `reason`. It resumes `call` once the condition is true or
+        the deadline of the call is about to pass.
         """
         self._calls.append((reason, call))
         self._waking.set()
@@ -97,8 +102,8 @@ class SuspendedCalls:
     def _check_calls(self) -> None:
         """Resumes the calls whose deadline is about to pass, then those whose condition is true.
 
-        Stops after `_CHECKING_S` seconds. Then the next call of this method begins with the calls
-        whose conditions were not checked.
+        Stops after `_CHECKING_S` seconds. Then the next run of this method begins with the calls
+        whose conditions this run did not check.
         """
         waiting: deque[tuple[Suspended, PendingCall]] = deque()
         for _ in range(len(self._calls)):

@@ -1,4 +1,4 @@
-"""Time limits for many entries, for example calls, which one thread checks.
+"""Checks the time limits of many entries, for example calls, in one thread.
 
 All entries of one `Timeouts` have the same time limit, so the oldest entry expires first and
 nothing has to be sorted. The limit is approximate: an entry may expire late by about a tenth of the

@@ -29,7 +29,7 @@ class _Sending:
 
 
 class UnreadReplies:
-    """Counts the bytes of replies until the clients have read the replies. Thread-safe."""
+    """Counts and limits the bytes of replies that clients have not read yet. Thread-safe."""
 
     def __init__(self, max_bytes: int, timeout_s: float) -> None:
         """Sets the limits. `max_bytes` limits the unread bytes of all tenants together.

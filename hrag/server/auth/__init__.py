@@ -34,8 +34,8 @@ _RANK = {role: rank for rank, role in enumerate(Role)}
 class Identity:
     """The identity of a caller, which the verification of a credential returns.
 
-    `credential` is the id of the credential, which is not secret and appears in logs. `tenants` are
-    the tenants for which the caller may act; ANY_TENANT stands for all tenants.
+    `credential` is the id of the credential. The id is not secret and appears in logs. `tenants`
+    are the tenants for which the caller may act; ANY_TENANT stands for all tenants.
     """
 
     credential: str

@@ -56,6 +56,10 @@ class TokenPolicy:
 
     `issuer` and `audience` are the values that a token must have in its claims `iss` and `aud`.
     `tenants_claim` and `role_claim` are the names of the claims with the tenants and the role.
+
+    The clocks of the issuer and of this machine may differ by `leeway_s` seconds. So a token may be
+    used until `leeway_s` seconds after its expiry (`exp`). If it has the claims `nbf` (not before)
+    or `iat` (issued at), it may be used from `leeway_s` seconds before these times.
     """
 
     issuer: str
@@ -86,7 +90,7 @@ class WebTokens:
 
 
 def read_jwks(path: Path) -> dict[str | None, PyJWK]:
-    """Returns the signing keys of a JWKS file by `kid` (key id); skips other kinds of keys.
+    """Returns a dictionary from `kid` (key id) to signing key; skips keys that are not usable.
 
     Raises OSError if the file cannot be read. Raises ValueError if the file is invalid or has no
     usable key.
@@ -198,9 +202,10 @@ def _subject(claim: str) -> str:
 
 
 def _tenants(claim: Any) -> frozenset[str]:
-    """Returns the tenants in a token's claim, which must be a tenant id or a list of tenant ids.
+    """Returns the tenants that a claim of a token names.
 
-    The id `*` means all tenants. Raises ValueError if the claim has any other value.
+    The claim must be a tenant id or a list of tenant ids. The id `*` means all tenants. Raises
+    ValueError if the claim has any other value.
     """
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not names or not all(map(_is_tenant, names)):

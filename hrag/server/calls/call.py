@@ -149,10 +149,11 @@ class ServerCall(PendingCall):
     def rejection(self, error: HragError) -> Behavior:
         """Returns a function that gRPC calls instead of the handler; it ends the call with `error`.
 
-        In each second, each of the first few rejections has a log line; the other rejections are
-        only counted, and the counts are logged. If `error` is TooBusy, the server has too many
-        calls, so the function does as little work as possible: the rejection is counted in metrics
-        and in the audit log, and has no log line.
+        If `error` is TooBusy, the server has too many calls, so the function does as little work as
+        possible: the rejection is counted in metrics and in the audit log, and has no log line.
+
+        For other errors, each of the first few rejections of a second has a log line. The other
+        rejections of the second are only counted, and the counts are logged.
         """
         # The traceback is removed, because the error, its traceback, the frame and this call would
         # form a reference cycle.
@@ -216,8 +217,8 @@ class ServerCall(PendingCall):
 
         A stream that exceeds a rate limit is slowed down, not refused.
         """
-        # The request id is sent at once. So the client knows that it is authorized before it sends
-        # a message.
+        # The initial metadata, with the request id, is sent at once. Its arrival shows the client
+        # that it is authorized, before the client sends a message.
         self._context.send_initial_metadata(((REQUEST_ID, self._id),))
         ended = threading.Event()
         if not self._context.add_callback(ended.set):
@@ -349,7 +350,8 @@ class ServerCall(PendingCall):
     def log_fields(self) -> dict[str, str]:
         """Returns the fields of each log line of the call: request id, tenants and credential id.
 
-        Returns no fields before `start` is called.
+        Returns no fields as long as the call has no request id. The request id is set by `start`,
+        or by the rejection of the call if the rejection may be logged.
         """
         return {"request_id": self._id, **self.guard.log_fields()} if self._id else {}
 

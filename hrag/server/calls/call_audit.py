@@ -57,7 +57,7 @@ def record_change(
     """Records a stored change in the audit log.
 
     `outcome` is `CREATED`, `UPDATED` or `DELETED`. `also` contains further fields of the audit
-    record, which only some methods have.
+    record; which fields these are depends on the method.
     """
     audit.record(
         audit.Kind.CHANGE,
@@ -78,7 +78,8 @@ def document_refused(
 ) -> None:
     """Records in the audit log that one document of a stream was refused.
 
-    Does nothing if `error` is not a refusal, which has one of the status codes in `_REFUSALS`.
+    Does nothing if `error` is not a refusal. A refusal is an HragError with one of the status codes
+    in `_REFUSALS`.
     """
     if not isinstance(error, HragError):
         return

@@ -21,8 +21,8 @@ def deadline_of(context: grpc.ServicerContext) -> Deadline:
 def deadline_from(context: grpc.ServicerContext, default_s: float) -> Deadline:
     """Returns the deadline of a call that starts now.
 
-    If the client sets no deadline, it is `default_s` seconds from now. `Deadline.check` of the
-    returned deadline also raises an error once the client has cancelled the call or disconnected.
+    If the client sets no deadline, the deadline is `default_s` seconds from now. The method `check`
+    of the deadline also raises an error once the client has cancelled the call or disconnected.
     """
     remaining_s = context.time_remaining()
     if remaining_s is None or remaining_s > _NO_DEADLINE_S:

@@ -35,9 +35,11 @@ _SCHEME = "bearer "
 class Rule:
     """The role that a method needs, and the function that returns the tenants of a request.
 
-    `depth` says where an encoded request stores its first tenant. It is 1 for field 1 of the
-    request, and 2 if field 1 of the request is a message whose field 1 is the tenant. It is 0 if
-    requests name no tenant.
+    `depth` says where an encoded request stores its first tenant:
+
+    - 0: requests name no tenant.
+    - 1: field 1 of the request is the tenant.
+    - 2: field 1 of the request is a message whose field 1 is the tenant.
     """
 
     role: Role
@@ -141,10 +143,10 @@ class CallGuard:
     def account(self) -> str:
         """The account against whose limits the call counts: a tenant id or a credential id.
 
-        It is the first tenant of the request. If no tenant is known yet, it is the first tenant,
-        in alphabetical order, for which the credential may act. So several credentials of a tenant
-        share one account. For a credential that may act for all tenants, it is the id of the
-        credential.
+        - Once the tenants of the request are known: the first tenant of the request.
+        - Before that, for a credential that may act for all tenants: the id of the credential.
+        - Before that, for any other credential: the first tenant, in alphabetical order, for which
+          the credential may act. So several credentials of a tenant share one account.
         """
         if self._tenants:
             return self._tenants[0]
@@ -171,7 +173,7 @@ class CallGuard:
         return identity
 
     def check_tenants(self, identity: Identity | None, request: Any) -> None:
-        """Raises PermissionDenied unless `identity` may act for all tenants of the request."""
+        """Raises PermissionDenied if `identity` may not act for one of the request's tenants."""
         self._tenants = self._required_rule().tenants(request)
         for tenant_id in self._tenants:
             _check_tenant(identity, tenant_id)

@@ -50,8 +50,8 @@ class CallInterceptor(grpc.ServerInterceptor):
         """`authenticate` is None if no credential is needed."""
         self._authenticate = authenticate
         self._limits = limits
-        # The wrapped methods by full name. Only methods that the server has are stored, so the
-        # dictionary stays small whatever names callers send.
+        # The keys are the full names of methods. Only methods that the server has are stored, so
+        # the dictionary stays small whatever names callers send.
         self._methods: dict[str, _Wrapped] = {}
 
     def intercept_service(
@@ -83,7 +83,7 @@ class CallInterceptor(grpc.ServerInterceptor):
         return wrapped.handler
 
     def _check(self, call: ServerCall) -> None:
-        """Sets the account of the call: the tenant id or credential against whose limits it counts.
+        """Sets the account: the tenant id or credential id against whose limits the call counts.
 
         Raises TooBusy, Unauthenticated or PermissionDenied if the call is rejected.
         """
@@ -118,7 +118,8 @@ class CallInterceptor(grpc.ServerInterceptor):
 def _catch_malformed(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Returns a deserializer that returns a MalformedRequest if `deserialize` raises an error.
 
-    With the error, gRPC would end the call with INTERNAL, although the client made the mistake.
+    If the deserializer raised the error, gRPC would end the call with INTERNAL, although the client
+    made the mistake.
     """
 
     def read(message: bytes) -> Any:

@@ -2,8 +2,8 @@
 
 GCRA is a token bucket whose state is one timestamp per tenant: the theoretical arrival time
 (TAT), which is the time at which the bucket is full again. A call advances the TAT by the interval
-between two calls at the tenant's rate. The call is refused if the advanced TAT would be further in
-the future than the time in which an empty bucket becomes full. Times are whole nanoseconds, so no
+between two calls at the tenant's rate. The call is refused if the time until the advanced TAT would
+be longer than the time in which an empty bucket becomes full. Times are whole nanoseconds, so no
 rounding errors accumulate. A TAT in the past means the same as no TAT, so only tenants that called
 recently need memory. If the rate of a tenant has changed, the remaining time until the TAT is
 scaled, so that it represents as many calls as before. Each process counts separately.
@@ -19,13 +19,13 @@ from hrag.values.errors import RateQuotaExceeded
 from hrag.values.ids import is_name
 from hrag.values.quotas import Quota, QuotaOf
 
-# The limit of tenants with a bucket. 100,000 buckets need about 30 MB. More tenants call at the
-# same time only if a caller invents tenant ids, which is possible without authentication or with a
-# credential for all tenants. In this case, the limiter removes the least recently examined buckets.
+# At most this many tenants have a bucket. 100,000 buckets need about 30 MB. More tenants call at
+# the same time only if a caller invents tenant ids. This is possible without authentication or with
+# a credential for all tenants. Then the limiter removes the least recently examined buckets.
 # A tenant whose bucket was removed is treated as if its bucket were full.
 MAX_TENANTS = 100_000
-# How many old buckets are examined when a bucket is added. Full buckets are removed. With two, full
-# buckets are removed at least as fast as new buckets are added.
+# How many old buckets are examined when a bucket is added. An examined bucket is removed if it is
+# full. Because more buckets are examined than added, full buckets cannot accumulate.
 _EXAMINED_PER_INSERT = 2
 
 
@@ -67,10 +67,12 @@ class RateLimiter:
     def try_acquire(self, tenants: Sequence[str]) -> RateQuotaExceeded | None:
         """Counts one call for each element of `tenants`; counts no call if any call is refused.
 
-        Returns None if all calls are counted, else the error to raise. Its `retry_s` is the time
-        in seconds after which a retry may succeed. If a tenant occurs in `tenants` more often than
-        its burst allows, its calls are accepted only if its bucket is full. These calls then delay
-        the later calls of the tenant.
+        Returns None if all calls are counted, else the error to raise. The error's `retry_s` is the
+        time in seconds after which a retry may succeed.
+
+        A tenant may occur in `tenants` more often than a full bucket has calls. Then its calls are
+        accepted only if its bucket is full, and later calls of the tenant have to wait until the
+        excess is made up for.
         """
         calls = {tenants[0]: 1} if len(tenants) == 1 else Counter(tenants)
         quotas = [(tenant, count, self._quota_of(tenant)) for tenant, count in calls.items()]

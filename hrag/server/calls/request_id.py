@@ -1,8 +1,8 @@
 """Request ids: the id that identifies a call in logs and in its response.
 
-A caller may choose the id of a call in the metadata `x-request-id`. The chosen id must have 1 to 64
-printable ASCII characters without spaces. Otherwise the id is random. The response contains the id,
-so that a caller can name it when reporting a problem.
+A caller may choose the id of a call in the metadata `x-request-id`. A valid id has 1 to 64
+printable ASCII characters and no spaces. If the caller chooses no id or an invalid id, the id is
+random. The response contains the id, so that a caller can name it when reporting a problem.
 """
 
 import re

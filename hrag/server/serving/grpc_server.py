@@ -24,8 +24,8 @@ _UNLIMITED = -1
 # A connection is closed if its HTTP/2 or TLS handshake is not complete after this time.
 _HANDSHAKE_TIMEOUT_MS = 10_000
 # The limit of open calls on one connection. A client queues calls beyond this limit and reports no
-# error. So this limit is so high that a client reaches other limits of the server first. The errors
-# of the other limits say what to do.
+# error. So this limit is so high that a client reaches another limit of the server first. The error
+# of that other limit says what to do.
 _CALLS_PER_CONNECTION = 1024
 _CANCEL_GRACE_S = 0.5  # The handlers of cancelled calls have this time to end.
 
@@ -112,10 +112,11 @@ def build(
 ) -> Server:
     """Returns a server that is bound to `address` and not yet started.
 
-    `service` is the full name of the service in the proto file, and `register` adds its servicer.
-    With `share_port`, other processes of the same user may bind the port too (SO_REUSEPORT), and
-    the kernel distributes connections among all these processes. `connections` limits pings and
-    the age of connections. Raises ServiceUnavailable if the address cannot be bound.
+    `service` is the full name of the service in the proto file. The function `register` adds the
+    servicer of this service to the gRPC server that it receives. With `share_port`, other processes
+    of the same user may bind the port too (SO_REUSEPORT), and the kernel distributes connections
+    among all these processes. `connections` limits pings and the age of connections. Raises
+    ServiceUnavailable if the address cannot be bound.
     """
     limits = _limits(settings, protection)
     interceptor = CallInterceptor(protection.authenticate, limits)
@@ -129,7 +130,7 @@ def build(
             ("grpc.http2.min_ping_interval_without_data_ms", connections.min_ping_ms),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", connections.ping_interval_ms),
-            # This option is used because grpcio 1.8x ignores grpc.keepalive_timeout_ms.
+            # grpcio 1.8x ignores grpc.keepalive_timeout_ms, so this option of HTTP/2 is used.
             ("grpc.http2.ping_timeout_ms", connections.ping_timeout_ms),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", connections.max_age_ms),

@@ -1,12 +1,14 @@
 """Health checks and watches, `grpc.health.v1`. No call needs a credential.
 
-A watcher is a client that calls Watch to receive every change of the state. The servicer of the
-package grpcio-health-checking is not used. It sends to watchers while it holds its lock, and it
-acquires the same lock in gRPC's only event thread when a watcher disconnects. So a watcher that
-does not read can block the whole server, and anybody may watch. It also stores every service name
-that was ever watched. The servicer in this module never sends while it holds a lock that is needed
-when a watcher disconnects, and it never sends in a thread that runs calls. At most half of the
-calls that a server admits may be watches.
+A watcher is a client that calls Watch to receive every change of the state. At most half of the
+calls that a server admits may be calls of Watch.
+
+The package grpcio-health-checking has a servicer too, but that servicer is not used, for two
+reasons. It sends to watchers while it holds its lock, and it acquires this lock in gRPC's only
+event thread when a watcher disconnects. So a watcher that does not read can block the whole server,
+and anybody may be a watcher. It also stores every service name that was ever watched. The servicer
+in this module never sends while it holds a lock that is needed when a watcher disconnects, and it
+never sends in a thread that runs calls.
 """
 
 import threading
@@ -86,7 +88,8 @@ class Health(health_pb2_grpc.HealthServicer):
         else:
             self._remove(watcher)
 
-    # With this attribute gRPC calls Watch with `send`, and a watch occupies no thread.
+    # With this attribute, gRPC passes Watch a function `send` that sends one response. Watch
+    # returns at once, and a watch occupies no thread.
     Watch.experimental_non_blocking = True  # type: ignore[attr-defined]
 
     def _add(self, watcher: "_Watcher") -> bool:

@@ -1,4 +1,4 @@
-"""Access control of the metrics port: a token, TLS, and rules for a port that others can reach.
+"""Access control of the metrics port: a token, TLS, and rules for a port open to other machines.
 
 Metrics name no tenant, but they reveal how much a service does. If other machines can reach the
 port, a token or a client certificate must be required, or the operator must acknowledge the risk.
@@ -41,7 +41,7 @@ UNRESTRICTED = MetricsAccess()
 
 
 def open_metrics_access(settings: CommonSettings, address: str) -> MetricsAccess:
-    """Returns the configured access to the metrics that are served at `address`.
+    """Returns the access control (token and TLS) of the metrics port at `address`, as configured.
 
     `address` is empty if no metrics are served. Raises SettingsError if a file is missing or
     invalid, or if `address` requires more protection than the settings provide.

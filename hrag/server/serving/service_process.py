@@ -93,9 +93,10 @@ def _raise_limit_of_open_files() -> None:
 
 def _stop_on_signals(stopping: threading.Event) -> None:
     # Python runs signal handlers in the main thread only. The main thread may be asleep while
-    # another thread receives the signal. If the main thread held the lock of the event, a handler
-    # that sets the event would deadlock. So the C handler writes a byte to a pipe, which wakes the
-    # reading thread in every case.
+    # another thread receives the signal, and a handler that sets the event would deadlock if the
+    # main thread held the lock of the event. So the handlers do nothing. Python's C code also
+    # writes a byte to a pipe at each signal. The thread `signals` waits for this byte and then sets
+    # the event.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
@@ -163,10 +164,10 @@ def serve_until_stopped(
 ) -> None:
     """Serves until `stopping` is set, then lets running calls finish for `drain_s` seconds.
 
-    Calls `on_serving` once the server answers. `require_store` raises an HragError if the store
-    cannot be used; then health checks report NOT_SERVING, but the service still answers the calls
-    that do not need the store. Ends the process immediately if a call is still running after
-    `drain_s` seconds.
+    Calls `on_serving` once the server answers. `require_store` raises an HragError while the store
+    cannot be used. During this time, health checks report NOT_SERVING, but the service still
+    answers the calls that do not need the store. Ends the process immediately if the handler of a
+    call is still running at the end of the `drain_s` seconds.
     """
     server.start()
     _log.info("serving", service=server.service, address=server.address, port=server.port)

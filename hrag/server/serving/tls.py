@@ -93,7 +93,7 @@ class _CertificateFiles(NamedTuple):
         )
 
     def context(self) -> WatchedFile[ssl.SSLContext]:
-        """Returns an object that returns the current TLS context when it is called."""
+        """Returns a callable object. Each call of this object returns the current TLS context."""
         return self._watched(partial(certificates.server_context, *self))
 
     def _watched(self, read: Callable[[], Usable]) -> WatchedFile[Usable]:

@@ -2,7 +2,7 @@
 
 Each worker serves its metrics on loopback. When the supervisor is scraped, it scrapes the workers
 and adds the label `worker` with the index of the worker, from 0. A worker that replaces an exited
-worker gets its index, and the counters of the new worker start at 0, as after a restart. The
+worker gets the index of the exited worker, but starts its counters at 0, as after a restart. The
 supervisor does not aggregate the metrics of workers, because a sum is right for a count of calls
 but wrong for a lag. Queries in Prometheus can aggregate as needed.
 """

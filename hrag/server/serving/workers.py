@@ -116,7 +116,7 @@ def reserve_address(address: str) -> Iterator[str]:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    if host in _WILDCARDS:  # For both wildcard addresses, gRPC listens on IPv4 and IPv6.
+    if host in _WILDCARDS:  # With a wildcard address, gRPC listens on IPv4 and IPv6.
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
     addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = addresses[0]
@@ -153,7 +153,7 @@ class _Worker:
         """
         try:
             return self.link.recv(_REPORT_BYTES)
-        except OSError:  # There is nothing to read.
+        except OSError:  # No report has arrived.
             return b""
 
     def close(self) -> None:
@@ -209,9 +209,10 @@ class _WorkerSlot:
 
 
 class RestartBackoff:
-    """Computes the delay before a worker is replaced. The delay doubles while workers exit early.
+    """Computes the delay before a worker that has exited is replaced.
 
-    A worker exits early if it runs for less than `_HEALTHY_AFTER_S` seconds.
+    The delay is short at first. It doubles, up to `_MAX_DELAY_S`, each time a worker has run for
+    less than `_HEALTHY_AFTER_S` seconds. It is short again after a worker has run for longer.
     """
 
     def __init__(self) -> None:
@@ -235,7 +236,8 @@ def _start_worker(command: Sequence[str], cores: Sequence[int]) -> _Worker:
         except OSError:
             ours.close()
             raise
-    # An error is ignored: the worker may have exited already, or a sandbox may forbid the call.
+    # An error of sched_setaffinity is ignored: the worker may have exited already, or a sandbox may
+    # forbid the call.
     with suppress(OSError):
         # The worker's CPU cores are chosen now, before it starts threads, because new threads
         # inherit this choice.

@@ -52,8 +52,8 @@ _CJK_FACTOR = 0.25
 class QueryTerm(NamedTuple):
     """A term of a query.
 
-    `id` is the `term_id` of `text`. If the term is a word, `text` is its stem. `factor` is the
-    weight of terms of this kind, relative to the weight of a word.
+    `id` is the hash of `text` that `term_id` returns. If the term is a word, `text` is its stem.
+    `factor` is the weight of terms of this kind, relative to the weight of a word.
     """
 
     id: int
@@ -90,14 +90,15 @@ class Analyzer:
     def word_ids(self, text: str) -> NDArray[np.uint64]:
         """Returns the distinct ids of the words and CJK terms in a text, ascending: `uint64[n]`.
 
-        The ids serve to find texts that contain a phrase. Such a text contains all words of the
-        phrase. But it may not have the phrase's joined runs (such as `well-known`) as terms,
-        because each may be a part of a longer joined run in the text. So joined runs are left out.
+        The ids serve to find texts that contain a phrase. Such a text has all words of the phrase
+        as terms. But a joined run of the phrase, such as `well-known`, may be only a part of a
+        longer joined run in the text, and then it is no term of the text. So the ids of joined runs
+        are left out.
         """
         return self._extractor.word_ids(text)
 
     def leaf_terms(self, texts: Sequence[str]) -> LeafTerms:
-        """Returns the terms of each text, and its length in terms, in the order of `texts`."""
+        """Returns the terms of each text, and the count of its terms, in the order of `texts`."""
         return self._extractor.leaf_terms(texts)
 
     def matches(self, text: str, ids: NDArray[np.uint64]) -> Matches:

@@ -1,7 +1,8 @@
-"""The syntax of queries: quoted phrases and `+must` words are required parts.
+"""The syntax of queries: a quoted phrase or a word after `+` must occur in every result.
 
-Required parts are compared with the text of a result, not with its terms. So the comparison needs
-no index, and a result may come from the lexical or the vector search.
+Such phrases and words are called the required parts of the query. They are compared with the text
+of a result, not with its terms. So the comparison needs no index, and it applies to the results of
+the lexical search and of the vector search alike.
 """
 
 import re
@@ -39,11 +40,15 @@ class ParsedQuery(NamedTuple):
 def parse(text: str) -> ParsedQuery:
     """Splits a query into its text, for ranking and embedding, and its required parts.
 
-    Required parts are phrases in straight double quotes and words after a plus sign. The plus sign
-    must be at the start or after white space. The word ends at the next white space, and
-    punctuation at its end is not part of it. A quote without a closing quote is plain text. Empty
-    quotes are plain text, too, and so is a plus sign without a letter or digit after it. If there
-    are no required parts, `text` is returned unchanged.
+    The required parts, which every result must contain, are
+
+    - phrases in straight double quotes; empty quotes and a quote without a closing quote are plain
+      text,
+    - words after a plus sign that is at the start of the query or after white space. The word ends
+      at the next white space, and punctuation at its end is not part of it. A plus sign before a
+      word without letters and digits is plain text.
+
+    If there are no required parts, `text` is returned unchanged.
 
     Raises InvalidArgument for more than MAX_REQUIRED different required parts.
     """
@@ -71,8 +76,9 @@ class RequiredParts:
     """The required parts of a query (quoted phrases, words after `+`), for comparison with texts.
 
     Parts and texts are folded before they are compared, so case does not matter, and each run of
-    white space counts as one space. A part neither begins nor ends inside a word of the text:
-    `cat` is not in `concatenate`, but `数据` is in `大数据库`.
+    white space counts as one space. A part is not found where it would begin or end inside a word
+    of the text: `cat` is not in `concatenate`. In scripts without spaces, a part may begin and end
+    at every character: `数据` is in `大数据库`.
     """
 
     def __init__(self, required: Sequence[str]) -> None:
@@ -97,10 +103,11 @@ def _has(text: str, part: str) -> bool:
 def _occurrences(text: str, part: str) -> Iterator[int]:
     """Yields the positions where a text contains a part, ascending.
 
-    Takes time linear in both lengths. Two occurrences are at least as far apart as the smallest
-    period of the part (the smallest shift at which it matches itself). If the next occurrence is
-    exactly one period further, it overlaps the current one, and only the characters that it adds
-    are compared. In other cases, occurrences overlap by less than half of the part.
+    The period of the part is the smallest shift at which the part matches itself. Two occurrences
+    are at least one period apart. If the text after an occurrence continues with the last `period`
+    characters of the part, the next occurrence is exactly one period later, and no other characters
+    are compared. Otherwise the search for the next occurrence starts one period later, and the two
+    occurrences overlap by less than half of the part. So the time is linear in both lengths.
     """
     start = text.find(part)
     while start >= 0:

@@ -1,7 +1,8 @@
-"""Stop words, by language: words that say little about the subject of a query.
+"""The stop words of each language: words that say little about the subject of a query.
 
 Stop words are removed from queries, never from the index, because a phrase may need them, and a
-query may consist only of stop words. They are compared with folded words that are not stemmed yet.
+query may consist only of stop words. The words of a query are first folded (for example, to
+lower case), then compared with the stop words, and then stemmed.
 """
 
 _ENGLISH = """

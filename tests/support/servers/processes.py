@@ -123,8 +123,11 @@ class Process:
                 return False
         return statuses == {health_pb2.HealthCheckResponse.SERVING}
 
-    def wait(self, timeout_s: float = STOP_S) -> int:
-        """Waits until the process ends by itself; returns its exit code."""
+    def wait(self, timeout_s: float = START_S + STOP_S) -> int:
+        """Waits until the process ends by itself; returns its exit code.
+
+        By default, waits long enough for a process that starts, finds an invalid setting and stops.
+        """
         return self._process.wait(timeout_s)
 
     def terminate(self) -> None:

@@ -27,7 +27,8 @@ class EmbeddedAdministration:
     """Checks, repairs, copies, vacuums and reindexes a store.
 
     Implements `hrag.engine.protocols.Administration`. `opened` is the store that the engine has
-    open. If `opened` is None, each command opens the store itself.
+    open, or None. If it is not None, `check` and `backup` use this store. All other commands open
+    the store themselves, in the folder `settings.data_dir`.
     """
 
     def __init__(self, settings: EngineSettings, opened: Store | None = None) -> None:

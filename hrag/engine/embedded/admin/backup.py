@@ -1,21 +1,28 @@
 """Backs up a store while it is in use, and restores a store from a backup.
 
-A backup copies the segments first and LMDB's file last. LMDB's copy is a snapshot, and the backup
-must contain every segment that this snapshot lists. If the snapshot lists a segment that is not
-copied yet, the segment is copied then. If its files were removed before that, because another
-segment has replaced it, the whole procedure begins again, with the segments that are not copied
-yet. A few attempts are enough, because segments never change, and their files stay on disk for a
-while after they are replaced.
+The copy of LMDB's file is a snapshot, and the backup must contain every segment that this snapshot
+lists. While a backup runs, new segments may replace others. So a backup has these steps:
 
-The whole copy is checked before the folder gets its final name, so a backup with its final name is
-complete. The file `backup.json` next to the store's files is called the label. It describes the
-backup and contains the checksum of LMDB's file. The checksums of the segments are stored in LMDB.
+1. It copies all segments that the store lists.
+2. It copies LMDB's file.
+3. It copies the segments that the copy of LMDB's file lists and that step 1 did not copy. If such a
+   segment has already been replaced and removed, the backup deletes its copy of LMDB's file and
+   starts again at step 1. Segments that it has copied are not copied again.
+
+A few attempts are enough, because segments never change, and their files stay on disk for a while
+after they are replaced.
+
+The copy is written into a folder with a temporary name. The folder gets its final name after the
+whole copy has been checked, so a backup with its final name is complete. The file `backup.json`
+next to the store's files is called the label. It describes the backup and contains the checksum of
+LMDB's file. The checksums of the segments are stored in LMDB.
 
 A restore is done completely or not at all: a folder is a store only if it contains `data.mdb`, and
 that file is moved into the folder last.
 
-While a copy is unfinished, its folder contains an empty file, `unfinished.hrag`, as a mark. A later
-backup or restore removes only a folder with this mark, because a killed process has left it.
+While a copy is unfinished, its folder contains an empty file, `unfinished.hrag`, as a mark. If the
+process is killed, the folder and the mark remain. A later backup or restore that needs the same
+folder name removes the folder. It never removes a folder that contains other files and no mark.
 """
 
 import fcntl
@@ -45,9 +52,9 @@ from hrag.values.errors import StoreUnavailable
 
 _LABEL = "backup.json"
 _UNFINISHED = "unfinished.hrag"
-# A backup copies LMDB's file at most this often. It copies the file again if a segment that the
-# copy lists was replaced before the segment could be copied. After the last attempt the backup
-# fails.
+# A backup copies LMDB's file at most this many times. It copies the file again if the copy lists a
+# segment that was replaced before the segment could be copied. If this also happens after the last
+# copy, the backup fails.
 _ATTEMPTS = 5
 _BLOCK_BYTES = 1 << 20
 # The error message about a copy with problems contains at most this many of the problems.
@@ -66,7 +73,10 @@ _MAX_NUMBER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Label(BackupReport):
-    """The contents of `backup.json`: the report on the backup, and LMDB's file size and SHA-256."""
+    """The contents of `backup.json`: the report on the backup, and facts about LMDB's file.
+
+    `data_bytes` is the size of LMDB's file. `data_sha256` is its SHA-256 in hexadecimal.
+    """
 
     data_bytes: int
     data_sha256: str
@@ -81,8 +91,8 @@ class _Label(BackupReport):
 def backup(store: Store, target: Path, progress: Progress) -> BackupReport:
     """Copies a consistent snapshot of `store` into the folder `target`.
 
-    `target` must not exist or must be an empty folder. Raises StorageFull or StoreUnavailable; then
-    nothing of the copy remains.
+    `target` must not exist or must be an empty folder. Calls `progress` with a description of each
+    step. Raises StorageFull or StoreUnavailable. After an error, nothing of the copy remains.
     """
     target = target.absolute()
     partial = target.with_name(f"{target.name}.partial")
@@ -140,11 +150,11 @@ def _only_backup_of(store: Store) -> Iterator[None]:
 
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[None]:
-    """Creates a folder for a copy, which the `with` block then writes into the folder.
+    """Creates an empty folder. The `with` block then copies a store into this folder.
 
-    The folder contains a file that marks it as unfinished. If the block raises an exception, the
-    folder is removed. Replaces an existing folder if it is empty or has the mark. Raises
-    StoreUnavailable if `folder` is any other folder, or a file.
+    Adds a file that marks the folder as unfinished. If the block raises an exception, the folder is
+    removed. A folder that exists already is replaced if it is empty or contains this mark. If
+    `folder` is any other folder or a file, raises StoreUnavailable.
     """
     with location.explained_errors(folder):
         _refuse_foreign(folder)
@@ -211,8 +221,9 @@ def _copy_segments(
 ) -> bool:
     """Copies the segments in `records` that are not in `copied`, and adds their ids to `copied`.
 
-    Returns False if no segment was copied. A damaged or missing segment is skipped if the store no
-    longer lists it. Raises StoreUnavailable if the store still lists it.
+    Returns False if no segment was copied. If a segment is damaged or missing, and the store no
+    longer lists it, skips the segment. If the store still lists the segment, raises
+    StoreUnavailable.
     """
     copied_before = len(copied)
     for segment_id in records.keys() - copied:
@@ -234,7 +245,11 @@ def _copy_segments(
 
 
 def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
-    """Copies and verifies a segment. Raises FileNotFoundError or DamagedSegment."""
+    """Copies a segment from one folder of segments to another, and verifies the copy.
+
+    Raises FileNotFoundError if a file of the segment is missing. Raises DamagedSegment if the copy
+    does not match `record`.
+    """
     copy = segment_files.path_of(target, record.segment_id)
     make_folder(copy)
     for name in record.files:
@@ -244,7 +259,7 @@ def _copy_segment(source: Path, target: Path, record: SegmentRecord) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> str:
-    """Copies a file and syncs the copy. Returns the SHA-256 of the copied bytes in hexadecimal."""
+    """Copies a file durably. Returns the SHA-256 of the copied bytes in hexadecimal."""
     digest = hashlib.sha256()
     with source.open("rb") as read, open(target, "wb", opener=opener) as written:
         while block := read.read(_BLOCK_BYTES):
@@ -255,9 +270,13 @@ def _copy_file(source: Path, target: Path) -> str:
 
 
 def _list_segments(store: Store) -> dict[int, SegmentRecord]:
-    """Returns the records of all collections' segments, by segment id, from one transaction."""
+    """Returns a dictionary from the id of each segment of the store to the segment's record.
+
+    Reads all records in one transaction. Raises DataLoss if a record is damaged.
+    """
     with store.read() as txn:
-        # The records are read too, not only the keys, so that a damaged record raises DataLoss.
+        # This reads the records of the collections, and not only their keys, so that a damaged
+        # record raises DataLoss.
         collections = [number for number, _ in txn.collections.entries()]
         return {
             record.segment_id: record
@@ -272,7 +291,7 @@ def _list_segments_in(folder: Path) -> dict[int, SegmentRecord]:
 
 
 def _check_copy(folder: Path) -> _Label:
-    """Checks a copied store completely, and returns the values for its file `backup.json`.
+    """Checks the copy of a store in `folder`, and returns the contents of its `backup.json`.
 
     Raises StoreUnavailable if the copy has problems.
     """
@@ -311,8 +330,8 @@ def _write_label(folder: Path, label: _Label) -> None:
 def restore(source: Path, directory: Path, progress: Progress) -> BackupReport:
     """Restores the backup in `source` as the store in `directory`.
 
-    `directory` must not contain a store. Raises StorageFull or StoreUnavailable; then `directory`
-    still contains no store.
+    `directory` must not contain a store. Calls `progress` with a description of each step. Raises
+    StorageFull or StoreUnavailable. After an error, no store was added to `directory`.
     """
     label = _read_label(source)
     location.refuse_network(directory)

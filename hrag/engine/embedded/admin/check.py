@@ -96,8 +96,8 @@ def _collection_problems(walk: Walk, collection: int, record: CollectionRecord) 
 def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> Iterator[str]:
     """Yields a problem if the collection's name does not refer to the collection.
 
-    A summary collection has no name. Instead, the record of the collection whose documents it
-    summarises must refer to it.
+    A summary collection has no name. For a summary collection, yields a problem if the record of
+    the summarised collection does not refer to the summary collection.
     """
     if record.summarises:
         exists = walk.txn.collections.has(record.summarises)
@@ -116,7 +116,7 @@ def _owner_problems(walk: Walk, collection: int, record: CollectionRecord) -> It
 def _tenant_problems(walk: Walk) -> Iterator[str]:
     """Yields a problem for each field of a tenant's usage record that differs from a recount.
 
-    Skips tenants with damaged entries, because what was counted for them is incomplete.
+    Skips tenants with damaged entries, because the recount does not include damaged entries.
     """
     stored = {
         schema.printable(tenant_id): usage for tenant_id, usage in walk.txn.tenants.sound_entries()

@@ -86,7 +86,10 @@ def _describe_end(child: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main(directory: Path, *, alone: bool) -> None:
-    """Checks the store. Writes the problems, then the report, to standard output as JSON lines."""
+    """Checks the store. Writes the problems, then the report, to standard output as JSON lines.
+
+    If `alone` is True, creates no file in the store's folder.
+    """
     try:
         with closing(open_alone(directory) if alone else open_for_reading(directory)) as store:
             report = asdict(check(store, lambda problem: _write(problem=problem)))

@@ -6,14 +6,15 @@ derived from other data, so they are not repaired. All other data is repaired:
 * Filter terms, counters and tenants' usage are computed from the records of the documents.
 * If a tombstone is damaged, all tombstones of its collection are computed from the segments and the
   existing documents.
-* The entries of change logs and of the list of commits are deleted up to the last damaged entry.
+* If an entry of a change log or of the list of commits is damaged, all entries up to the last
+  damaged entry are deleted.
 * If the record of a segment is damaged, all segments of its collection are deleted from the
   manifest. Maintenance builds them again.
 
 When the repair begins, no process may have the store open, because the process may have data in
 memory that the repair replaces. Everything is repaired in one transaction. So a process that opens
-the store during the repair reads the state before or after the repair. If the repair is
-interrupted, the store is unchanged.
+the store for reading during the repair reads either the state before the repair or the state after
+it, and if the repair is interrupted, the store is unchanged.
 """
 
 from contextlib import closing
@@ -44,7 +45,7 @@ def repair(directory: Path) -> CheckReport:
     """
     location.require_data(directory)
     with store_locks.exclusive(directory):
-        pass  # This only checks: acquiring the lock fails while a service is running.
+        pass  # If a service is running, acquiring the lock raises StoreUnavailable.
     try:
         _repair(directory)
     except DataLoss as error:
@@ -87,10 +88,11 @@ def _repair_collection(txn: Txn, segments: Path, collection: int, usage: dict[st
 
 
 def _recompute_counters(txn: Txn, collection: int) -> Counters:
-    """Computes the counters of a collection from the collection's other entries.
+    """Computes the counters of a collection from its change log, segments and documents.
 
-    The counters in `OF_DOCUMENTS` stay 0; `recounted` computes them later. The count of tokens that
-    a chat model has read and written for summaries is lost, so it is 0.
+    In the result, the counters that `OF_DOCUMENTS` names are 0; the caller computes them with
+    `recounted`. The count of tokens that a chat model has read and written for summaries is 0,
+    because it is stored only in the damaged counters.
     """
     changes = [sequence for _, sequence in txn.changes.keys(collection)]
     covered, sealed = 0, 0
@@ -109,10 +111,11 @@ def _recompute_counters(txn: Txn, collection: int) -> Counters:
 
 
 def _repair_usage(txn: Txn, tenant_id: str, counted: Usage) -> None:
-    """Writes a tenant's usage record.
+    """Replaces a tenant's usage record.
 
-    If the tenant's last sequence number is lost, writes a number that is not smaller than the lost
-    number.
+    `counted` is the usage of the tenant without its last sequence number. The sequence number is
+    copied from the old usage record. If the old record is damaged, the last sequence number is
+    lost. Then the new record gets a number that is at least as large as the lost one.
     """
     usage = txn.tenants.get_sound(tenant_id)
     if usage is not None:

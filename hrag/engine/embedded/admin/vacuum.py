@@ -19,10 +19,10 @@ from hrag.values.errors import StoreUnavailable
 
 
 def vacuum(directory: Path) -> VacuumReport:
-    """Replaces LMDB's file by a compact copy. Needs disk space for both files during the copy.
+    """Replaces LMDB's file by a compact copy. Needs additional disk space for the copy.
 
-    Raises StoreMissing, StorageFull, or StoreUnavailable while a service is running. After an error
-    the store is unchanged.
+    Raises StoreMissing or StorageFull. Raises StoreUnavailable, for example if a service is
+    running. After an error, the store is unchanged.
     """
     location.require_data(directory)
     data = directory / location.DATA
@@ -45,7 +45,7 @@ def _copy(directory: Path, folder: Path) -> int:
     """Writes a durable copy of LMDB's file to `folder`, with the same owner as the original file.
 
     Verifies that the copy has as many entries as the original. Returns the size of the original
-    file in bytes, without the disk space that it reserves for deletions.
+    file in bytes, without the space at the end of the file that is reserved for deletions.
     """
     with closing(open_alone(directory)) as store:
         store.copy_to(folder)
@@ -63,7 +63,7 @@ def _copy(directory: Path, folder: Path) -> int:
 
 
 def _entry_counts(store: Store) -> dict[str, int]:
-    """Returns the count of entries in each LMDB database, by name.
+    """Returns a dictionary from the name of each LMDB database to its count of entries.
 
     The additional key `sequence` has the count of all commits of the store.
     """

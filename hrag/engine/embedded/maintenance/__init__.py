@@ -1,1 +1,1 @@
-"""What does the engine do in the background, and when: seal, merge, repair and reclaim?"""
+"""When does the engine seal tails, merge and repair segments, and reclaim disk space?"""

@@ -85,9 +85,10 @@ def seal_plan(
     """Plans the sealing of a full tail.
 
     `collection` is the id of the collection. `damaged` are the ids of segments that cannot be read.
-    If another build is running for this collection, `busy_ordinal` is the last ordinal that it
-    covers. The plan then uses no segment whose documents have ordinals up to `busy_ordinal`.
-    Returns None if the tail has fewer than `threshold` leaves or the collection has been deleted.
+    If another build is running for this collection, `busy_ordinal` is the last ordinal that the
+    other build covers. Then the plan does not replace segments up to this ordinal, because the
+    other build may replace them. Returns None if the tail has fewer than `threshold` leaves or the
+    collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -101,8 +102,8 @@ def reindex_plan(store: Store, collection: int, threshold: int) -> BuildPlan | N
     """Plans one segment with all documents of a collection, built without the existing indexes.
 
     The postings of the segment will use the newest version of the collection's analyzer. Returns
-    None if the collection has no segments and fewer leaves than `threshold`, or if it has been
-    deleted.
+    None if the collection has no segments and has too few leaves for one (fewer than `threshold`).
+    Also returns None if the collection has been deleted.
     """
 
     def choose(entries: Sequence[ManifestEntry], tail: int) -> MergePlan | None:
@@ -204,7 +205,7 @@ def _documents(
     replaced: Sequence[ManifestEntry],
     base: ManifestEntry | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the existing documents in the segments `replaced`, except those in `base`.
+    """Returns the documents of the segments `replaced` except `base`: those that are not deleted.
 
     `base` is one of these segments or None. The documents are pairs of ordinal and leaf count.
     """

@@ -1,20 +1,23 @@
 """The merge policy: decides which segments to merge next.
 
-The policy reads no files and no database. It gets the leaf counts of the segments and returns a
-plan.
+The policy reads no files and no database. It gets the leaf counts of the segments and of the tail
+(the leaves that are in no segment yet), and returns a plan.
 
-The policy is a tiered log-structured merge. Its rule: each segment has at least `FACTOR` times as
-many leaves as all newer segments together. So a collection of n leaves has at most about
-log8(n / threshold) + 2 segments.
+The policy is a tiered log-structured merge. Its rule: each segment has at least `FACTOR` (8) times
+as many leaves as all newer segments together. The policy makes these plans:
 
-* A full tail is merged into the newest segment if this segment has less than `FACTOR` times as
-  many leaves as the tail. Otherwise the tail becomes a new segment. In both cases, sealing takes
-  time proportional to the size of the tail.
-* Segments that do not obey the rule are merged.
-* If more than `MAX_DELETED_SHARE` of a segment's leaves are deleted, the segment is rewritten.
+* Seal: a tail is sealed when it has at least `threshold` leaves. It is merged into the newest
+  segment if this segment has less than `FACTOR` times as many leaves as the tail. Otherwise the
+  tail becomes a new segment. In both cases, sealing takes time proportional to the size of the
+  tail.
+* Merge: if a segment does not obey the rule, it is merged with all newer segments.
+* Rewrite: if more than `MAX_DELETED_SHARE` of a segment's leaves are deleted, the segment is built
+  again without them.
+* Repair: if the files of a segment cannot be read, the segment is built again.
 
-So a leaf is indexed once when it is sealed, and once more each time its collection has become
-`FACTOR` times as large.
+With this policy, a collection of n leaves has at most about log8(n / threshold) + 2 segments. A
+leaf is indexed once when it is sealed, and once more each time its collection has become `FACTOR`
+times as large.
 """
 
 from collections.abc import Sequence
@@ -79,8 +82,8 @@ def plan_seal(
     """Returns how to seal the tail, or None if it has fewer than `threshold` leaves.
 
     `segments` are all segments of the collection, oldest first. `tail` is the count of leaves in
-    the tail. The first `busy` segments are in use by another build, so the tail is not merged into
-    one of these segments.
+    the tail. Another build may be replacing some of the first `busy` segments, so the tail is not
+    merged into one of them.
     """
     if tail < threshold:
         return None

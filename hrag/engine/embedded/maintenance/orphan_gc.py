@@ -1,10 +1,12 @@
 """Orphan garbage collection: removes files that no manifest lists.
 
-An orphan is a folder or file in the store's folder of segments that belongs to no segment in a
-manifest. Orphans are segments that have been replaced, and files that remain if the process is
-killed while it builds or erases a segment. An orphan is removed after a grace period. Until then, a
-reader that read the manifest before the segment was replaced can still open the segment's files. If
-the record of any segment is damaged, it is unknown which files belong to it, so nothing is removed.
+An orphan is a folder or a file in the store's folder of segments that belongs to no segment in a
+manifest. There are two kinds of orphans: the folders of segments that have been replaced, and the
+files that remain if the process is killed while it builds or erases a segment.
+
+An orphan is removed only after a grace period. During this period, a reader that has read the old
+manifest can still open the files of a replaced segment. If the record of any segment is damaged, it
+is not known which files belong to this segment, so no orphan is removed.
 """
 
 import time
@@ -15,13 +17,13 @@ from hrag.engine.embedded.segments import damage, segment_files
 from hrag.engine.embedded.store.environment import Store
 from hrag.engine.embedded.store.queries import all_segments
 
-# A file that no manifest lists, called an orphan, is removed this many seconds after it was first
-# seen.
+# An orphan, a file that belongs to no segment in a manifest, is removed this many seconds after it
+# was first seen.
 GRACE_S = 60.0
 
 
 class OrphanCollector:
-    """Removes orphans: files in the folder of segments that no manifest lists.
+    """Removes orphans: files that belong to no segment in a manifest.
 
     An orphan is removed `grace_s` seconds after it was first seen. `clock` returns seconds.
     """
@@ -37,7 +39,7 @@ class OrphanCollector:
     def remove_unfinished(self) -> None:
         """Removes the temporary files that remain from segment builds of killed processes.
 
-        It must not be called while a segment is built.
+        This method must not be called while a segment is built.
         """
         for path in self._store.segments.glob(f"*{segment_files.UNFINISHED}"):
             segment_files.remove_path(path)
@@ -45,8 +47,8 @@ class OrphanCollector:
     def collect(self) -> None:
         """Removes the orphans that were first seen at least `grace_s` seconds ago.
 
-        An orphan is a file in the folder of segments that no manifest lists. For an orphan that is
-        seen for the first time, stores the current time.
+        An orphan is a file in the folder of segments that belongs to no segment in a manifest. For
+        an orphan that is seen for the first time, stores the current time.
         """
         now = self._clock()
         present, listed = set(self._store.segments.iterdir()), _listed_paths(self._store)

@@ -24,18 +24,18 @@ from hrag.values.errors import DataLoss, StoreUnavailable
 # One transaction erases at most this many documents of a deleted collection, so that other writers
 # do not wait long.
 _DOCUMENTS = 200
-# A transaction erases no further document once it has erased this many filter terms. Erasing a term
-# may copy one of LMDB's pages first. On a full disk, all copies must fit into the disk space that
-# is reserved for deletions.
+# A transaction erases no further document once it has erased more than this many filter terms. LMDB
+# may copy a page for each term that it erases. On a full disk, all these copies must fit into the
+# disk space that is reserved for deletions.
 _TERMS = 1024
 
 
 def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> None:
     """Erases a part of one deleted collection. `number` is the id of the collection.
 
-    As long as the collection has documents, erases at most `max_documents` of them. If it has none,
-    erases everything else that is stored of the collection. Raises DataLoss, StoreUnavailable or
-    StorageFull.
+    If the collection still has documents, erases at most `max_documents` of them. If it has none,
+    erases everything else that is stored of the collection, and then the collection is gone. Raises
+    DataLoss, StoreUnavailable or StorageFull.
     """
     with store.write() as txn:
         has_erased = _erase_documents(txn, number, max_documents)
@@ -49,9 +49,10 @@ def reclaim_part(store: Store, number: int, max_documents: int = _DOCUMENTS) -> 
 def reclaim_some(store: Store, reclaim_part: Callable[[Store, int], None] = reclaim_part) -> bool:
     """Erases a part of one deleted collection. Returns False if no deleted collection is left.
 
-    If the entries of a collection cannot be read or erased, the next deleted collection is tried.
-    If no deleted collection can be erased, raises the first error: DataLoss or StoreUnavailable.
-    Raises StorageFull immediately. Tests may replace `reclaim_part`.
+    If erasing a collection fails with DataLoss or StoreUnavailable, tries the next deleted
+    collection. If erasing fails for all deleted collections, raises the first of these errors.
+    StorageFull is raised immediately, without trying other collections. Tests may replace
+    `reclaim_part`.
     """
     failure: DataLoss | StoreUnavailable | None = None
     deleted = _next_deleted(store)

@@ -94,8 +94,8 @@ class MaintenanceState:
       tail is not full any more.
     * `retries_s` has, for each failed build of a collection, the time at which it may be retried.
     * `due_s` has, for each task of the store, the time at which it may be run again.
-    * `is_failing` is True if an error ended the worker's last round, in which it runs the tasks and
-      builds that are due.
+    * `is_failing` is True if an error ended the worker's last round. In each round, the worker runs
+      all tasks and builds that are due.
     """
 
     limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
@@ -110,7 +110,10 @@ class MaintenanceState:
         self.changed.update(collections)
 
     def take_due(self, now_s: float) -> set[int]:
-        """Returns the ids of the collections that have changed or have a build to retry now.
+        """Returns the ids of the collections for which a build may be due now.
+
+        These are the collections in `changed`, and the collections with a failed build that may be
+        retried at the time `now_s`.
 
         Also empties `changed`.
         """
@@ -132,8 +135,8 @@ class MaintenanceState:
     def failed(self, build: Build, collection: int, began_s: float, ended_s: float) -> float:
         """Notes that a build of a collection failed.
 
-        Returns the time after which the build is retried, in seconds. `began_s` and `ended_s` are
-        the times at which the build began and failed.
+        Returns how long to wait before the build is retried, in seconds. `began_s` and `ended_s`
+        are the times at which the build began and failed.
         """
         retry_s = self.limits.retry_after(ended_s - began_s)
         self.retries_s[build, collection] = ended_s + retry_s
@@ -150,8 +153,8 @@ class MaintenanceState:
     def lets_wait(self, collection: int) -> bool:
         """Returns True if a writer may wait until the collection's tail is sealed.
 
-        Returns False if an error ended the worker's last round of tasks and builds, or if the
-        sealing of this tail has failed. In both cases the tail may never be sealed, so the writer
-        might wait in vain.
+        Returns False if an error ended the worker's last round of tasks and builds. Also returns
+        False if the last attempt to seal this tail failed. In both cases the tail may never be
+        sealed, so the writer must not wait for it.
         """
         return not self.is_failing and (Build.SEAL, collection) not in self.retries_s

@@ -1,9 +1,13 @@
 """The scrubber: finds segments with damaged files.
 
-When the process has started, the scrubber verifies every segment once, because a disk may have lost
-or changed data while no process was running. Each call of `scrub` verifies one of these segments.
-It also verifies the segments that readers have reported as damaged. In addition, it checks the file
-sizes of a few segments, and verifies those that have a file with a wrong size.
+When a process has started, its scrubber verifies every segment once, because the disk may have lost
+or changed data while no process was running. For this, the segments wait in a queue. Each call of
+`scrub` does the following:
+
+* It verifies one segment from the queue.
+* It verifies the segments that readers have reported as damaged.
+* It checks the file sizes of a few segments, and verifies the segments that have a missing file or
+  a file with a wrong size.
 """
 
 from collections import deque
@@ -67,8 +71,8 @@ class Scrubber:
     def _with_wrong_sizes(self) -> list[tuple[int, SegmentRecord]]:
         """Checks the file sizes of the next `sizes_per_call` segments.
 
-        Returns the segments that have a missing file or a file with a wrong size. Some of these
-        segments may not be damaged: they may have been replaced, so that their files are gone.
+        Returns the segments that have a missing file or a file with a wrong size. Such a segment is
+        not always damaged: its files are also missing if it was replaced and removed meanwhile.
         """
         if not self._sizes_due:
             self._sizes_due.extend(self._listed())
@@ -92,8 +96,8 @@ class Scrubber:
     def _is_damaged(self, collection: int, record: SegmentRecord) -> bool:
         """Verifies the files of a segment. Returns True if the segment is damaged.
 
-        Adds the id of a damaged segment to `damaged`. Deletes the `.damaged` marker of an intact
-        segment, by which a reader may have reported it as damaged.
+        Adds the id of a damaged segment to `damaged`. If the segment is intact, deletes its
+        `.damaged` marker. A reader may have created this marker to report the segment as damaged.
         """
         try:
             segment_files.verify(self._store.segments, record)

@@ -1,4 +1,4 @@
-"""Builds segments: from a tail, from segments that are merged, or from all documents.
+"""Builds a segment from a tail, from merged segments, or from all documents of a collection.
 
 A build makes its files durable before it changes the manifest:
 
@@ -114,8 +114,9 @@ def reindex(
 ) -> int:
     """Builds the index of a collection again from its documents, as one segment.
 
-    Returns the count of leaves in the new segment. If the collection has no segments and fewer
-    leaves than `threshold`, no segment is built, and 0 is returned. Raises the errors of `build`.
+    Returns the count of leaves in the new segment. If the collection has no segments, and too few
+    leaves for one (fewer than `threshold`), builds no segment and returns 0. In this case, too, the
+    collection's settings get the newest version of the analyzer. Raises the errors of `build`.
     """
     plan = reindex_plan(store, collection, threshold)
     if plan is None:
@@ -126,7 +127,7 @@ def reindex(
 
 
 def _upgrade_analyzer(store: Store, collection: int) -> None:
-    """Stores the newest version of the analyzer in the settings of a collection.
+    """Changes the analyzer in a collection's settings to the analyzer's newest version.
 
     The collection must have no segments.
     """
@@ -187,11 +188,12 @@ The second element is None if the collection has no vectors.
 def _begin(
     store: Store, plan: BuildPlan, insert: Insert
 ) -> tuple[SegmentBuilder, VectorPart | None, tuple[tuple[int, int], ...]]:
-    """Returns a segment builder, its vector part, and the documents that have to be added.
+    """Returns a segment builder, its vector part, and the documents to add to the builder.
 
     The vector part is None if the collection has no vectors. The documents are pairs of ordinal and
     leaf count. If possible, the builder contains the rows and indexes of the plan's base segment.
-    Otherwise the builder is empty, and the documents of the base segment have to be added, too.
+    Otherwise the builder is empty, and the documents to add include the documents of the base
+    segment.
     """
     documents = plan.documents
     if plan.base is not None:
@@ -212,16 +214,17 @@ def _begin(
 def _make_builder(
     plan: BuildPlan, vectors: VectorPart | None, postings: PostingsPart | None
 ) -> _Builder:
-    """Returns a segment builder with the given parts, and its vector part.
+    """Creates a segment builder for a plan. Returns the builder and `vectors`.
 
-    A part that the collection does not need is None.
+    `vectors` and `postings` are the parts of the builder. `vectors` is None if the collection has
+    no vectors. `postings` is None if the collection has no lexical index.
     """
     parts = [part for part in (vectors, postings) if part is not None]
     return SegmentBuilder(_level_count(plan), parts), vectors
 
 
 def _level_count(plan: BuildPlan) -> int:
-    """Returns the count of levels from the leaves' level up to the top level of the trees."""
+    """Returns the count of levels from the leaves' level up to the top level, including both."""
     tree = plan.settings.tree
     return tree.top_level - tree.embedding_level + 1
 
@@ -322,10 +325,11 @@ def _add(store: Store, plan: BuildPlan, builder: SegmentBuilder, ordinals: list[
 def _publish(
     store: Store, collection: int, record: SegmentRecord, contents: Contents
 ) -> SegmentRecord | None:
-    """Adds a segment whose files are complete to the manifest of its collection.
+    """Adds a segment to the manifest of its collection. The segment's files must be complete.
 
-    Returns the record of the segment. If the segment has no leaves or the collection has been
-    deleted, returns None. If the segment is not published, its files are removed.
+    `contents` are the documents in the segment. Returns the record of the segment, or None if the
+    segment has no leaves. If the collection has been deleted, removes the files of the segment and
+    returns None. The files are also removed before an exception is raised.
     """
     published = False
     try:

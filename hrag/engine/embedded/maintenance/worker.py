@@ -1,10 +1,13 @@
 """The maintenance thread: seals tails, merges and repairs segments, reclaims space.
 
-Writers report the collections that they have changed. Only for these collections, the worker checks
-whether a segment has to be built. If the process is killed, no data is lost: tails can still be
-searched, and the worker of the next process checks every collection when it starts. If writers add
-leaves faster than the index can be built, writers wait (`wait_for_capacity`). So the tail, which
-every search scans, stays small.
+The tail of a collection are its leaves that are in no segment yet. To seal the tail means to build
+a segment from it. Writers report the collections that they have changed. The worker checks only
+these collections for segments that have to be built. If the process is killed before it has built a
+segment, no data is lost: searches still find the leaves of the tail, and the worker of the next
+process checks every collection when it starts.
+
+Every search scans the whole tail, so the tail must stay small. If writers add leaves faster than
+the index can be built, the writers must wait; see `wait_for_capacity`.
 """
 
 import threading
@@ -61,7 +64,8 @@ class MaintenanceWorker:
     """Maintains the segments of a store in a background thread, until it is closed.
 
     A tail is sealed when it has `threshold` leaves. The files of replaced segments stay on disk for
-    `grace_s` seconds. `clock` returns seconds.
+    `grace_s` seconds. `clock` returns seconds. `limits` says how often the thread works, and when
+    writers wait for it. `tasks` are the functions that change the store.
     """
 
     def __init__(
@@ -88,10 +92,10 @@ class MaintenanceWorker:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread. Before that, removes the temporary files of builds that were killed.
+        """Starts the thread. Before that, removes temporary files of builds in killed processes.
 
-        The thread first checks for all collections whether a segment has to be built. While it does
-        its other work, it verifies all segments, one after the other.
+        The thread first checks for all collections whether a segment has to be built. The thread
+        also verifies all segments, one after the other, between its other tasks.
         """
         self._orphans.remove_unfinished()
         self._scrubber.begin()
@@ -105,9 +109,10 @@ class MaintenanceWorker:
     def wait_for_capacity(self, collection: int, deadline: Deadline) -> None:
         """Waits until the collection's tail is short enough for further writes (backpressure).
 
-        Returns immediately if the tail might never become shorter: if the worker is not running, if
-        an error ended the worker's last round of maintenance, or if the sealing of this tail has
-        failed. Raises DeadlineExceeded or Cancelled.
+        Does not wait, or stops waiting, if the tail might never become shorter. There are three
+        such cases: the worker's thread is not running, an error ended the thread's last round of
+        maintenance, or the last attempt to seal this tail failed. Raises DeadlineExceeded or
+        Cancelled.
         """
         while (
             self._thread.is_alive()
@@ -133,7 +138,7 @@ class MaintenanceWorker:
             return False
 
     def close(self) -> bool:
-        """Stops the thread after the current block of leaves.
+        """Stops the thread. A running build ends before it inserts its next block of leaves.
 
         Returns False if the thread has not ended within `MaintenanceLimits.close_s` seconds.
         """
@@ -151,7 +156,11 @@ class MaintenanceWorker:
         self._wake.set()
 
     def _take_due(self) -> set[int]:
-        """Returns the ids of the collections that have changed or have a build to retry now."""
+        """Returns the ids of the collections for which a build may be due now.
+
+        These are the collections that have changed since the last call, and the collections with a
+        failed build that may be retried now.
+        """
         with self._lock:
             return self._state.take_due(self._clock())
 
@@ -195,9 +204,9 @@ class MaintenanceWorker:
     def _run_if_due(self, task: Task, run: Callable[[], None], pause_s: float) -> None:
         """Calls `run`, which does a task of the store, if the task is due.
 
-        The task is due again `pause_s` seconds after it has ended, or `retry_s` seconds after it
-        has failed. A failure of the task is logged and not raised, because it must not prevent
-        other work.
+        The task is due again `pause_s` seconds after it has ended, or `MaintenanceLimits.retry_s`
+        seconds after it has failed. A failure of the task is logged and not raised, because it must
+        not prevent other work.
         """
         if not self._state.is_due(task, self._clock()):
             return
@@ -229,9 +238,10 @@ class MaintenanceWorker:
     def _advance(self, collection: int) -> bool:
         """Seals the collection's tail and merges its segments, if this is due.
 
-        Returns False if nothing was built. Builds at most one segment of each kind, a sealed tail
-        and a merged segment. So merges are done even if the tail is always full. Sealing is done
-        even if merges fail, for example because of a full disk or a damaged document.
+        Returns False if nothing was built. Builds at most two segments: first one by sealing the
+        tail, then one by a merge. Because each is tried once per call, merges are done even if the
+        tail is always full, and sealing is done even if merges fail (for example because a document
+        is damaged).
         """
         sealed = self._attempt(Build.SEAL, self._seal, collection)
         merged = self._attempt(Build.MERGE, self._merge, collection)
@@ -240,10 +250,11 @@ class MaintenanceWorker:
     def _attempt(self, build: Build, run: Callable[[int], bool], collection: int) -> bool:
         """Calls `run` for the collection. Returns True if `run` built a segment.
 
-        If `run` fails, the failure is logged, and `run` is not called for this collection again for
-        some time, even if the collection changes. The failure is not raised, so that other
-        collections are still processed. Only StoreUnavailable is raised, because it affects the
-        whole store. `build` is the kind of build that `run` does.
+        `build` is the kind of build that `run` does. Raises _BuildStopped if the worker is closed
+        during the build, and StoreUnavailable, because it affects the whole store. Any other error
+        of `run` is logged and not raised, so that other collections are still processed. After such
+        an error, `run` is not called for this collection again for some time, even if the
+        collection changes.
         """
         began_s = self._clock()
         if not self._state.may_build(build, collection, began_s):
@@ -285,9 +296,9 @@ class MaintenanceWorker:
     def _seal_full_tails(self, building: BuildPlan) -> None:
         """Seals the full tails of changed collections during the long build of another segment.
 
-        `building` is the plan of the long build. Because full tails are sealed meanwhile, no writer
-        has to wait until the long build ends. Sealing uses at most half of the thread's time.
-        Otherwise the long build might never end.
+        `building` is the plan of the long build. Without this method, writers would have to wait
+        until the long build ends. Sealing uses at most half of the thread's time, because otherwise
+        the long build might never end.
         """
         self._check_closing()
         began_s = self._clock()

@@ -1,9 +1,9 @@
-"""Exports collections and whole documents as they are stored, so that they can be moved elsewhere.
+"""Exports collections and whole documents as they are stored, to move them to another store.
 
-Each document is read in a separate, short read transaction. During a long read transaction, LMDB
-could not reuse pages, and its file would grow. So each document is consistent, but the collection
-may change during the export. A damaged document is yielded as a `DamagedDocument`, and the export
-continues with the next document.
+Each document is read in a separate, short read transaction, because during a long read transaction
+LMDB cannot reuse pages, and its file grows. So each exported document is consistent, but other
+documents may be added, changed or deleted during the export. A damaged document is yielded as a
+`DamagedDocument`, and the export continues with the next document.
 """
 
 from collections.abc import Iterator
@@ -103,10 +103,11 @@ def _read_summaries(
     ordinal: int,
     record: DocumentRecord,
 ) -> DocumentSummaries | None:
-    """Returns the summaries of a document. Their count is 0 if the document is too short for any.
+    """Returns the summaries of a document.
 
-    Returns None if the collection was created without summaries, or if the document still waits for
-    its summaries.
+    If the document is too short for summaries, returns a `DocumentSummaries` with 0 summaries.
+    Returns None if the collection was created without summaries, or if the document's summaries are
+    not written yet.
     """
     if not collection.summaries or txn.unsummarised.has((number, ordinal)):
         return None

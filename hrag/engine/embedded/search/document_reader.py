@@ -1,9 +1,12 @@
 """Reads stored documents in a transaction, as Python values or as passages encoded for a response.
 
 A document is stored as a record (outline and metadata), a tree and a text. Two caches avoid reading
-a document again. `CitationCache` stores what was read from records. Its entries stay valid when
-other documents are committed. The transaction's `CommitCache` stores trees and texts. Its entries
-are used as long as no newer commit exists.
+a document again:
+
+* `CitationCache` stores what was read from records. Its entries stay valid when other documents are
+  committed.
+* The transaction's `CommitCache` stores trees and texts. Its entries are valid only for
+  transactions that see the same commit.
 """
 
 import time
@@ -33,7 +36,8 @@ _CITATION_OVERHEAD_BYTES = 1_500
 _RECORD_FACTOR = 6
 # The Python objects that refer to a document's tree and text take about this many bytes of memory.
 _STORED_BYTES = 1_000
-# A tree or a block of text is not compared with its checksum again for this many seconds.
+# After a tree or a block of text was compared with its checksum, it is not compared again for this
+# many seconds.
 _CHECK_AGAIN_S = 60
 
 
@@ -75,10 +79,11 @@ class RecentChecks:
 class CachedCitation:
     """The part of a document that every passage of the document needs.
 
-    `outline` has what passages cite, like title, sections and pages. `address` is the key of the
-    document's record and content in the store. `checksum` is the checksum of the stored record from
-    which the outline was read. `size_bytes` is an estimate of the memory that the citation takes.
-    `checks` says which stored values of the document were verified recently.
+    `outline` has what passages cite, like title, sections and pages. `address` consists of the
+    document's slot (the key under which LMDB stores the document), its collection id and its
+    ordinal, encoded as bytes. `checksum` is the checksum of the stored record from which the
+    outline was read. `size_bytes` is an estimate of the memory that the citation takes. `checks`
+    says which stored values of the document were verified recently.
     """
 
     outline: Outline
@@ -93,7 +98,7 @@ class CachedCitation:
         """Returns the citation of a document.
 
         `packed` are the bytes of the document's stored record, `checksum` is the record's checksum,
-        and `address` is the key of the record in the store.
+        and `address` is the document's slot, collection id and ordinal, encoded as bytes.
         """
         outline = DocumentRecord.from_bytes(packed).outline()
         size_bytes = _CITATION_OVERHEAD_BYTES + _RECORD_FACTOR * len(packed)
@@ -135,7 +140,7 @@ class _StoredDocument(NamedTuple):
 
 
 class CitationCache:
-    """A cache of citations, by the documents' ordinals.
+    """A cache of citations. The key of an entry is the ordinal of the document.
 
     A citation is the part of a document that every passage of the document needs. An entry is
     current as long as the stored record of its document has the entry's checksum.
@@ -185,7 +190,7 @@ class CitationCache:
 
 
 class EmbeddedDocumentReader:
-    """Reads documents of one collection in a transaction. Documents are named by their ordinals."""
+    """Reads documents of one collection in a transaction. An ordinal identifies a document."""
 
     def __init__(
         self,
@@ -196,9 +201,9 @@ class EmbeddedDocumentReader:
     ) -> None:
         """Creates a reader of the documents that `txn` can read.
 
-        `collection` is the id of the collection. `metadata_sequence` is the sequence number of a
-        change after which no document's metadata changed, up to the state that `txn` reads; see
-        `View.metadata_sequence`.
+        `collection` is the id of the collection. `metadata_sequence` is the `metadata_sequence` of
+        the view that shows the same state as `txn`: a sequence number after which no document's
+        metadata changed. `citations` is a cache that other readers may share.
         """
         self._txn = txn
         self._collection = collection
@@ -243,10 +248,13 @@ class EmbeddedDocumentReader:
     ) -> bytes:
         """Returns a chunk as a passage that is encoded for the response.
 
-        Implements `DocumentReader.encoded`. The document with this ordinal has the chunk at
-        `position`. `group` is the index of the chunk and its matched leaves in `encoder`. The
-        passage contains the text of the span in `record`, or of the whole chunk if `record` is
-        None. Raises OverflowError if the passage has more than `max_bytes` bytes.
+        Implements `DocumentReader.encoded`. `ordinal` identifies the document, and `position` is
+        the level and the index of the chunk in the document's tree. A group is a chunk with its
+        matched leaves, and `group` is the index of the chunk's group in `encoder`. The passage
+        contains the text of the span in `record`, or of the whole chunk if `record` is None.
+        `merged` are the positions of the chunks that were joined into the passage; it is empty if
+        the passage is a single chunk. Raises OverflowError if the passage has more than `max_bytes`
+        bytes.
         """
         stored, document = self._open(ordinal)
         return encoder.passage(
@@ -281,8 +289,9 @@ class EmbeddedDocumentReader:
     def _read_earlier(self, ordinal: int) -> "_StoredDocument | None":
         """Returns the document with this ordinal if an earlier search has read it.
 
-        Only searches in the state after the same commit are considered. Returns None if no such
-        search has read the document, or if the document has to be verified again.
+        The earlier search must have read the store in the state after the same commit as this
+        reader. Returns None if no such search has read the document, or if the last verification of
+        the document was too long ago.
         """
         stored: _StoredDocument | None = self._txn.cache.get(self._key("document", ordinal))
         if stored is None or stored.citation.checks.until_s <= self._now_s:
@@ -309,8 +318,9 @@ class EmbeddedDocumentReader:
     def _is_current(self, citation: CachedCitation) -> bool:
         """Returns True if the document still has the record from which `citation` was made.
 
-        Compares the checksums of the two records. All views with the same `metadata_sequence` have
-        the same metadata, so the checksums are compared only once for these views.
+        Compares the checksum of the record that is stored now with the checksum in `citation`. All
+        views with the same `metadata_sequence` have the same metadata, so the checksums are
+        compared only once for all these views.
         """
         checks = citation.checks
         if checks.metadata_sequence == self._metadata_sequence:

@@ -1,7 +1,7 @@
 """The eligible rows of a search: the rows of a view that the search may return.
 
-A row is the position of one leaf in the view. Without restrictions, all rows are eligible whose
-documents are not deleted. A filter, routing by summaries, and required terms each make fewer rows
+A row is the position of one leaf in the view. Without restrictions, all rows of documents that are
+not deleted are eligible. A filter, routing by summaries, and required terms each make fewer rows
 eligible. The dense and the lexical source search among the eligible rows, and do not know why a row
 is not eligible.
 """
@@ -20,9 +20,10 @@ from hrag.engine.embedded.segments.segment_files import LoadedSegment
 
 @dataclass(frozen=True, slots=True)
 class EligibleRows:
-    """The eligible rows of a view: `rows`, or all rows if `rows` is None.
+    """The eligible rows of a view.
 
-    Rows of deleted documents are never eligible. `rows` are row numbers, ascending: `uint32[n]`. If
+    `rows` are the row numbers of the eligible rows, ascending: `uint32[n]`. If `rows` is None, all
+    rows of existing documents are eligible. Rows of deleted documents are never eligible. If
     `exact` is True, a search must score every eligible row, and must not use an approximate index.
     """
 

@@ -1,9 +1,10 @@
 """A collection in memory: its current view, which is kept up to date with the change log.
 
-A committed change is applied to the view by the first thread that needs it: the thread of a search
-or the background thread. While new segments are loaded, searches continue to use the current view,
-whose tail contains the leaves of the new segments. Then a view with the new segments replaces the
-current view. So a search sees new documents without waiting until a segment file is loaded.
+The first thread that needs a committed change applies it to the view: the thread of a search or the
+background thread. While new segments are loaded, searches continue to use the current view. The
+leaves of the new segments are in the segments or the tail of the current view, too. After the load,
+a view with the new segments replaces the current view. So a search sees new documents without
+waiting until a segment file is loaded.
 """
 
 import threading
@@ -56,7 +57,7 @@ class LoadedCollection:
     def view(self) -> View:
         """The current view.
 
-        Searches and the background thread replace it with newer views.
+        Searches and the background thread replace the current view with newer views.
         """
         return self._view
 
@@ -100,8 +101,8 @@ class LoadedCollection:
         """Applies all committed changes to the view, and loads new segments.
 
         Searches continue with the current view while new segments are loaded. If `retry_damaged` is
-        True, also tries again to load damaged segments. It skips those that still have a `.damaged`
-        marker, because the scrubber has not verified them yet.
+        True, also tries again to load damaged segments. But a segment that still has its `.damaged`
+        marker is not loaded, because the scrubber has not verified it yet.
 
         Raises CollectionDeleted, and any error that reading the store raises. After an error, the
         next call repeats the steps that failed.
@@ -121,9 +122,8 @@ class LoadedCollection:
             if not is_current:
                 view = self._load()
                 with self._advancing:
-                    # Meanwhile, searches may have applied changes to the replaced view that the new
-                    # view does not have yet. The next call of `view_at` applies these changes to
-                    # the new view.
+                    # During the load, searches may have applied further changes to the replaced
+                    # view. The next call of `view_at` applies these changes to the new view, too.
                     self._view = view
 
     def _retry_damaged(self, listed: list[SegmentRecord]) -> None:
@@ -158,7 +158,8 @@ class LoadedCollection:
     def _changes_after(self, txn: Txn, committed: Counters, sequence: int) -> list[Change] | None:
         """Returns the changes of the collection after the sequence number `sequence`.
 
-        Returns None if the change log is damaged, or if it does not reach back to this number.
+        Returns None if the change log is damaged, or if the oldest of these changes are no longer
+        in the change log.
         """
         if sequence < committed.log_start:
             return None
@@ -171,8 +172,8 @@ class LoadedCollection:
         """Loads the segments that the manifest lists, and returns a view with these segments.
 
         Segments that are already loaded are not read again. If the manifest changes during the
-        load, the files of a replaced segment may have been removed. So the load is repeated with
-        the new manifest.
+        load, the load is repeated with the new manifest, because the files of a segment that the
+        old manifest lists may have been removed.
         """
         while True:
             with self._read() as txn:
@@ -202,8 +203,8 @@ class LoadedCollection:
     def _load_segments(self, records: list[SegmentRecord]) -> dict[int, str]:
         """Loads segments into `_segments`.
 
-        Returns a description of the damage of each segment that cannot be loaded, by the id of the
-        segment.
+        Returns a dictionary for the segments that cannot be loaded, from the id of a segment to a
+        description of its damage.
         """
         failed: dict[int, str] = {}
         for record in records:

@@ -1,9 +1,9 @@
 """Ranks the rows of a view for one request.
 
 The request is ranked by the lexical source, the dense source or both. Each source returns its best
-rows as candidates, and the candidates are fused into one list of scored rows. If the candidates
-give too few passages, the search ranks again with more candidates. The statistics of the query's
-terms are read only once.
+rows as candidates, and the candidates are fused into one list of scored rows. If the best rows
+belong to too few passages, the search calls `Ranker.best` again with a larger count. The statistics
+of the query's terms are read once, when the `Ranker` is created, and used by all these calls.
 """
 
 from functools import partial
@@ -32,8 +32,8 @@ _TERMS = LexicalSource()
 class Ranker:
     """Ranks the rows of one view for one request.
 
-    `terms` are the terms of the query's text, empty if the view has no lexical index. `lexical` has
-    the statistics of these terms, or is None if the request's retrieval is DENSE.
+    `terms` are the terms of the query's text. `terms` is empty if the view has no lexical index.
+    `lexical` has the statistics of these terms, or is None if the request's retrieval is DENSE.
     """
 
     def __init__(self, view: View, request: FindRequest) -> None:
@@ -49,10 +49,13 @@ class Ranker:
             self.lexical = lexical_query(self.terms, view)
 
     def best(self, eligible: EligibleRows, count: int) -> ScoredRows:
-        """Returns the `count` best eligible rows by vectors or by terms, with their scores.
+        """Returns the best eligible rows, with their scores.
 
-        If the request's retrieval uses both vectors and terms, returns the `count` best rows of
-        each, with fused scores.
+        * If the request's retrieval is DENSE, returns the `count` best rows by vectors.
+        * If it is LEXICAL, returns the `count` best rows by terms.
+        * If it is HYBRID, returns the `count` best rows by vectors together with the `count` best
+          rows by terms, with fused scores. A row that is among both is returned once. So the result
+          may have up to 2 * `count` rows.
         """
         if self.lexical is None:
             by_vector = _VECTORS.candidates(self._dense, eligible, count)

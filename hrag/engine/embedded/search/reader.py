@@ -75,8 +75,10 @@ class ReaderLimits:
 class EmbeddedReader:
     """Opens snapshots of an LMDB store. Implements `hrag.engine.Reader`.
 
-    The loaded collections together take at most `budget_bytes` of memory. They take more only if
-    the collections that a single search needs are larger than this budget. `clock` returns seconds.
+    The loaded collections together take at most `budget_bytes` of memory. Exception: if a single
+    search needs collections that are larger than this budget, they are loaded anyway. `limits` says
+    how often the background thread works. `caches` are used by all snapshots of the reader. `clock`
+    returns seconds.
     """
 
     def __init__(
@@ -156,7 +158,8 @@ class EmbeddedReader:
     def _summaries_of(self, txn: Txn, number: int) -> int:
         """Returns the id of the summary collection that belongs to a collection.
 
-        `number` is the id of the collection. Raises NoSummaries if it has no summary collection.
+        `number` is the id of the collection. Raises NoSummaries if this collection has no summary
+        collection.
         """
         record = txn.collections.require(number)
         if not record.summaries:
@@ -185,7 +188,7 @@ class EmbeddedReader:
         return document_export.documents(self._store, tenant_id, collection)
 
     def status(self) -> ReaderStatus:
-        """Returns by how much the reader lags behind commits, and the memory of its collections.
+        """Returns how far the reader lags behind the commits, and the memory of its collections.
 
         Implements `Reader.status`.
         """
@@ -207,13 +210,13 @@ class EmbeddedReader:
         """Loads all collections that have segments, so that searches do not wait for loading.
 
         Stops when the memory budget is nearly used up, because loading more collections would evict
-        others. If a collection cannot be loaded, logs the error and continues with the next
-        collection. A search in this collection will raise the error again. Implements
+        loaded collections. If a collection cannot be loaded, logs the error and continues with the
+        next collection. A search in this collection will raise the error again. Implements
         `Reader.preload`.
         """
         with self._store.read() as txn:
-            # Only the keys are read. So a damaged value does not prevent that other collections are
-            # loaded. It is found when its own collection is loaded.
+            # Only the keys are read. So a damaged value of one collection does not prevent the load
+            # of other collections. The damaged value is found when its own collection is loaded.
             keys = txn.segments.keys()
             numbers = {number for number, _ in keys}
         for number in sorted(numbers):
@@ -233,10 +236,10 @@ class EmbeddedReader:
     def load(self, number: int, keep: Sequence[int] = (), deadline: Deadline = NEVER) -> None:
         """Loads a collection into memory. Does nothing if it is loaded or has been deleted.
 
-        `number` is the id of the collection. Other collections may be evicted, except the
-        collections whose ids are in `keep`. Raises any error that reading the store raises. Raises
-        DeadlineExceeded or Cancelled if the deadline passes while another thread is loading the
-        collection.
+        `number` is the id of the collection. To free memory, other collections may be evicted,
+        except the collections whose ids are in `keep`. If another thread is loading the collection,
+        waits for this thread, and raises DeadlineExceeded or Cancelled if the deadline passes
+        meanwhile. Raises any error that reading the store raises.
         """
         with self._loading_lock(number, deadline), suppress(CollectionDeleted):
             if number not in self.loaded:
@@ -261,7 +264,7 @@ class EmbeddedReader:
             lock.release()
 
     def _account(self, number: int, loaded: LoadedCollection, keep: Sequence[int] = ()) -> None:
-        """Records how much memory a collection takes, and evicts others if the budget is exceeded.
+        """Records the memory of a collection. Evicts other collections if the budget is exceeded.
 
         The collections whose ids are in `keep` are not evicted.
         """
@@ -290,7 +293,7 @@ class EmbeddedReader:
             by_number.pop(number, None)
 
     def _follow(self) -> None:
-        """Runs the background thread: applies new commits again and again until it is closed."""
+        """Runs the background thread: applies new commits at intervals until `close` is called."""
         is_failing = False
         while not self._closing.wait(self._limits.retry_s if is_failing else self._limits.poll_s):
             try:
@@ -305,9 +308,11 @@ class EmbeddedReader:
         """Applies all new commits to the loaded collections. The background thread calls it.
 
         If the commits of a collection cannot be applied, the next attempt is made after `retry_s`
-        seconds, even if the collection changes earlier. All new commits are read in any case, so
-        `_position` advances. But `_cursor`, up to which all commits have been applied, only
-        advances if no collection has failed.
+        seconds, even if the collection changes earlier.
+
+        `_position` is the position in the store's list of commits up to which this method has read
+        the list; it advances at every call. `_cursor` is the position up to which all commits have
+        been applied; it advances only if no collection has failed.
         """
         with self._store.read() as txn:
             committed = commit_cursor(txn)
@@ -336,9 +341,10 @@ class EmbeddedReader:
         """Applies all new commits to one collection. Returns False if an error prevents this.
 
         `number` is the id of the collection. Of several errors in a row, only the first is logged.
-        After an error, the collection is added to `_failing`, and `apply_changes` skips its commits
-        until the next attempt. A success does not remove the collection from `_failing`. Only
-        `apply_changes` does so, after it has refreshed the collection itself.
+        After an error, the collection is added to `_failing`, and `apply_changes` skips the commits
+        of this collection until the next attempt. This method does not remove the collection from
+        `_failing` after a success. Only `apply_changes` removes it, when an attempt of
+        `apply_changes` has succeeded.
         """
         is_fresh = True
         try:

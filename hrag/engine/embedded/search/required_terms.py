@@ -1,9 +1,11 @@
 """Restricts a search to the rows whose text contains every required part of the query.
 
-A required part is a word or a phrase of the query that must occur in the text exactly as it is
-written in the query. The lexical index first finds the rows that contain all words of all parts, in
-any order and inflection. Then the parts are searched in the text of each of these rows. Without a
-lexical index, the parts are searched in the text of every eligible row.
+A required part is a phrase in quotes or a word after `+` in the query. The text must contain it
+exactly as it is written in the query. A row is the position of one leaf in the view.
+
+If the collection has a lexical index, the index first finds the rows that contain all words of all
+parts, in any order and inflection. Then the parts are searched in the text of each of these rows.
+Without a lexical index, the parts are searched in the text of every eligible row.
 """
 
 import numpy as np
@@ -29,8 +31,8 @@ def rows_with_required_parts(
 ) -> EligibleRows:
     """Returns the eligible rows whose heading, text or name contain every part of `required`.
 
-    A part is a word or a phrase that must occur exactly as it is written. Before each row, checks
-    the deadline, and raises DeadlineExceeded or Cancelled.
+    A part is a word or a phrase that must occur exactly as it is written. Checks the deadline
+    before each row. Raises DeadlineExceeded or Cancelled.
     """
     view = eligible.view
     parts = RequiredParts(required)
@@ -40,7 +42,8 @@ def rows_with_required_parts(
         deadline.check("comparing texts")
         ordinal, leaf = split_label(int(view.labels[row]))
         if ordinal not in leaves:
-            # A document's rows are adjacent, so no later row needs the leaves of earlier documents.
+            # Only one document's leaves are kept in memory. The rows of a document follow each
+            # other, so the leaves of the previous document are not needed again.
             leaves.clear()
             leaves[ordinal] = _read_leaves(txn, view, ordinal)
         if parts.are_in(leaves[ordinal][leaf].searched_texts()):
@@ -55,10 +58,12 @@ def _read_leaves(txn: Txn, view: View, ordinal: int) -> list[IndexedLeaf]:
 
 
 def _candidate_rows(eligible: EligibleRows, required: tuple[str, ...]) -> RowNumbers:
-    """Returns the eligible rows that contain all words of all required parts, ascending.
+    """Returns the eligible rows that may contain all words and phrases of `required`, ascending.
 
-    Returns all eligible rows if the collection has no lexical index, or if the required parts
-    contain no word.
+    With a lexical index, returns the eligible rows that contain every single word of `required`, in
+    any order and inflection. The caller must still compare the phrases with the texts of these
+    rows. If the collection has no lexical index, or if `required` contains no word but only
+    symbols, returns all eligible rows.
     """
     view = eligible.view
     words = np.empty(0, np.uint64)

@@ -1,6 +1,7 @@
 """Evaluates filters on a view, and caches the results.
 
-A filter result is the set of the rows of a view that pass a filter, or the set of the documents.
+A filter result is the set of the rows of a view whose documents pass a filter, or the set of these
+documents.
 """
 
 import threading
@@ -34,11 +35,12 @@ Numbers = TypeVar("Numbers", bound=NDArray[np.unsignedinteger[Any]])
 
 
 class FilterResultCache:
-    """A cache of filter results: the rows or the documents of a view that pass a filter.
+    """A cache of filter results: row numbers, or ordinals of documents, in ascending order.
 
-    There is at most one entry for each collection and key. An entry is valid only for the view for
-    which it was computed. Once all entries together take `max_bytes`, the least recently used
-    entries are evicted. Safe to use from several threads.
+    A view is one state of a collection in memory. A result is valid only for the view for which it
+    was computed. For each collection, the cache has at most one result under a `Key`; a new result
+    under the same key replaces the earlier one. If the results together would take more than
+    `max_bytes`, the least recently used results are evicted. Safe to use from several threads.
     """
 
     def __init__(self, max_bytes: int = _CACHED_BYTES, min_term_bytes: int = _TERM_BYTES) -> None:
@@ -58,8 +60,8 @@ class FilterResultCache:
     ) -> Numbers:
         """Returns the filter result that `key` identifies, for a view.
 
-        Returns the cached result if a result for this view is cached. Otherwise calls `compute` and
-        returns the result of `compute`, which is cached if it takes at least `min_bytes` bytes.
+        If a result for this view is cached, returns the cached result. Otherwise calls `compute`
+        and returns its result. Caches this result if it takes at least `min_bytes` bytes.
         """
         full_key = (view.collection, key)
         with self._lock:
@@ -96,8 +98,9 @@ def evaluate(
 ) -> RowNumbers:
     """Returns the rows of the documents that pass a filter, ascending: `uint32[n]`.
 
-    The caller must have validated the filter. The ordinals of the documents with a common term are
-    cached, because other filters often contain the same term. Raises DeadlineExceeded or Cancelled.
+    The caller must have validated the filter. A filter term is a metadata field with a value. If
+    many documents have a term, the ordinals of these documents are cached, because later filters
+    often contain the same term. Raises DeadlineExceeded or Cancelled.
     """
 
     def keep(term: bytes, read: Callable[[], Ordinals]) -> Ordinals:

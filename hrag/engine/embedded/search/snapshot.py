@@ -1,14 +1,20 @@
-"""The snapshot of a collection that one call reads: a transaction and a view of the same state.
+"""The snapshot of a collection: a read transaction and a view that show the same state.
+
+A view is a collection in memory, with one row for each leaf. Each call opens a snapshot and reads
+only this state.
 
 A search runs in steps:
 
-1. Find the eligible rows, the leaves that the search may return. They pass the filter or are in
-   sections that routing by summaries has chosen, and they contain the required terms of the query.
+1. Find the eligible rows: the leaves that the search may return.
+
+   * In the mode SUMMARY_FIRST, these are the leaves of the sections whose summaries match best.
+   * In other modes, these are the leaves of all documents that pass the filter.
+   * In every mode, a leaf is eligible only if its heading or text contains the words and phrases
+     that the query requires.
 2. Rank the eligible rows by vectors, by terms, or by both with fused scores.
 3. Group the best rows by their ancestors. If there are too few passages, rank more rows.
-4. Fetch the passages of the best groups.
-
-Only the passages that are returned are read from LMDB, in the snapshot's transaction.
+4. Fetch the passages of the best groups. Their texts are read from LMDB in the snapshot's
+   transaction. The texts of other chunks are not read in this step.
 """
 
 import time
@@ -109,7 +115,7 @@ class EmbeddedSnapshot(BrowsableSnapshot):
         return usage.sequence
 
     def find(self, request: FindRequest, form: ResultForm[P]) -> FindResult[P]:
-        """Runs a search and returns its passages in the form `form`. Implements `Snapshot.find`."""
+        """Runs a search. Returns its passages in the form `form`. Implements `Snapshot.find`."""
         stages: list[Stage] = []
         eligible, sections = self._eligible_rows(request, stages)
         began = time.perf_counter()
@@ -144,10 +150,11 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _eligible_rows(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the rows that the request may return, and the sections that routing has chosen.
+        """Returns the rows that the search may return, and the sections that routing has chosen.
 
-        If the request's mode is not SUMMARY_FIRST, there are no such sections. The names, start
-        times and end times of the steps are appended to `stages`.
+        Routing chooses sections by their summaries. It is used only in the mode SUMMARY_FIRST; in
+        other modes, no sections are returned. Appends the name, the start time and the end time of
+        each step to `stages`.
         """
         eligible, sections = self._filter_or_route(request, stages)
         if request.required:
@@ -161,12 +168,14 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     def _filter_or_route(
         self, request: FindRequest, stages: list[Stage]
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
-        """Returns the eligible rows without regard to required terms, and the chosen sections.
+        """Returns the rows that are eligible before required terms are checked, and the sections.
 
-        In the mode SUMMARY_FIRST, routing chooses the sections whose summaries match best, and
-        their rows are eligible. In other modes, the rows that pass the filter are eligible, or all
-        rows if the request has no filter, and no sections are returned. Rows of deleted documents
-        are never eligible.
+        * In the mode SUMMARY_FIRST, the rows in the sections whose summaries match best are
+          eligible. Returns these rows and these sections.
+        * In other modes, the rows of the documents that pass the filter are eligible. Without a
+          filter, all rows are eligible. Returns no sections.
+
+        Rows of deleted documents are never eligible.
         """
         if request.mode is SearchMode.SUMMARY_FIRST:
             return self._route_by_summaries(request, stages)
@@ -188,9 +197,9 @@ class EmbeddedSnapshot(BrowsableSnapshot):
     ) -> tuple[EligibleRows, tuple[ChosenSection, ...]]:
         """Returns the rows of the sections whose summaries match best, and these sections.
 
-        Returns the rows of all chosen sections, but only the first `_MAX_SHOWN_SECTIONS` of the
-        sections. The filter is evaluated on the summary documents, which have the same metadata as
-        the documents that they summarise.
+        The rows belong to all sections that were chosen. Of the sections themselves, only the best
+        `_MAX_SHOWN_SECTIONS` are returned. The filter is evaluated on the summary documents, which
+        have the same metadata as the documents that they summarise.
         """
         if self._summaries is None:
             raise TypeError("the snapshot was opened without summaries")

@@ -1,10 +1,12 @@
 """Two-stage routing: chooses the sections in which a search looks, by their summaries.
 
-Summaries are leaves of a summary collection. The summary collection has one summary document for
-each document of the summarised collection. Leaf 0 of a summary document is the summary of the whole
-document. The further leaves are the summaries of the document's sections. The first stage ranks the
-summaries by vectors, by terms or by both, as the request demands. In the second stage, the search
-may return only leaves of the best sections.
+The summaries of a collection are stored as leaves of a second collection, its summary collection.
+For each document of the summarised collection, the summary collection has at most one summary
+document. Leaf 0 of a summary document is the summary of the whole document. The further leaves are
+the summaries of the document's sections.
+
+The first stage ranks the summaries by vectors, by terms or by both, as the request demands. In the
+second stage, the search may return only leaves of the best sections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +30,8 @@ from hrag.values.search import SummaryScope
 class SummaryRouter:
     """Chooses sections of documents by their summaries.
 
-    The summaries are the rows of `summaries`, which is the view of a summary collection.
+    The summaries are the rows of `summaries`, the view of a summary collection. `cache` is the
+    cache of filter results.
     """
 
     def __init__(
@@ -46,9 +49,9 @@ class SummaryRouter:
     def eligible(self, request: FindRequest) -> EligibleRows:
         """Returns the rows of the summaries that `route` ranks first.
 
-        With SummaryScope.DOCUMENTS these are summaries of whole documents, otherwise summaries of
-        sections. Only documents that pass the request's filter are considered. Raises
-        DeadlineExceeded or Cancelled.
+        With SummaryScope.SECTIONS, these are the summaries of sections. With DOCUMENTS, these are
+        the summaries of whole documents. Summaries of documents that do not pass the request's
+        filter are left out. Raises DeadlineExceeded or Cancelled.
         """
         sections = request.summary_scope is not SummaryScope.DOCUMENTS
         return EligibleRows(self._view, self._rows(request.filter, sections=sections))
@@ -56,12 +59,15 @@ class SummaryRouter:
     def route(self, request: FindRequest, eligible: EligibleRows) -> list[RoutedSection]:
         """Returns at most `request.top_sections` sections, best first.
 
-        `eligible` must be the result of the method `eligible` for the same request. With
-        SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first, and then
-        the sections of these documents are ranked. The ranking by vectors and the ranking by terms
-        each return at least `request.candidates` summaries, even if fewer sections are requested.
-        So, without SummaryScope.DOCUMENTS, a larger `top_sections` only adds sections at the end of
-        the result, and does not change the first ones.
+        `eligible` must be the result of the method `eligible` for the same request.
+
+        * With SummaryScope.SECTIONS, the summaries of all eligible sections are ranked.
+        * With SummaryScope.DOCUMENTS, the best `request.top_sections` documents are chosen first.
+          Then the summaries of the sections of these documents are ranked.
+
+        Both the ranking by vectors and the ranking by terms return the best
+        max(`request.candidates`, `request.top_sections`) summaries. So, with SECTIONS, a larger
+        `top_sections` of at most `request.candidates` only adds sections at the end of the result.
         """
         count = request.top_sections
         candidates = max(request.candidates, count)
@@ -103,7 +109,7 @@ class SummaryRouter:
         return rows_of_kind
 
     def _read_sections(self, rows: RowNumbers, scores: Scores) -> Iterator[RoutedSection]:
-        """Yields the sections that the summaries in `rows` summarise, in the same order."""
+        """Yields the section of each summary in `rows`, with its score, in the order of `rows`."""
         labels = self._view.labels[rows].tolist()
         for summary, score in zip(labels, scores.tolist(), strict=True):
             ordinal, leaf = split_label(summary)
@@ -118,7 +124,7 @@ def _best(ranked: ScoredRows, count: int) -> tuple[RowNumbers, Scores]:
 
 
 def rows_of_sections(view: View, sections: Sequence[RoutedSection]) -> RowNumbers:
-    """Returns the rows of all leaves in the given sections, ascending: `uint32[n]`.
+    """Returns the rows of all leaves in `sections`, ascending: `uint32[n]`.
 
     The sections must not overlap.
     """

@@ -40,8 +40,8 @@ from hrag_fast import rows_of_documents
 # If the arrays of a tail are full, their capacity grows by this factor. So appending n rows one by
 # one copies at most 3 n rows.
 _GROWTH = 1.5
-# The arrays have spare capacity for new rows of the tail: for as many as the count of rows in
-# segments divided by this value. The spare capacity takes no memory until it is used.
+# The arrays have spare capacity for new rows of the tail. The count of spare rows is the count of
+# rows in segments divided by this value. Spare rows take no memory until they are used.
 _SPARE_SHARE = 8
 # Finding the rows of one document by bisection takes as long as a linear scan of this many rows.
 _BISECTION_COST = 250
@@ -56,7 +56,7 @@ Number = TypeVar("Number", bound=np.number)
 class Tail:
     """The vectors and terms of those leaves of a view that are in no segment.
 
-    The leaf in row r of the view has the index i = r - tail_base in these arrays.
+    In the arrays of a tail, the leaf in row r of the view has the index i = r - tail_base.
 
     `vectors` is `float32[capacity, dimension]`, for the search by vectors. `term_starts`,
     `int64[capacity + 1]`, and `entries`, `uint64[capacity for entries]`, are for the search by
@@ -190,7 +190,8 @@ class View:
         """Returns the view in the state after the change with the sequence number `sequence`.
 
         `changes` are all changes of the collection after the state of this view, up to and
-        including this change. `txn` must read the state after this change.
+        including the change with this number. `txn` must read the state after the last of these
+        changes.
         """
         changes = list(changes)
         removed = {change.removed for change in changes}
@@ -226,9 +227,9 @@ class View:
     def rows_of(self, ordinals: Ordinals, bisection_cost: int = _BISECTION_COST) -> RowNumbers:
         """Returns the rows of all leaves of the documents with these ordinals: `uint32[n]`.
 
-        The rows are ascending. They are found by bisection, or by a linear scan of all rows if the
-        scan is faster. Finding one document by bisection is assumed to cost as much as scanning
-        `bisection_cost` rows.
+        The rows are ascending. For few documents, the rows of each document are found by bisection.
+        For many documents, one linear scan of all rows is faster and is used instead. Finding one
+        document by bisection is assumed to cost as much as scanning `bisection_cost` rows.
         """
         if len(ordinals) * bisection_cost > self.count:
             return rows_of_documents(self.labels[: self.count], ordinals)
@@ -276,8 +277,9 @@ class View:
     def _with_capacity(self, rows: int, more_entries: int) -> "View":
         """Returns a view with capacity for `rows` rows and `more_entries` more terms in its tail.
 
-        Returns this view if its capacity is large enough. Otherwise the arrays are copied. If the
-        tail has rows already, the copies get more capacity than requested.
+        Returns this view if its capacity is large enough. Otherwise copies the arrays that are too
+        small. If the tail has rows already, the copies get more capacity than requested, so that
+        the next calls need not copy them again.
         """
         used = self.count - self.tail_base
         growth = _GROWTH if used else 1
@@ -299,10 +301,11 @@ class View:
         return view
 
     def _without_deleted_rows(self) -> "View":
-        """Returns a view without the deleted rows of the tail, if most of the tail is deleted.
+        """Returns a view without the deleted rows of the tail, or this view if they are few.
 
-        Returns this view if most rows of the tail are not deleted. If deleted rows were never
-        removed, a few documents that are replaced again and again would fill the memory.
+        They are few if the tail has at most 2 * n + `_SLACK` rows, of which n are not deleted. If
+        deleted rows were never removed, a few documents that are replaced again and again would
+        fill the memory.
         """
         base = self.tail_base
         living = base + np.flatnonzero(self.alive[base : self.count])
@@ -371,10 +374,11 @@ def load_view(
 ) -> View:
     """Returns a view of a collection in the state that the transaction reads.
 
-    `loaded` maps the ids of loaded segments to the segments. The view uses the loaded segments that
-    the manifest lists and that were built with the collection's analyzer. All other leaves of
-    existing documents are read into the tail. So if a segment cannot be loaded, or was built with
-    another analyzer, searches still find its leaves, but need more time and memory for them.
+    `loaded` maps the ids of loaded segments to the segments. The view uses a loaded segment only if
+    the manifest lists it and if it was built with the collection's analyzer. The leaves of existing
+    documents that are in none of these segments are read into the tail. So if a segment cannot be
+    loaded, or was built with another analyzer, searches still find its leaves, but need more time
+    and memory for them.
     """
     counters = txn.counters.require(collection)
     listed = listed_segments(txn, collection)
@@ -402,7 +406,7 @@ def _over_segments(
     segments: Sequence[LoadedSegment],
     deleted: NDArray[np.uint64],
 ) -> View:
-    """Returns a view that has the leaves of the given segments and an empty tail.
+    """Returns a view that has the leaves of `segments` and an empty tail.
 
     `deleted` are the ordinals of the deleted documents in these segments, ascending.
     """

@@ -1,10 +1,10 @@
 """Builds a segment from blocks of leaves.
 
-A segment has a vector part and a postings part, or one of them. Each part is one kind of index over
-the rows of the segment and has separate files. The builder stores each row's label and ancestors,
-which all parts share, and passes every block to each part. During a build, memory contains the
-unfinished indexes and one block of leaves. So the vectors of the segment are in memory only once,
-in the unfinished index.
+A segment has a vector part, a postings part, or both. Each part is one kind of index over the rows
+of the segment and has separate files. A row is a leaf. The builder passes every block of leaves to
+each part, and stores the label and the ancestors of each row, which all parts share. During a
+build, memory contains the unfinished indexes and one block of leaves. So most vectors of the
+segment are in memory only once, in the unfinished index.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ class SegmentPart(Protocol):
         """Writes the part's files into `folder`, without syncing them to the disk.
 
         `order` is `int64[rows]`. Leaves are counted from 0 in the order in which they were added;
-        row i of the segment is leaf `order[i]`. Returns arrays by name, which the caller stores in
-        the file `rows.npz`. Raises OSError.
+        row i of the segment is leaf `order[i]`. Returns a dictionary from name to array. The caller
+        stores these arrays in the file `rows.npz`. Raises OSError if a file cannot be written.
         """
 
 
@@ -48,10 +48,12 @@ class SegmentBuilder:
         self._ancestors = [np.empty((level_count, 0), np.uint32)]
 
     def resume_from(self, rows: Rows, living: NDArray[np.bool_]) -> None:
-        """Adds the labels and ancestors of those rows of a segment whose documents still exist.
+        """Starts this builder with the rows of an existing segment.
 
-        `living` is `bool[rows]`: True for each of these rows. The caller must also call the method
-        `resume_from` of each part, for the same segment.
+        Adds the labels and ancestors of those rows whose documents still exist. `rows` are the rows
+        of the existing segment. `living` is `bool[rows]`: True for each row whose document still
+        exists. This method does not fill the indexes. So the caller must also call `resume_from` of
+        each index in `parts`, with the same segment and `living`, before the first `add`.
         """
         self._labels.append(rows.labels[living])
         self._ancestors.append(rows.ancestors[:, living])
@@ -70,8 +72,8 @@ class SegmentBuilder:
     def write(self, folder: Path) -> dict[str, NDArray[Any]]:
         """Makes each part write its files into `folder`.
 
-        Returns the arrays for the file `rows.npz` by name, which `segment_files.Rows` describes.
-        Raises OSError.
+        Returns a dictionary from name to array. The caller stores these arrays in the file
+        `rows.npz`; `segment_files.Rows` describes each of them. Raises OSError.
         """
         labels = np.concatenate(self._labels)
         order = np.argsort(labels)

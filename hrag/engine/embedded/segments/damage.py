@@ -2,9 +2,9 @@
 
 A reader cannot write to LMDB. When a reader finds that a listed segment is damaged, it creates the
 empty file `<segment>.damaged` in the folder of all segments. The scrubber of the writing process
-looks for these markers and verifies the segments. A damaged segment is rebuilt. If a segment is
-intact, the reader's error was transient: the scrubber deletes the marker, and readers load the
-segment again.
+looks for these markers and verifies the segments. A segment that is damaged is built again. If a
+segment is intact, the error that the reader met was transient. Then the scrubber deletes the
+marker, and readers load the segment again.
 """
 
 import os
@@ -25,14 +25,14 @@ def report_damage(folder: Path, segment_id: int) -> None:
 
 
 def reported_damage(folder: Path) -> set[int]:
-    """Returns the ids of the segments that have been reported as damaged by a `.damaged` file."""
+    """Returns the ids of the segments for which a `.damaged` file exists in `folder`."""
     with os.scandir(folder) as entries:
         markers = [Path(entry.name) for entry in entries if entry.name.endswith(MARKER)]
     return {int(marker.stem) for marker in markers if marker.stem.isdecimal()}
 
 
 def is_reported(folder: Path, segment_id: int) -> bool:
-    """Returns True if a `.damaged` file reports the segment as damaged.
+    """Returns True if a `.damaged` file for the segment exists in `folder`.
 
     Raises OSError if the folder cannot be read.
     """

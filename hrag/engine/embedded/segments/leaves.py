@@ -1,9 +1,10 @@
 """Reads the leaves of many documents from LMDB into dense arrays.
 
-Tails, segment builds and reindexing all read leaves with this module, so their rows have the same
-meaning. Each row describes one leaf: its label, the index of its ancestor at every level from the
-leaf's own level to the top level, its vector, and its terms. LMDB does not store the terms of
-leaves, because analysing a text takes less time than reading its terms.
+The tail of a view, a segment build and a reindexing all read leaves with this module, so a row has
+the same meaning in all three. Each row describes one leaf: its label, its vector, its terms, and
+the index of its ancestor at every level from the leaves' level to the top level. At the leaves'
+level, this is the index of the leaf itself. The terms are computed from the text, because LMDB does
+not store them: analysing a text takes less time than reading its terms.
 """
 
 from collections.abc import Iterable, Iterator
@@ -67,8 +68,9 @@ def read_leaves(
 ) -> LeafBlock:
     """Copies the leaves of documents from LMDB, in the order of `ordinals`.
 
-    The documents must exist in this transaction. The labels of the block ascend only if the
-    ordinals ascend. Raises DataLoss.
+    The documents must exist in this transaction. `ordinals` may be in any order; the labels of the
+    block ascend if the ordinals ascend. Raises DataLoss if stored data of a document is missing or
+    damaged.
     """
     level = settings.tree.embedding_level
     level_count = settings.tree.top_level - level + 1
@@ -102,8 +104,9 @@ def read_indexed_leaves(
 ) -> list[IndexedLeaf]:
     """Returns the indexed text of each leaf of a document, in order.
 
-    Each result has the text from which the leaf's vector is computed, and the text from which its
-    terms are computed. Raises DataLoss.
+    Each result has the text from which the leaf's vector is computed, and the text from which the
+    leaf's terms are computed. Raises DataLoss if the document's text or record is missing or
+    damaged.
     """
     text = str(txn.contents.text(address), "utf-8")
     level = settings.tree.embedding_level
@@ -116,10 +119,11 @@ def read_indexed_leaves(
 
 
 def vectors_in_place(txn: Txn, address: bytes, count: int, dimension: int) -> Vectors:
-    """Returns a document's vectors, `float32[count, dimension]`. Raises DataLoss.
+    """Returns a document's vectors, `float32[count, dimension]`.
 
-    If LMDB stores them in a single value, the result points into LMDB's pages instead of being a
-    copy. The result is valid until the transaction ends.
+    If LMDB stores the document's tree, text and vectors in a single value, the result is not a
+    copy, but points into LMDB's pages. So do not use the result after the transaction has ended.
+    Raises DataLoss if the vectors are missing or damaged.
     """
     vectors = np.frombuffer(txn.contents.vectors(address), "<f4", count * dimension)
     return vectors.reshape(count, dimension)

@@ -1,11 +1,14 @@
 """The manifest of a collection: the list of its segments, and tombstones of deleted documents.
 
 Segments cover ranges of ordinals that do not overlap. Every existing document with an ordinal up to
-the collection's `sealed_ordinal` is in exactly one segment. Deleting a document that a segment
-contains writes a tombstone and raises the segment's count of deleted leaves, in one transaction.
-The document's leaves stay in the segment's files. So a reader reads the tombstones to know which
-leaves are deleted, and the merge policy reads only the count to decide whether to rewrite a
-segment. All functions work in the transaction that the caller passes.
+the collection's `sealed_ordinal` is in exactly one segment.
+
+When a document that a segment contains is deleted, its leaves stay in the segment's files. The
+same transaction writes a tombstone for the document, and adds its leaves to the segment's count of
+deleted leaves. The engine's `Reader` reads the tombstones to know which leaves are deleted. The
+merge policy reads only the count of deleted leaves, to decide whether to rewrite a segment.
+
+All functions work in the transaction that the caller passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,7 +63,10 @@ class Contents:
 
 
 def read_manifest(txn: Txn, collection: int) -> list[ManifestEntry]:
-    """Returns the entries of a collection's segments, in order of ordinals. Raises DataLoss."""
+    """Returns the manifest entry of each of a collection's segments, in order of ordinals.
+
+    Raises DataLoss if an entry is damaged.
+    """
     return [
         ManifestEntry(record, txn.deleted_leaves.require(key))
         for key, record in txn.segments.entries(collection)
@@ -79,9 +85,10 @@ def add_tombstone(txn: Txn, collection: int, ordinal: int, leaf_count: int) -> N
 
 
 def read_deleted_leaves(txn: Txn, collection: int, ordinal: int) -> tuple[tuple[int, int], int]:
-    """Returns the key and the count of deleted leaves of the segment that contains a document.
+    """Returns a segment's key and its count of deleted leaves.
 
-    Raises DataLoss if the count is damaged or missing.
+    The segment is the one that contains the document with this ordinal. The key is the collection
+    id and the last ordinal of the segment. Raises DataLoss if the count is damaged or missing.
     """
     counts = txn.deleted_leaves.entries(collection, start=(collection, ordinal))
     return required(next(counts, None))
@@ -96,7 +103,10 @@ def deleted_ordinals(
 
 
 def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yields the ordinal and the leaf count of each tombstone from ordinal `first` to `last`."""
+    """Yields the ordinal and the leaf count of each document that has a tombstone.
+
+    Yields only ordinals from `first` to `last`, both included.
+    """
     start = collection, first
     for (_, ordinal), leaf_count in txn.tombstones.entries(collection, start=start):
         if ordinal > last:
@@ -105,16 +115,20 @@ def read_tombstones(txn: Txn, collection: int, first: int, last: int) -> Iterato
 
 
 def repair(txn: Txn, folder: Path, collection: int) -> bool:
-    """Repairs a collection's tombstones and its counts of deleted leaves.
+    """Repairs a collection's tombstones and counts of deleted leaves. Returns False if it fails.
 
     `folder` is the folder of all segments. If a tombstone is damaged, writes all tombstones of the
-    collection again: one for each document that a segment contains, but that no longer exists. All
-    counts of deleted leaves are computed again in any case.
+    collection again: one for each document that a segment contains, but that no longer exists.
+    Then, also if no tombstone is damaged, counts the deleted leaves of each segment again.
 
-    Returns False if this is impossible, because the record of a segment is damaged, or because a
-    segment's file is damaged that is needed for the tombstones. In this case, removes all segments
-    from the manifest. All documents of the collection are then in its tail, and the caller must
-    change the counters of the collection accordingly.
+    The repair fails in two cases:
+
+    * The record of a segment is damaged.
+    * A tombstone is damaged, and so is a segment file that is needed to write the tombstones again.
+
+    In both cases, this function removes all segments of the collection from the manifest. All
+    documents of the collection are then in its tail, and the caller must change the counters of the
+    collection accordingly.
     """
     try:
         listed = listed_segments(txn, collection)
@@ -136,7 +150,7 @@ def _rewrite_tombstones(
 
     Reads the labels in the segments' files, because a label contains the ordinal of its document.
     Each document that a segment contains, but that no longer exists, gets a tombstone. Raises
-    DamagedSegment if a file is damaged. Then some tombstones are missing.
+    DamagedSegment if a file is damaged. After this error, some tombstones are missing.
     """
     txn.tombstones.clear(collection)
     for record in listed:
@@ -157,10 +171,12 @@ def publish(txn: Txn, collection: int, record: SegmentRecord, contents: Contents
 
     `record` is the record of the new segment, which replaces all segments in its range of ordinals.
     `contents` are the documents in the new segment. Some of these documents may have been deleted
-    since the build read them. A new segment without rows is not added to the manifest, because no
-    document in its range exists any more. The tenant's documents do not change, so the tenant's
-    sequence number does not change either. Readers notice the change because the store's list of
-    commits gets a new entry.
+    since the build read them. After this call, each of these documents has a tombstone.
+
+    If the new segment has no rows, it is not added to the manifest, because no document in its
+    range exists any more. The tenant's documents do not change, so the tenant's sequence number
+    does not change either. So that readers notice the new segment, an entry is added to the store's
+    list of commits.
     """
     counters = txn.counters.require(collection)
     replaced = _unlist(txn, collection, record)
@@ -202,8 +218,9 @@ def _remove_obsolete_tombstones(
 ) -> int:
     """Removes the tombstones of documents that the new segment does not contain.
 
-    Keeps the tombstones of documents that the new segment contains. Returns how many leaves the
-    documents with the kept tombstones have together.
+    Only looks at documents in the new segment's range of ordinals. Keeps the tombstones of
+    documents that the new segment contains. Returns the total leaf count of the documents whose
+    tombstones are kept.
     """
     tombstones = deleted_ordinals(txn, collection, record.first_ordinal, record.last_ordinal)
     is_contained = np.isin(tombstones, contents.ordinals)
@@ -214,11 +231,11 @@ def _remove_obsolete_tombstones(
 
 
 def _add_tombstones(txn: Txn, collection: int, contents: Contents, after: int = 0) -> int:
-    """Adds tombstones for documents of `contents` that no longer exist.
+    """Adds a tombstone for each document of `contents` that no longer exists.
 
-    Skips documents with ordinals up to `after`. Returns the count of leaves of the documents with
-    new tombstones. When a tail is sealed, the new tombstones are for documents that were deleted
-    while the segment was built.
+    Skips documents with ordinals up to `after`. Returns the total leaf count of the documents that
+    got a tombstone. For example, when a tail is sealed, a document gets a tombstone if it was
+    deleted while the segment was built.
     """
     is_after = contents.ordinals > after
     deleted = 0

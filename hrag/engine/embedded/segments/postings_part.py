@@ -42,10 +42,11 @@ class PostingsPart:
         self._leaves = 0
 
     def resume_from(self, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds the terms of those rows of the segment `base` whose documents still exist.
+        """Starts this part with the postings of the existing segment `base`.
 
-        It must be called before `add`. `living` is `bool[rows]`: True for each of these rows.
-        Raises TypeError if `base` has no postings.
+        Adds the terms of those rows whose documents still exist. Call this method before the first
+        `add`. `living` is `bool[rows]`: True for each row whose document still exists. Raises
+        TypeError if `base` has no postings.
         """
         if base.postings is None:
             raise TypeError("the base segment of the build has no postings")
@@ -92,8 +93,9 @@ def _renumbered(
 ) -> tuple[Postings, NDArray[np.uint32]]:
     """Returns the postings of a run, and the new row number of each row of the run.
 
-    A new row number is the row number in the segment, or DROPPED for a deleted row. `leaves` has
-    the leaf of each row of the run, or -1. `row_of` has the row number of each leaf.
+    A new row number is the row number in the new segment, or DROPPED for a deleted row. Element i
+    of `leaves` is the number of the leaf to which row i of the run belongs, or -1 if the row is
+    deleted. Element j of `row_of` is the row number of leaf j in the new segment.
     """
     rows = row_of[leaves]
     rows[leaves < 0] = DROPPED

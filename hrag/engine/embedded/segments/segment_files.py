@@ -7,16 +7,21 @@ No file is mapped into memory, because truncating a mapped file would kill the p
 and changing it would make a search return wrong results. Instead, each process reads the files into
 its own memory and verifies these bytes, so later changes to a file do not affect a search.
 
-A segment is derived from LMDB, and processes read it only after the manifest in LMDB lists it. Its
-files are written into a folder with a temporary name, read back to compute their checksums and
-synced. Then the folder is renamed. The commit of the manifest comes last. hnswlib reports neither a
-full disk nor a wrong dimension. So a file that hnswlib writes or reads is used only if its size,
-its checksum and its counts are right.
+A segment is derived from LMDB. It is written in these steps:
+
+1. Its files are written into a folder with a temporary name, read back to compute their checksums,
+   and synced.
+2. The folder is renamed.
+3. A transaction adds the segment to the manifest in LMDB. Before the commit of this transaction, no
+   process reads the segment.
+
+hnswlib reports neither a full disk nor a wrong dimension. So a file that hnswlib writes or reads is
+used only if its size, its checksum and its counts are right.
 
 Rows are in order of label. Exact duplicates ruin the recall of HNSW, so each distinct vector is
 indexed once, as an item of the index. The rows `members[heads[i]:heads[i + 1]]` have the vector of
-item i. An item has no rows if all of them were deleted before the segment was built. If all vectors
-differ and none was deleted, item i is row i.
+item i. An item has no rows if all leaves with its vector were deleted before the segment was built.
+If all vectors differ and no leaf was deleted, item i is row i, and both arrays are empty.
 """
 
 import hashlib
@@ -43,17 +48,19 @@ from hrag.engine.find import Vector
 from hrag.host.private_files import FILE_MODE, make_folder
 from hrag_fast import Graph, GraphSearch, Postings
 
-# HNSW's parameter `ef` at search, for the index that `vector_part` builds. With 100,000 vectors,
-# `ef` 64 gave a recall@10 of 1.0 for 384 dimensions and of 0.995 for 96, but of only 0.96 for 64
-# dimensions. For 64 dimensions, `ef` 300 gives 0.993, and takes a sixth more time than `ef` 100 for
-# 384 dimensions. A search for more items than `ef` uses the count of these items as `ef`.
+# HNSW's parameter `ef` at search, for the index that `vector_part` builds. With 100,000 vectors and
+# `ef` 64, the recall@10 was 1.0 for 384 dimensions and 0.995 for 96, but only 0.96 for 64. With
+# `ef` 300, the recall@10 for 64 dimensions was 0.993. Such a search is still fast: it takes only a
+# sixth more time than a search with `ef` 100 in 384 dimensions. A search for more items than `ef`
+# uses the count of these items as `ef`.
 _EF = 64
 _EF_OF_FEW_DIMENSIONS = 300
 # For vectors with fewer dimensions than this, `_EF_OF_FEW_DIMENSIONS` is used instead of `_EF`.
 _FEW_DIMENSIONS = 96
-# In an index with more items than this, `ef` grows with the square root of the count of items. This
-# keeps the recall above 0.99, which would fall otherwise: with 1,000,000 vectors of 384 dimensions,
-# `ef` 64 finds 0.89 of the nearest ten, 128 finds 0.983, 200 finds 0.990, and 300 finds 0.996.
+# In an index with more items than this, `ef` grows with the square root of the count of items, so
+# that the recall@10 stays above 0.99. With a constant `ef`, the recall would fall: with 1,000,000
+# vectors of 384 dimensions, it is 0.89 with `ef` 64, 0.983 with 128, 0.990 with 200, and 0.996 with
+# 300.
 _EF_ITEMS = 1 << 16
 
 # A segment's folder has this suffix until its files are durable.
@@ -67,8 +74,8 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 
 _BLOCK_BYTES = 1 << 20
 # Files of at least this size are read into huge pages. With huge pages, loading a segment of 170 MB
-# takes 0.73 of the time that it takes with normal pages. Freeing the memory of this segment takes
-# 2 ms instead of 15 ms. No other thread of Python can run while memory is freed.
+# takes 27 % less time than with normal pages. Freeing the memory of this segment takes 2 ms instead
+# of 15 ms, and during this time no other thread of Python can run.
 _HUGE_FROM_BYTES = 4 << 20
 
 WriteParts = Callable[[Path], Mapping[str, NDArray[Any]]]
@@ -98,9 +105,10 @@ class Rows:
     lengths: NDArray[np.uint32]
 
     def items(self) -> NDArray[np.uint32]:
-        """Returns the index item that has the vector of each row, `uint32[rows]`.
+        """Returns, for each row, the number of its vector in the HNSW index: `uint32[rows]`.
 
-        An item is a distinct vector, so several rows may have the same item.
+        Equal vectors are stored in the index only once, as one item, so several rows may have the
+        same number.
         """
         if not len(self.heads):
             return np.arange(len(self.labels), dtype=np.uint32)
@@ -119,9 +127,9 @@ class Rows:
 class LoadedSegment:
     """A segment in memory, ready to search from any number of threads.
 
-    `items` has the index item of each row, `uint32[rows]`. An item is a distinct vector. `graph` is
-    None if the collection has no vectors, or if the graph was not loaded. `postings` is None if the
-    collection has no analyzer.
+    `items` is the result of `rows.items()`: for each row, the number of its vector in the HNSW
+    index. `graph` is None if the collection has no vectors, or if the graph was not loaded.
+    `postings` is None if the collection has no analyzer.
     """
 
     record: SegmentRecord
@@ -146,7 +154,7 @@ class LoadedSegment:
         return SegmentSearch(self, self._vectors.search(query, ef))
 
     def scores(self, query: Vector, rows: NDArray[np.uint32]) -> Vector:
-        """Returns the cosine of each row in `rows` with the query, `float32[n]`."""
+        """Returns the cosine of the query and each row's vector, for `rows`: `float32[n]`."""
         return self._vectors.scores(query, self.items[rows])
 
     def best(
@@ -171,8 +179,8 @@ class LoadedSegment:
     ) -> tuple[NDArray[np.uint32], Vector]:
         """Returns all rows that have the vectors of `items`, and their scores.
 
-        `items` are distinct vectors of the index, and `scores` are their scores. Each row gets the
-        score of its vector.
+        `items` are the numbers of these vectors in the index, and `scores` are the scores of the
+        vectors. Each row gets the score of its vector.
         """
         heads = self.rows.heads
         if not len(heads):
@@ -188,7 +196,7 @@ class LoadedSegment:
 class SegmentSearch:
     """An ANN search for one query in a segment. Each call of `nearest` continues the search.
 
-    Only one thread may use it at a time.
+    Only one thread at a time may use a SegmentSearch.
     """
 
     segment: LoadedSegment
@@ -197,9 +205,9 @@ class SegmentSearch:
     def nearest(self, count: int) -> tuple[NDArray[np.uint32], Vector] | None:
         """Returns the rows nearest to the query, `uint32[n]`, and their cosines, `float32[n]`.
 
-        Finds the nearest `count` distinct vectors, or all if the index has fewer, and returns all
-        rows that have one of these vectors. Returns None if HNSW could not reach so many vectors,
-        which happens if the graph is not fully connected.
+        Finds the nearest `count` distinct vectors, or all if the index has fewer. Returns all rows
+        that have one of these vectors; these may be more than `count` rows. Returns None if HNSW
+        could not reach so many vectors, which happens if the graph is not fully connected.
         """
         items, scores = self.graph_search.nearest(count)
         if len(items) < min(count, self.segment.record.items):
@@ -217,11 +225,13 @@ def search_ef(dimension: int, items: int) -> int:
 
 
 def write(folder: Path, segment_id: int, write_parts: WriteParts) -> dict[str, SegmentFile]:
-    """Writes a segment's files durably; returns their sizes and checksums for the manifest.
+    """Writes a segment's files durably.
 
-    `folder` is the folder of all segments. `write_parts` writes the segment's index files into the
-    folder that is passed to it, and returns the arrays for the file `rows.npz` by name. Raises
-    OSError, for example when the disk is full. After an error, no file of the segment remains.
+    Returns a dictionary from the name of each file to its size and checksum, for the manifest.
+    `folder` is the folder of all segments. `write_parts` is a function that writes the segment's
+    index files into the folder that it gets as its argument. `write_parts` returns a dictionary
+    from name to array; these arrays are stored in the file `rows.npz`. Raises OSError, for example
+    when the disk is full. After an error, no file of the segment remains.
     """
     target = path_of(folder, segment_id)
     temporary = target.with_suffix(UNFINISHED)
@@ -304,7 +314,7 @@ def _check_graph(path: Path, graph: Graph, record: SegmentRecord) -> None:
 def load_arrays(folder: Path, record: SegmentRecord, names: Sequence[str]) -> list[NDArray[Any]]:
     """Returns the arrays with these names in a segment's file `rows.npz`.
 
-    Raises DamagedSegment.
+    Raises DamagedSegment if the file is damaged.
     """
     path = path_of(folder, record.segment_id) / ROWS
     try:
@@ -347,7 +357,10 @@ def verify(folder: Path, record: SegmentRecord) -> None:
 
 
 def has_its_sizes(folder: Path, record: SegmentRecord) -> bool:
-    """Returns True if all files of a segment have the sizes in `record`. Reads no file."""
+    """Returns True if all files of a segment have the sizes that `record` says.
+
+    Does not read what the files contain.
+    """
     path = path_of(folder, record.segment_id)
     try:
         return all(
@@ -400,12 +413,12 @@ def _read(path: Path, expected: SegmentFile, huge_from_bytes: int = _HUGE_FROM_B
 def _verified_blocks(
     path: Path, expected: SegmentFile, buffer: bytearray | memoryview, *, keep: bool = False
 ) -> Iterator[memoryview]:
-    """Reads a file through `buffer` and yields its blocks.
+    """Reads a file into `buffer`, block by block, and yields each block.
 
-    A block is valid until the next block is read. If `keep` is True, the buffer must be as large as
-    the file, and contains the whole file at the end. Raises DamagedSegment if the file cannot be
-    read. Also raises DamagedSegment before the first block if the size of the file is wrong, and
-    after the last block if its checksum is wrong.
+    If `keep` is False, each block overwrites the previous block in the buffer. If `keep` is True,
+    the buffer must be as large as the file, and contains the whole file at the end. Raises
+    DamagedSegment if the file cannot be read. Also raises DamagedSegment before the first block if
+    the size of the file is wrong, and after the last block if its checksum is wrong.
     """
     digest, position = hashlib.sha256(), 0
     view = memoryview(buffer)

@@ -1,9 +1,9 @@
 """The vector part of a segment: an HNSW index (Malkov and Yashunin, 2016) built by hnswlib.
 
 Exact duplicates ruin the recall of HNSW, so each distinct vector is indexed once, as an item of the
-index. Equal vectors have an equal digest, a hash of 128 bits. A build may resume from the index of
-an existing segment. Then only new vectors are inserted, which saves time, because insertion is the
-slow step.
+index. Equal vectors are recognised by their digest, a hash of 128 bits. A build may resume from the
+index of an existing segment. Then only the vectors that this index does not contain are inserted.
+This saves time, because insertion is the slow step.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ Insert = Callable[[hnswlib.Index, Vectors, Items], None]
 
 
 class InsertFreeing(Protocol):
-    """Inserts vectors into an index. Uses all cores except `free_cores` cores."""
+    """A function that inserts vectors into an index, and leaves `free_cores` cores unused."""
 
     def __call__(
         self, index: hnswlib.Index, vectors: Vectors, items: Items, /, *, free_cores: int
@@ -73,10 +73,12 @@ class VectorPart:
         return len(self._item_of)
 
     def resume_from(self, folder: Path, base: LoadedSegment, living: NDArray[np.bool_]) -> None:
-        """Adds those rows of the segment `base` whose documents still exist.
+        """Starts this part with the rows of the existing segment `base`.
 
-        It must be called before `add`. `living` is `bool[rows]`: True for each of these rows. The
-        index that was passed to the constructor must be the index of `base`. Raises DamagedSegment.
+        Adds those rows whose documents still exist. Call this method before the first `add`.
+        `living` is `bool[rows]`: True for each row whose document still exists. This method inserts
+        no vectors: the index that was passed to the constructor must be the index of `base`. Raises
+        DamagedSegment if the file `rows.npz` of `base` is damaged.
         """
         digests = load_digests(folder, base.record)
         self._item_of = {bytes(digest): item for item, digest in enumerate(digests)}
@@ -101,10 +103,10 @@ class VectorPart:
     def write(self, folder: Path, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Writes the index into `folder`. Returns the arrays `heads`, `members` and `digests`.
 
-        `digests` is `uint8[items, 16]`: a hash of each item's vector. `rows_of_items` describes the
-        other two arrays. Row i of the segment is the leaf `order[i]`, counted in the order in which
-        leaves were added. hnswlib does not report a full disk, so the size of the file is checked.
-        Raises OSError.
+        `digests` is `uint8[items, 16]`: a hash of each item's vector. The rows of item i are
+        `members[heads[i]:heads[i + 1]]`. Row i of the segment is the leaf `order[i]`, counted in
+        the order in which leaves were added. hnswlib does not report a full disk, so this method
+        checks the size of the written file. Raises OSError.
         """
         path = folder / INDEX
         self._index.save_index(str(path))
@@ -119,10 +121,10 @@ class VectorPart:
 def rows_of_items(
     items: NDArray[np.int64], item_count: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Inverts the map from rows to items; returns the arrays `heads` and `members`, both `uint32`.
+    """Returns the arrays `heads` and `members`, which say for each item the rows with its vector.
 
-    An item is a distinct vector of the index, numbered from 0 to `item_count` - 1. `items` has the
-    item of each row, `int64[rows]`. In the result, the rows of item i are
+    Both arrays are `uint32`. An item is a distinct vector of the index, numbered from 0 to
+    `item_count` - 1. `items`, `int64[rows]`, has the item of each row. The rows of item i are
     `members[heads[i]:heads[i + 1]]`. An item may have no row. Both arrays are empty if item i is
     the item of row i for every i.
     """
@@ -145,8 +147,8 @@ def new_index(dimension: int, capacity: int) -> hnswlib.Index:
 def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.Index:
     """Returns the index of a segment, with capacity for `capacity` vectors.
 
-    hnswlib does not check the links of the graph that it reads, so this function lets it read a
-    verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
+    hnswlib does not check the links of the graph that it reads, so this function lets hnswlib read
+    a verified copy of the file. Raises DamagedSegment, or OSError when the disk is full.
     """
     index = hnswlib.Index(space=record.space, dim=record.dimension)
     with segment_files.verified_copy(folder, record, INDEX) as path:
@@ -157,7 +159,7 @@ def load_index(folder: Path, record: SegmentRecord, capacity: int) -> hnswlib.In
 def load_digests(folder: Path, record: SegmentRecord) -> NDArray[np.uint8]:
     """Returns the hash of each distinct vector in a segment's index: `uint8[items, 16]`.
 
-    Raises DamagedSegment.
+    Raises DamagedSegment if the file with the hashes is damaged.
     """
     (digests,) = segment_files.load_arrays(folder, record, ["digests"])
     return digests

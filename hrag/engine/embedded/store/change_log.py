@@ -1,10 +1,11 @@
 """The change log of each collection, and the list of commits, which names changed collections.
 
-A reader may have a hundred of ten thousand collections in memory. To learn which collections have
-changed, it reads the list of commits after its cursor, which is the last entry that it has read.
-Then it reads only the change logs of the changed collections. The oldest entries of the list and
-of the logs are deleted from time to time. A reader that has not read an entry before its deletion
-loads the affected collections again. So a repair may delete all entries up to a damaged entry.
+The engine's `Reader` may have a hundred of ten thousand collections in memory. To learn which
+collections have changed, it reads the entries that were added to the list of commits since its last
+reading. Then it reads only the change logs of the changed collections. The oldest entries of the
+list and of the logs are deleted from time to time. If an entry is deleted that a Reader has not
+read, the Reader loads the affected collections again. For this reason, a repair may also delete a
+damaged entry and all older entries.
 """
 
 from collections.abc import Iterator
@@ -27,9 +28,10 @@ MAX_LOG_ENTRIES = 100_000
 def append_change(
     txn: Txn, collection: int, counters: Counters, change: Change, sequence: int
 ) -> Counters:
-    """Adds a change to a collection's change log. The key is the change's sequence number.
+    """Adds an entry for `change` to a collection's change log.
 
-    Returns the collection's new counters, which the caller must store.
+    The key of the entry is `sequence`, the sequence number of the change. Returns the collection's
+    new counters, which the caller must store.
     """
     txn.changes.put((collection, sequence), change)
     return counters._replace(sequence=sequence, log_entries=counters.log_entries + 1)
@@ -43,7 +45,7 @@ def trimmed(
 ) -> Counters:
     """Deletes a collection's oldest log entries until at most `max_entries` remain.
 
-    Damaged entries are deleted in the same way. Returns the collection's new counters, which the
+    An entry is deleted even if it is damaged. Returns the collection's new counters, which the
     caller must store.
     """
     surplus = max(counters.log_entries - max_entries, 0)
@@ -79,15 +81,21 @@ def changes_after(txn: Txn, collection: int, sequence: int) -> Iterator[Change]:
     return (change for _, change in entries)
 
 
-# Functions of the list of commits, which names the collection that each commit has changed.
+# The following functions read and write the list of commits. For each commit, the list contains the
+# id of the collection that the commit has changed.
 
 
 def note_commit(txn: Txn, collection: int) -> None:
-    """Adds a collection to the list of commits, and deletes the oldest entries of a long list.
+    """Adds an entry with the collection's id to the list of commits.
 
-    Call it in each transaction that creates or changes a collection, or changes its names or its
-    segments. Then every change of a tenant adds an ordinal, deletes an ordinal or adds an entry
-    here. A repair relies on this to compute an upper bound for a tenant's lost sequence number.
+    If the list then has more than MAX_LOG_ENTRIES entries, deletes the oldest entries. Call this
+    function in each transaction that creates a collection, or changes a collection, its names or
+    its segments.
+
+    A repair relies on these calls. If a tenant's sequence number (the count of its changes) is
+    lost, the repair needs an upper bound for this number. Each change adds an ordinal, deletes an
+    ordinal, or adds an entry to the list of commits. So the upper bound is the count of all these
+    additions and deletions.
     """
     cursor = txn.next_number(schema.COMMIT_CURSOR)
     txn.commits.put(cursor, collection)
@@ -105,15 +113,15 @@ def repair_commits(txn: Txn) -> None:
 
 
 def commit_cursor(txn: Txn) -> int:
-    """Returns the key of the last entry in the list of commits, which all tenants share."""
+    """Returns the key of the last entry in the list of commits. All tenants share this list."""
     return txn.number(schema.COMMIT_CURSOR)
 
 
 def changed_after(txn: Txn, cursor: int) -> set[int] | None:
-    """Returns the ids of the collections that have changed after `cursor`.
+    """Returns the collection ids in the entries after `cursor` of the list of commits.
 
-    `cursor` is the key of an entry in the list of commits. Returns None if entries after this entry
-    were deleted, are missing or are damaged.
+    `cursor` is the key of an entry of this list. Returns None if an entry after `cursor` was
+    deleted, is missing or is damaged.
     """
     count = commit_cursor(txn) - cursor
     if count > MAX_LOG_ENTRIES:
@@ -126,8 +134,8 @@ def changed_after(txn: Txn, cursor: int) -> set[int] | None:
 def _remove_damaged(table: Table[K, V, G], group: G | None = None) -> tuple[list[K], int]:
     """Deletes the table's entries up to and including the last damaged entry.
 
-    With `group`, a collection id, reads and deletes only entries of this collection. Returns the
-    deleted keys, and the count of entries that remain.
+    If no entry is damaged, deletes nothing. With `group`, a collection id, reads and deletes only
+    entries of this collection. Returns the deleted keys, and the count of entries that remain.
     """
     keys = list(table.keys(group))
     damaged = [index for index, key in enumerate(keys) if table.get_sound(key) is None]

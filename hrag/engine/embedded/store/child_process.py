@@ -1,9 +1,12 @@
 """Runs a module of hrag in a child process.
 
-Reading damaged pages of LMDB may kill the reading process; then only the child dies. The child ends
-when its parent ends, even if the parent is killed. Otherwise a read transaction of the child could
-stay open, and the store would grow and could not be vacuumed. `run_module` starts this command,
-which runs MODULE:
+Reading damaged pages of LMDB may kill the process that reads. If a child process reads the pages,
+only the child is killed.
+
+The child ends when its parent ends, even if the parent is killed. Otherwise the child could keep a
+read transaction open, and the store would grow and could not be vacuumed.
+
+`run_module` starts this command, which runs MODULE:
 
     python -m hrag.engine.embedded.store.child_process PARENT MODULE ARGUMENTS...
 """
@@ -17,8 +20,8 @@ import sys
 from pathlib import Path
 
 _MODULE = "hrag.engine.embedded.store.child_process"
-# The option of `prctl`, from <linux/prctl.h>, that sets the signal which the kernel sends to this
-# process when the parent process ends.
+# An option of `prctl`, from <linux/prctl.h>: it sets a signal, and the kernel sends this signal to
+# the calling process when its parent process ends.
 _PR_SET_PDEATHSIG = 1
 # The folder that contains the package `hrag`.
 _IMPORT_ROOT = Path(__file__).parents[4]
@@ -43,8 +46,8 @@ def run_module(module: str, *arguments: str) -> "subprocess.CompletedProcess[str
 def main(parent: int, module: str, *arguments: str) -> None:
     """Runs `module` with `arguments` in this process, which `run_module` has started.
 
-    `parent` is the PID of the process that called `run_module`. The kernel kills the child process
-    when the thread that called `run_module` ends.
+    `parent` is the PID of the process that called `run_module`. When the thread that called
+    `run_module` ends, the kernel kills this process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # If the parent ended before the call of `prctl`, the kernel sends no signal, so this process

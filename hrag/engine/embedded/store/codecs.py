@@ -32,7 +32,7 @@ class KeyCodec(Generic[K, G]):
     unpack: Callable[[Buffer], K]
     prefix: Callable[[G], bytes]
     lmdb_bytes: int | None = None
-    """How many bytes of an encoded key LMDB stores, from its start; None if it stores all bytes.
+    """LMDB stores this many bytes from the start of an encoded key; None means all bytes.
 
     The other bytes identify the document that the value belongs to. They are not stored, but the
     seed of the value's checksum depends on them.
@@ -43,7 +43,8 @@ class KeyCodec(Generic[K, G]):
 class ValueCodec(Generic[V]):
     """Converts the values of a table between Python values and bytes.
 
-    `decode` copies what it needs, so a decoded value stays valid after the transaction.
+    `encode` encodes a value as bytes, and `decode` decodes the bytes. `decode` copies them, so a
+    decoded value stays valid after the end of the transaction.
     """
 
     encode: Callable[[V], Buffer]
@@ -51,7 +52,10 @@ class ValueCodec(Generic[V]):
 
 
 class CollectionName(NamedTuple):
-    """The id of the collection that has a name. `is_alias` is True if the name is an alias."""
+    """The value of a collection's name or alias in the database `collection_names`.
+
+    `collection` is the collection's id. `is_alias` is True for an alias.
+    """
 
     collection: int
     is_alias: bool = False

@@ -1,31 +1,33 @@
 """A cache of values read from the store, shared by all transactions that see the same commit.
 
 LMDB overwrites no page that its last commit or a running transaction refers to. So a value that
-one transaction has read is valid for every other transaction with the same id, even if the value
-points into LMDB's pages. Most searches see the same commit as the search before them. They find
-in this cache the values that the earlier search has looked up, verified and decoded. A cache hit
-also avoids a look-up in LMDB, for which py-lmdb releases and acquires Python's global lock.
+one transaction has read is valid in every transaction that sees the same commit, even if the value
+points into LMDB's pages. Most searches see the same commit as the previous search. Then this cache
+already contains the values that the previous search has looked up, verified and decoded. Each
+look-up in LMDB also makes py-lmdb release and acquire Python's global lock; a cache hit avoids
+this.
 """
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-# The maximum total size of the values in a cache.
+# The maximum total size in bytes of the values in a cache.
 _MAX_BYTES = 32 << 20
-# The assumed size of a value if the caller of `keep` does not pass its size.
+# The assumed size of a value in bytes if the caller of `keep` does not pass the size.
 _ENTRY_BYTES = 300
 
 T = TypeVar("T")
 
 
 class CommitCache:
-    """A cache of values that read transactions with the id `txn_id` have read, by key.
+    """A cache of the values that read transactions with the id `txn_id` have read.
 
-    Read transactions have the same id if they see the same commit. A key begins with the kind of
-    its value, so that keys of different kinds are never equal, whatever names tenants and
-    collections have. Threads may use the cache at the same time without a lock: in a race, several
-    threads read the same value from LMDB. Before a new value would make the cache exceed
-    `max_bytes`, all values are dropped.
+    Read transactions have the same id if they see the same commit. Each value is cached under a
+    key. The key begins with the kind of the value, for example "document", so two values of
+    different kinds never have equal keys. Threads may use the cache at the same time without a
+    lock. If several threads miss the same value at the same time, each thread reads the value from
+    LMDB. If a new value would make the cache larger than `max_bytes`, all earlier values are
+    dropped.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "_values", "txn_id")
@@ -41,7 +43,7 @@ class CommitCache:
         return self._values.get(key)
 
     def keep(self, key: Hashable, value: Any, size_bytes: int = _ENTRY_BYTES) -> None:
-        """Caches `value`, which must not be None and uses about `size_bytes` of memory."""
+        """Caches `value` under `key`. `value` must not be None; it uses about `size_bytes`."""
         if self._bytes + size_bytes > self._max_bytes:
             self._bytes, self._values = 0, {}
         self._bytes += size_bytes

@@ -2,18 +2,23 @@
 
 | length            | meaning                                                          |
 | ----------------- | ---------------------------------------------------------------- |
-| 3 little-endian   | the lengths of tree, text and vectors, each with its checksums   |
-| u32               |                                                                  |
-| little-endian u32 | a checksum of these lengths; its seed is the document's address  |
+| 3 x u32 LE        | three lengths in bytes: of tree, text and vectors; each length   |
+|                   | includes the checksums of the part                               |
+| u32 LE            | a checksum of these lengths; its seed is computed from the       |
+|                   | document's address (slot, collection id and ordinal; see         |
+|                   | `schema.address`)                                                |
 | the three lengths | tree, text and vectors, each followed by its checksums; vectors  |
 |                   | begin at an offset that is a multiple of four                    |
 
+LE means little-endian.
+
 LMDB stores a value that is longer than half a page in separate pages, and the end of the last page
-stays empty. So as many bytes of a content as fill whole pages become one value. The remaining
-bytes, less than a page, are cut into short values of equal length, called pieces. Pieces share
-pages with pieces of other documents. A content of more than `LONG_BYTES` is stored as a single
-value: the empty end of its last page is small compared with the content, and nothing has to be
-joined when the content is read.
+stays empty. To save this space, the byte string is cut. The first value contains as many bytes as
+fill whole pages. The remaining bytes, less than a page, are cut into short values of equal length,
+called pieces. Pieces share pages with pieces of other documents.
+
+Exception: a byte string of more than `LONG_BYTES` is stored as a single value. The empty end of its
+last page is small compared with the whole, and nothing has to be joined when it is read.
 """
 
 import struct
@@ -33,7 +38,7 @@ PARTS = ("trees", "texts", "vectors")
 class ContentPart(IntEnum):
     """A part of a document's content: the tree, the text or the vectors.
 
-    The value is the index of the part's name in `PARTS`.
+    The integer value of each member is the index of the part's name in `PARTS`.
     """
 
     TREE = 0
@@ -41,7 +46,7 @@ class ContentPart(IntEnum):
     VECTORS = 2
 
 
-# The content of a document is stored as a single value if it is longer than this.
+# A document's content of more bytes than this is stored as a single LMDB value.
 LONG_BYTES = 64 << 10
 # The maximum length in bytes of a piece, a short value with a part of a document's content. Six
 # pieces of this length fill a page. Because pieces are short, little of a page stays empty.
@@ -54,9 +59,10 @@ _SUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTHS.size + _SUM.size
 _ALIGNMENT = 4
 _SEED = seed_of(b"contents", 0)
-# A document's content is stored as several values. The key of each value ends with one of these
-# bytes, the value's index. There is one byte more than a content can have values, because
-# `ContentTable.put` looks for a surplus value after the last one.
+# A document's content is stored as several values, which are counted from 0. The key of each value
+# ends with the index of the value, as one byte. This list has the bytes of all possible indexes. It
+# also has the next byte, under which no value is ever stored: `ContentTable.put` looks up index
+# after index to delete the values of an earlier version, until it finds an index without a value.
 _KEY_ENDS = [bytes([index]) for index in range(_PAGE // PIECE_BYTES + 3)]
 
 StoredPart = tuple[Buffer, Buffer]
@@ -70,16 +76,18 @@ class DamagedContent(Exception):
 def value_key(slot: bytes, index: int) -> bytes:
     """Returns the key of one of the values into which a document's content is cut.
 
-    The key is `slot`, the encoded slot of the document, and the value's index, counted from 0.
+    The key consists of `slot`, the encoded slot of the document, and of `index`, the index of the
+    value, as one byte. Indexes are counted from 0.
     """
     return slot + _KEY_ENDS[index]
 
 
 def joined(parts: Sequence[StoredPart], address: bytes) -> bytes:
-    """Joins a document's tree, text and vectors, in this order, into its content: one byte string.
+    """Returns a document's content: one byte string with its tree, text and vectors.
 
-    The content begins with a header. The seed of the header's checksum is computed from `address`,
-    the address of the document.
+    `parts` has three pairs, for the tree, the text and the vectors. Each pair has the data and the
+    checksums of the data. The content begins with a header. The seed of the header's checksum is
+    computed from `address`, the address of the document (see `schema.address`).
     """
     lengths = _LENGTHS.pack(*(len(data) + len(sums) for data, sums in parts))
     (tree, tree_sums), (text, text_sums), (vectors, vector_sums) = parts
@@ -91,7 +99,8 @@ def joined(parts: Sequence[StoredPart], address: bytes) -> bytes:
 def size_bytes(lengths: Sequence[int]) -> int:
     """Returns the length of a document's content in bytes.
 
-    `lengths` has the lengths of tree, text and vectors, each with its checksums.
+    `lengths` has the lengths in bytes of the tree, the text and the vectors. Each length includes
+    the checksums.
     """
     return _HEADER_BYTES + sum(lengths) + _gap(lengths[0] + lengths[1])
 
@@ -116,7 +125,7 @@ def value_lengths(content_bytes: int) -> list[int]:
 
 
 def cut(content: bytes) -> list[memoryview]:
-    """Cuts the content of a document into the values that LMDB stores. Returns them in order."""
+    """Cuts the content of a document into LMDB values. Returns these values in order."""
     values, start = [], 0
     for length in value_lengths(len(content)):
         values.append(memoryview(content)[start : start + length])
@@ -129,15 +138,16 @@ class Content:
 
     `data` contains the bytes that have been read, from the start of the content: the first of the
     stored values, or all of them. `bounds` has the start and end of each part in the content, in
-    the order of `PARTS`. `address` is the document's address.
+    the order of `PARTS`. `address` is the document's address (see `schema.address`).
     """
 
     __slots__ = ("address", "bounds", "data")
 
     def __init__(self, address: bytes, first: memoryview) -> None:
-        """Decodes the header of the content. `first` is the first of the stored values.
+        """Decodes the header of the content.
 
-        Raises DamagedContent if the header does not match its checksum.
+        `first` is the first of the values in which LMDB stores the content. Raises DamagedContent
+        if the header does not match its checksum.
         """
         lengths = first[: _LENGTHS.size]
         if bytes(first[_LENGTHS.size : _HEADER_BYTES]) != _sum(lengths, address):
@@ -155,18 +165,18 @@ class Content:
         return self.needed_bytes(len(PARTS) - 1)
 
     def needed_bytes(self, part: int) -> int:
-        """Returns how many bytes of the content, from its start, a caller must read for a part.
+        """Returns how many bytes of the content, from its start, must be read to get a part.
 
-        `part` is a ContentPart. For the tree, the count includes the text, because tree and text
-        are always read together.
+        `part` is a ContentPart. For the tree, the result is the same as for the text, because tree
+        and text are always read together.
         """
         needed: int = self.bounds[max(part, 1)][1]
         return needed
 
     def part(self, part: int) -> memoryview:
-        """Returns the tree, the text or the vectors, with the checksums that are stored after it.
+        """Returns the tree, the text or the vectors, followed by the checksums of this part.
 
-        `part` is a ContentPart. Raises DamagedContent if `data` ends before the part does.
+        `part` is a ContentPart. Raises DamagedContent if `data` ends before the end of the part.
         """
         start, end = self.bounds[part]
         if end > len(self.data):
@@ -175,9 +185,10 @@ class Content:
 
 
 def _gap(length: int) -> int:
-    """Returns the count of padding bytes after tree and text, so that the vectors are aligned.
+    """Returns the count of padding bytes between the text and the vectors.
 
-    `length` is the total length of tree and text, with their checksums.
+    With the padding, the vectors begin at an offset that is a multiple of four. `length` is the
+    total length of tree and text in bytes, with their checksums.
     """
     return -(_HEADER_BYTES + length) % _ALIGNMENT
 

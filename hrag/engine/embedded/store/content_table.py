@@ -1,9 +1,10 @@
 """A table with the content of each document: its tree, its text and its vectors.
 
-The key of the table is the document's address; see `schema.address`. The module `content` describes
-how a content is cut into LMDB values. The tree and the vectors have one checksum each. The text has
-one checksum for each of its blocks, because searches read only some blocks. Error messages and the
-seeds of checksums use the names of the parts in `content.PARTS`.
+A key of the table is a document's address: its slot, its collection id and its ordinal. The module
+`content` describes how the three are joined and cut into LMDB values. The tree has one checksum,
+and so have the vectors. The text has one checksum for each of its blocks, because searches read
+only some blocks. In error messages and in the seeds of checksums, tree, text and vectors have the
+names in `content.PARTS`: "trees", "texts" and "vectors".
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ class ContentTable:
 
     The methods return memory that points into LMDB's pages, or a copy that was joined from several
     values. The memory is valid until the transaction ends or writes. `address` identifies a
-    document: it is made of the document's slot, collection and ordinal (`schema.address`).
+    document: it consists of the document's slot, collection id and ordinal, encoded as bytes.
     """
 
     __slots__ = ("_database", "_txn")
@@ -42,11 +43,11 @@ class ContentTable:
         self._database = database
 
     def tree(self, address: bytes) -> memoryview:
-        """Returns a document's encoded tree. Raises DataLoss if it is missing or damaged."""
+        """Returns a document's encoded tree. Raises DataLoss if the tree is missing or damaged."""
         return required(self.get(address, ContentPart.TREE))
 
     def text(self, address: bytes) -> memoryview:
-        """Returns a document's text in UTF-8. Raises DataLoss if it is missing or damaged."""
+        """Returns a document's text in UTF-8. Raises DataLoss if the text is missing or damaged."""
         return required(self.get(address, ContentPart.TEXT))
 
     def vectors(self, address: bytes) -> memoryview:
@@ -59,33 +60,35 @@ class ContentTable:
     def tree_again(self, address: bytes) -> memoryview:
         """Returns a document's encoded tree without verifying its checksum.
 
-        The caller must have verified the tree a short time ago. Raises DataLoss if the tree is
-        missing.
+        Call it only if the method `tree` has verified the tree of this address a short time ago.
+        Raises DataLoss if the tree is missing.
         """
         return required(self._read_stored(address, ContentPart.TREE))[:-SUM_BYTES]
 
     def text_blocks(self, address: bytes, checked: bytearray | None = None) -> Blocks:
-        """Returns a document's text. The caller verifies only the blocks of the text that it reads.
+        """Returns a document's text as `Blocks`, which are not verified yet.
 
-        `checked` marks the blocks that were verified a short time ago; see `Blocks`. Raises
+        The caller must verify each block with `Blocks.check` before reading the block. `checked`
+        has one byte for each block: 1 if the block was verified a short time ago, else 0. Raises
         DataLoss if the text is missing.
         """
         value = required(self._read_stored(address, ContentPart.TEXT))
         return self._open_blocks(address, value, checked)
 
     def text_blocks_again(self, blocks: Blocks, address: bytes) -> Blocks:
-        """Returns a copy of `blocks`, a text of an earlier transaction, for this transaction.
+        """Returns a copy of `blocks` that this transaction can use.
 
-        `blocks` are the result of `text_blocks` for the same address, in a transaction that sees
-        the same commit. If a block of the copy is damaged, this transaction looks up the name of
-        the document for the error message, because the earlier transaction may have ended.
+        `blocks` is the result of `text_blocks` for `address`, from an earlier transaction. Both
+        transactions must see the same commit. The copy differs only in the transaction that it uses
+        to look up the name of the document for an error message: the earlier transaction may have
+        ended, so the copy uses this transaction.
         """
         return blocks.reporting(self._damage_of(address, ContentPart.TEXT))
 
     def get(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the tree, the text or the vectors of a document; None if nothing is stored.
+        """Returns the tree, the text or the vectors of a document.
 
-        Raises DataLoss if the part is damaged.
+        Returns None if nothing is stored for the document. Raises DataLoss if the part is damaged.
         """
         value = self._read_stored(address, part)
         if value is None:
@@ -98,7 +101,10 @@ class ContentTable:
         return data
 
     def get_sound(self, address: bytes, part: ContentPart) -> memoryview | None:
-        """Returns the tree, the text or the vectors of a document; None if missing or damaged."""
+        """Returns a part of a document: the tree, the text or the vectors.
+
+        Returns None if this part is missing or damaged.
+        """
         try:
             value = self._read_raw(address, part)
         except DamagedContent:
@@ -126,8 +132,9 @@ class ContentTable:
     ) -> None:
         """Stores the tree, text and vectors of a document with their checksums.
 
-        Replaces what is stored under the slot, the first part of `address`. With `append`, which is
-        passed to `lmdb.Transaction.put`, the slot must be larger than every slot in use.
+        Replaces the content that is stored under the document's slot, which is the first part of
+        `address`. With `append`, the slot must be larger than every slot in use; `append` is passed
+        to `lmdb.Transaction.put`.
         """
         self._txn.last_content = None
         parts = [
@@ -143,9 +150,9 @@ class ContentTable:
             surplus += 1
 
     def delete(self, slot: bytes) -> None:
-        """Deletes the tree, text and vectors that are stored under a slot.
+        """Deletes the tree, text and vectors that are stored under `slot`.
 
-        `slot` is the encoded key of a document.
+        `slot` is the slot of a document, encoded as bytes.
         """
         self._txn.last_content = None
         with self._txn.raw.cursor(db=self._database.handle) as cursor:
@@ -182,9 +189,10 @@ class ContentTable:
         return None if loaded is None else loaded.part(part)
 
     def _read_content(self, address: bytes, part: ContentPart) -> Content | None:
-        """Reads a document's content, at least up to the end of `part`; None if nothing is stored.
+        """Reads a document's content, at least up to the end of `part`.
 
-        Reads only the first of the stored values if this value contains the part, else all values.
+        Reads only the first of the document's LMDB values if this value contains the part, else all
+        of its values. Returns None if nothing is stored for the document.
         """
         txn, handle = self._txn, self._database.handle
         loaded, first_key = txn.last_content, content.value_key(address[: schema.SLOT_BYTES], 0)
@@ -225,7 +233,7 @@ def _checksums(address: bytes, data: Buffer, part: ContentPart) -> bytes:
 
 
 class ContentField:
-    """An attribute of the class `Txn`; its value is the transaction's `ContentTable`."""
+    """The descriptor of an attribute of `Txn` whose value is the transaction's ContentTable."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "ContentField": ...

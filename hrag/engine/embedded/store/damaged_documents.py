@@ -1,9 +1,10 @@
 """Detects damage to a stored document, and finds what is needed to delete that document.
 
 Ingesting a document again replaces the stored version, so nothing of a damaged version is needed.
-But counters, the tenant's usage and filter terms are shared with other documents, and the damaged
-document cannot be subtracted from them. So all three are computed again from the records of all
-other documents of the collection.
+But a deletion must also change data that the document shares with other documents: the counters of
+the collection, the usage of the tenant and the filter terms. How much a damaged document has
+contributed to these is unknown. So all three are computed again from the records of the other
+documents of the collection.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.errors import DataLoss
 from hrag.values.tree import Tree
 
-# The fields of `Counters` that are sums over the documents of a collection.
+# These fields of `Counters` are sums over the documents of a collection.
 OF_DOCUMENTS = (
     "documents",
     "chunks",
@@ -35,7 +36,8 @@ OF_DOCUMENTS = (
 class DamageRecord(NamedTuple):
     """The known facts about a damaged document: its ordinal, address and leaf count.
 
-    `address` is None if it is unknown; see `schema.address`. `leaf_count` is 0 if it is unknown.
+    `address` (slot, collection id and ordinal, encoded as bytes) is None if it could not be found.
+    `leaf_count` is 0 if it could not be found.
     """
 
     ordinal: int
@@ -44,10 +46,11 @@ class DamageRecord(NamedTuple):
 
 
 def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
-    """Returns True if no stored value and no filter term of a document is damaged or missing.
+    """Returns True if all stored values and filter terms of a document exist and are undamaged.
 
-    Returns True if the document does not exist. In a summary collection, the document's entry in
-    `summarised` is checked too. Raises DataLoss if the collection's record is damaged.
+    Also returns True if the document does not exist. In a summary collection, the document's entry
+    in the database `summarised` is checked too. Raises DataLoss if the collection's record is
+    damaged.
     """
     holds_summaries = bool(txn.collections.require(collection).summarises)
     try:
@@ -66,8 +69,9 @@ def is_intact(txn: Txn, collection: int, document_id: str) -> bool:
 def find_damaged(txn: Txn, collection: int, document_id: str) -> DamageRecord | None:
     """Returns the ordinal, address and leaf count of a document that may be damaged.
 
-    Returns None if no document with this id is found. Looks up the id. If the entry of the id is
-    damaged, searches for the id in the records of all documents of the collection.
+    Looks up the id in the database `document_ids`. If the entry there is damaged, searches for the
+    id in the records of all documents of the collection. Returns None if no document with this id
+    is found.
     """
     ordinal = _ordinal_of(txn, collection, document_id)
     return None if ordinal is None else damaged_at(txn, collection, ordinal)
@@ -96,9 +100,10 @@ def _ordinal_of(txn: Txn, collection: int, document_id: str) -> int | None:
 def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None:
     """Returns the address of a document whose entry in `ordinals` is damaged; None if not found.
 
-    That entry contains the slot, the key under which the document is stored. So this function tries
-    every slot: it verifies the stored data as if the data belonged to this document. The seed of a
-    checksum depends on the document, so the checksum matches only in the document's own slot.
+    Only the entry in `ordinals` contains the document's slot, the key under which the document is
+    stored. So this function tries every slot: it verifies the data in the slot as if the data
+    belonged to this document. The seed of a checksum depends on the document, so the checksum
+    matches only if the data really belongs to this document.
     """
     for slot in {bytes(key) for key, _ in txn.documents.stored()}:
         address = schema.address(slot, collection, ordinal)
@@ -112,10 +117,12 @@ def _address_by_content(txn: Txn, collection: int, ordinal: int) -> bytes | None
 
 
 def _leaf_count(txn: Txn, address: bytes | None) -> int:
-    """Returns the document's leaf count.
+    """Returns the leaf count of the document at `address`.
 
-    Reads it from the entry in `ordinals`, else from the record, else from the tree. Returns 0 if
-    all three are missing or damaged, or if `address` is None.
+    `address` has the slot, collection id and ordinal of the document. Reads the leaf count from the
+    entry in `ordinals`, else from the record, else from the tree. Returns 0 if all three are
+    missing or damaged. Also returns 0 if `address` is None, which means that the document's address
+    could not be found.
     """
     if address is None:
         return 0
@@ -135,7 +142,10 @@ def _leaf_count(txn: Txn, address: bytes | None) -> int:
 
 
 def readable_documents(txn: Txn, collection: int) -> Iterator[tuple[int, DocumentRecord]]:
-    """Yields the ordinal and record of each document whose record is not damaged."""
+    """Yields the ordinal and the record of each readable document of a collection.
+
+    A document is readable if its record and its entry in the database `ordinals` are undamaged.
+    """
     for (_, ordinal), entry in txn.ordinals.sound_entries(collection):
         address = schema.address(entry.slot, collection, ordinal)
         try:
@@ -145,10 +155,10 @@ def readable_documents(txn: Txn, collection: int) -> Iterator[tuple[int, Documen
 
 
 def recounted(txn: Txn, collection: int, counters: Counters, without: int = 0) -> Counters:
-    """Returns `counters` with the fields in `OF_DOCUMENTS` computed again.
+    """Returns a copy of `counters`, in which the fields in `OF_DOCUMENTS` are computed again.
 
-    They are computed from the readable records of the collection's documents. The document with the
-    ordinal `without` is not counted.
+    The fields are computed from the records of the collection's documents. The document with the
+    ordinal `without` and documents with damaged records are not counted.
     """
     counted = counters._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     for ordinal, document in readable_documents(txn, collection):
@@ -158,7 +168,10 @@ def recounted(txn: Txn, collection: int, counters: Counters, without: int = 0) -
 
 
 def rewrite_terms(txn: Txn, collection: int) -> None:
-    """Deletes all terms of a collection, then writes the terms of its readable documents."""
+    """Deletes all terms of a collection, then writes the terms of its documents again.
+
+    Writes no terms for documents with damaged records.
+    """
     txn.terms.clear(collection)
     for ordinal, document in readable_documents(txn, collection):
         for term in terms_of(document):

@@ -10,7 +10,10 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def free_bytes(directory: Path) -> int:
-    """Returns the free bytes on the disk of `directory`, without bytes reserved for root."""
+    """Returns how many bytes are free on the disk of `directory`.
+
+    Bytes that the file system reserves for root are not counted.
+    """
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 

@@ -33,19 +33,21 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.host.private_files import FILE_MODE, make_folder, opener
 from hrag.values.errors import StorageFull, StoreMissing, StoreUnavailable
 
-# The name of the folder, inside the store's folder, with the unfinished copy of a restore.
+# `hrag restore` first copies a backup into a folder with this name, inside the store's folder.
 RESTORE = "restore.tmp"
 
 _log = structlog.get_logger()
 
-# The disk space that is allocated for the file lock.mdb: 64 bytes for each reader, and 4 KiB more.
+# The disk space in bytes that is allocated for the file lock.mdb: 64 bytes for each open read
+# transaction, and 4 KiB more.
 _LOCK_BYTES = (MAX_READERS + 64) * 64
 
 
 class Store:
     """A store that is open in this process: an LMDB environment and its LMDB databases.
 
-    The files in `locks` stay open until the store is closed, and closing them releases the locks.
+    Writes leave `reserve_bytes` of the disk free. The files in `locks` stay open until the store is
+    closed; closing these files releases the locks on them.
     """
 
     def __init__(
@@ -76,10 +78,11 @@ class Store:
         return self._transaction(write=False)
 
     def write(self) -> AbstractContextManager[Txn]:
-        """Begins a write transaction, which commits durably at its end.
+        """Begins a write transaction, which commits durably at the end of the `with` block.
 
-        After an exception, the store is unchanged. Raises the same errors as `read`, and
-        StoreUnavailable if the store's folder was moved, replaced or removed; see `require_place`.
+        If the block raises an exception, the store is unchanged. Raises the same errors as `read`.
+        Also raises StoreUnavailable if the store's folder was moved, replaced or removed; see
+        `require_place`.
         """
         self.require_place()
         return self._transaction(write=True)
@@ -89,7 +92,8 @@ class Store:
         """Begins a write transaction that makes the store grow by about `extra_bytes`.
 
         Works like `write`, but does not use the disk space that is reserved for deletions. If the
-        disk does not have enough other space, raises StorageFull before anything is written.
+        free disk space without this reserve is too small, raises StorageFull before anything is
+        written.
         """
         self.require_place()
         self.require_space()
@@ -130,22 +134,24 @@ class Store:
     def require_place(self) -> None:
         """Raises StoreUnavailable if the store's folder was moved, replaced or removed.
 
-        Without this check, LMDB would continue to write to the file that it has opened. That file
-        may be deleted as soon as it is closed, and its documents would be lost. Reads continue, and
-        a moved folder contains all commits.
+        Without this check, LMDB would continue to write to the file that it has opened, even if the
+        file was removed. The kernel deletes a removed file as soon as it is closed, so the new
+        documents would be lost. Reads do not need this check and remain possible.
         """
         if location.identity(self._data) != self._identity:
             raise StoreUnavailable(
-                f"{self.directory} was moved, replaced or removed while it was in use, so the "
-                "store is not written to; move the folder back, or restart the services with "
-                "HRAG_DATA_DIR set to its new path; it contains every acknowledged change"
+                f"{self.directory} was moved, replaced or removed while it was in use, so hrag no "
+                "longer writes to the store; if the folder was moved, it contains every "
+                "acknowledged change: move it back, or set HRAG_DATA_DIR to its new path and "
+                "restart the services; if the folder was removed, restore a backup and restart the "
+                "services"
             )
 
     def require_space(self, extra_bytes: int = 0) -> None:
         """Raises StorageFull if a write of `extra_bytes` would leave too little free disk space.
 
-        The write must leave HRAG_DISK_RESERVE_BYTES free for other programs. In addition, `Reserve`
-        allocates blocks for deletions, and these blocks do not count as free.
+        The write must leave HRAG_DISK_RESERVE_BYTES free for other programs. In addition, the class
+        `Reserve` allocates disk blocks for deletions; these blocks are not counted as free.
         """
         free = disk.free_bytes(self.directory)
         if free < self._reserve_bytes + extra_bytes:
@@ -198,12 +204,13 @@ class Store:
 
 
 def open_for_writing(directory: Path, reserve_bytes: int = 0) -> Store:
-    """Opens or creates a store for writing. Only one process at a time may do so.
+    """Opens a store for writing. Creates the store if it does not exist.
 
-    Writing documents leaves `reserve_bytes` of the disk free. For deletions, `reserve_bytes`, but
-    at most MAX_RESERVE_BYTES, are allocated inside LMDB's file. Raises StoreUnavailable if another
-    process has opened the store for writing, or if the store cannot be opened. Raises StorageFull
-    if the disk is too full to create the store.
+    Only one process at a time may have a store open for writing. A write of documents is refused if
+    it would leave less than `reserve_bytes` of the disk free. In addition, disk blocks inside
+    LMDB's file are allocated for deletions: min(`reserve_bytes`, MAX_RESERVE_BYTES) bytes. Raises
+    StoreUnavailable if another process has the store open for writing, or if the store cannot be
+    opened. Raises StorageFull if the disk is too full to create the store.
     """
     location.refuse_network(directory)
     with ExitStack() as undo:
@@ -243,10 +250,11 @@ def open_for_reading(directory: Path) -> Store:
 
 
 def open_alone(directory: Path) -> Store:
-    """Opens a store for reading, without LMDB's lock file. No other process may change the store.
+    """Opens a store for reading, without LMDB's lock file.
 
-    The store must be a private copy, or the caller must have locked it with
-    `store_locks.exclusive`. Creates no file in the folder. Raises StoreMissing or StoreUnavailable.
+    While the store is open, no other process may change it: the store must be a private copy, or
+    the caller must have locked it with `store_locks.exclusive`. Creates no file in the folder.
+    Raises StoreMissing or StoreUnavailable.
     """
     location.require_data(directory)
     with ExitStack() as undo:
@@ -330,10 +338,13 @@ def _join(directory: Path) -> IO[bytes]:
 def _fill_lock_file(path: Path) -> None:
     """Allocates disk blocks for the whole file `path`, which contains LMDB's table of readers.
 
-    LMDB creates the file sparse and maps it into memory. So on a full disk, a reader whose entry
-    has no disk block would be killed by SIGBUS; this would be about the 60th reader. Call this only
-    while no process has the file open, because closing the file releases the locks that this
-    process has on it.
+    LMDB creates a sparse file and maps it into memory. The first disk block has space for the
+    entries of about 60 readers. Without this function, the kernel would kill the next reader with
+    SIGBUS if the disk is full, because no disk block can be allocated for the reader's entry.
+
+    Call this function only while no process has the file open, this process included. Otherwise
+    closing the file at the end of this function would release the locks that LMDB has on the file
+    in this process.
     """
     if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
         with open(path, "ab", opener=opener) as file, suppress(OSError):
@@ -343,8 +354,8 @@ def _fill_lock_file(path: Path) -> None:
 def _refuse_lost_data(directory: Path) -> None:
     """Raises StoreUnavailable if the folder has files of a store, but not LMDB's file.
 
-    LMDB's file contains the documents. Creating a new store in the folder would hide that they were
-    lost.
+    LMDB's file contains the documents. Creating a new store in the folder would hide that the
+    documents were lost.
     """
     if location.has_data(directory):
         return
@@ -355,18 +366,19 @@ def _refuse_lost_data(directory: Path) -> None:
         )
     if any((directory / location.SEGMENTS).iterdir()):
         raise StoreUnavailable(
-            f"{directory} has segments but no {location.DATA}, which contains the documents: it "
-            "was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR to "
-            "an empty folder"
+            f"{directory} has segments but no {location.DATA}, which contains the documents: this "
+            "file was lost, or a restore was interrupted; run `hrag restore`, or set HRAG_DATA_DIR "
+            "to an empty folder"
         )
 
 
 def _refuse_truncated(env: lmdb.Environment, directory: Path, *, lock: bool) -> None:
     """Raises StoreUnavailable if the end of the data file is missing.
 
-    A file that is too short may still be complete: a transaction may have allocated pages at the
-    end of the file, and freed them without writing them. So if the file is too short, a child
-    process reads all pages in use. If one of them is past the end of the file, the child is killed.
+    A file that is shorter than the size that LMDB has recorded may still have all data: a
+    transaction may have allocated pages at the end of the file, and freed them without writing
+    them. So if the file is shorter, a child process tries to read all pages in use. If one of these
+    pages is past the end of the file, the kernel kills the child, which shows that data is missing.
     """
     needed = Store(env, directory).used_bytes
     file_bytes = (directory / location.DATA).stat().st_size

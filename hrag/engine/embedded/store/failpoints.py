@@ -1,7 +1,7 @@
 """Failpoints: named points in the code at which a test may end the process.
 
-In production `reach` does nothing, because only tests `install` a hook. A failpoint is named after
-the step that has just been completed.
+The code calls `reach` at each failpoint. In production, `reach` does nothing; tests `install` a
+function that `reach` calls. A failpoint is named after the step that has just been completed.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ POINTS = (
     "delete.committed",
     "summaries.written",
     "summaries.committed",
-    "seal.built",  # The index over the leaves of a tail is in memory, and no file exists yet.
+    "seal.built",  # The new segment's index is in memory, and the segment has no files yet.
     "merge.built",
     "postings.written",  # The postings file is written. The file `rows.npz` is not written yet.
     "segment.written",  # The segment's files exist in a folder with a temporary name.
     "segment.synced",
     "segment.renamed",  # The files have their final names, but no manifest lists the segment.
     "publish.written",
-    "publish.committed",  # The segment is listed. The files of replaced segments still exist.
+    "publish.committed",  # The manifest lists the new segment. Replaced segments still have files.
     "segment.removed",
     "reclaim.written",
     "reclaim.committed",
@@ -32,7 +32,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """Makes `reach` call `hook` with the failpoint's name. With None, `reach` does nothing."""
+    """Makes `reach` call `hook` with the failpoint's name; with None, `reach` does nothing."""
     global _hook  # noqa: PLW0603 - tests need one hook for the whole process
     _hook = hook
 

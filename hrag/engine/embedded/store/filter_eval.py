@@ -1,8 +1,9 @@
 """Evaluates a filter: finds the documents that pass it, as sorted ordinals.
 
-Reads the filter terms, which are stored for each field of each document. The cost grows with the
-count of documents that match the conditions, not with the size of the collection. The exception is
-a filter that consists of NoneOf conditions only: it reads the ordinals of all documents.
+A filter term is a metadata field with a value. For each term, LMDB stores the ordinals of the
+documents that have the term; only these are read. So the cost grows with the count of documents
+that match the conditions, not with the size of the collection. Exception: a filter that consists
+only of NoneOf conditions reads the ordinals of all documents.
 """
 
 from array import array
@@ -31,18 +32,19 @@ The arguments are the term and a function that reads the ordinals from the store
 
 _NOTHING: Ordinals = np.empty(0, np.uint64)
 _ENTRY = np.dtype(">u8")
-# Each condition of an AnyOf filter returns a set of ordinals. When these sets have more ordinals in
-# total than this (8 MiB), they are merged into one set, so that they do not use too much memory.
+# Each condition of an AnyOf filter returns a set of ordinals. When these sets have more than this
+# many ordinals in total (8 MiB), the sets are merged into one set to save memory.
 _MERGE_AT = 1 << 20
 
 
 class FilterEvaluation:
     """Evaluates filters on a collection's documents in one transaction.
 
-    `all_documents` returns the ordinals of all documents, ascending. `cached_read` returns
-    the ordinals of the documents that have a term, from a cache or from the store; the default has
-    no cache. Only a few sets of ordinals are in memory at a time, even for a filter with many
-    conditions. Raises DeadlineExceeded between two conditions.
+    The argument `all_documents` is a function that returns the ordinals of all documents,
+    ascending. The argument `cached_read` is a function that returns the ordinals of the documents
+    that have a term, from a cache or from the store; the default function uses no cache. Only a few
+    sets of ordinals are in memory at a time, even for a filter with many conditions. If the
+    deadline has passed, raises DeadlineExceeded before it evaluates the next condition.
     """
 
     def __init__(
@@ -90,9 +92,9 @@ class FilterEvaluation:
     def _any(self, filters: Sequence[Filter]) -> Ordinals:
         """Returns the ordinals of the documents that pass at least one of the filters.
 
-        Each filter returns a set of ordinals. Whenever the sets have too many ordinals in total,
-        they are merged into one set. The limit is `_MERGE_AT` plus twice the size of the set that
-        the last merge returned.
+        Each filter returns a set of ordinals. To save memory, the sets are merged into one set
+        whenever they have too many ordinals in total: at first more than `_MERGE_AT`, and later
+        more than `_MERGE_AT` + 2 * n, where n is the size of the set after the last merge.
         """
         sets: list[Ordinals] = []
         size, bound = 0, _MERGE_AT
@@ -109,7 +111,8 @@ class FilterEvaluation:
             return self._all_documents()
         ordinals = []
         for name in set(map(str, filter.values)):
-            # A longer id is skipped: no document has it, and LMDB raises an error for a long key.
+            # Longer ids are skipped: no document has an id of more than MAX_DOCUMENT_ID_BYTES, and
+            # LMDB raises an error for a key that is too long.
             if len(name.encode()) <= MAX_DOCUMENT_ID_BYTES:
                 ordinal = self._txn.document_ids.get((self._collection, name))
                 if ordinal is not None:
@@ -129,9 +132,9 @@ class FilterEvaluation:
     def _with_term_between(self, start: bytes, end: bytes) -> Ordinals:
         """Returns the ordinals of the documents that have a term from `start` up to `end`.
 
-        The term `end` itself is not included. If only one document has a term, the term has a
-        single entry. The checksums of all single entries are verified together in one numpy array,
-        which is faster than one by one.
+        The term `end` itself is not included. A term has one entry for each document that has the
+        term. The entries of all terms with a single entry are verified together in one numpy array,
+        which is faster than to verify them one after another.
         """
         single_entries, seeds, shared_terms = bytearray(), array("Q"), []
         with self._txn.terms.cursor() as cursor:

@@ -25,8 +25,8 @@ _LMDB_0_9 = 0
 # The size of LMDB's memory map, 16 TiB. A map cannot grow while readers have it open, so it is made
 # larger than any disk. LMDB's file is sparse, so only the disk limits its real size.
 _MAP_BYTES = 1 << 44
-# The package lmdb keeps at most this many ended read transactions and begins them again. Beginning
-# such a transaction takes a fraction of a microsecond.
+# The package lmdb keeps at most this many ended read transactions and reuses them. Beginning a read
+# transaction that is reused takes a fraction of a microsecond.
 _SPARE_READ_TXNS = 64
 
 # The errors that LMDB raises when it reads a damaged page of an open file.
@@ -36,9 +36,10 @@ _FOREIGN = (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError)
 
 
 def open_lmdb(directory: Path, *, readonly: bool, lock: bool) -> lmdb.Environment:
-    """Opens the environment in `directory` and returns it. Raises StoreUnavailable.
+    """Opens the LMDB environment in `directory` and returns the environment.
 
-    Does not detect that the end of the file is missing; the module `page_probe` does.
+    Raises StoreUnavailable if it cannot be opened. Does not detect that the end of LMDB's file is
+    missing; the module `page_probe` detects this.
     """
     try:
         return lmdb.open(

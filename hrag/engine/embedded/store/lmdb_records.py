@@ -1,4 +1,4 @@
-"""The records that only a store in LMDB has: their fields and their encoding as bytes.
+"""The fields and the encoding of the records that only the embedded engine stores, in LMDB.
 
 Records that are read once and then cached are encoded as JSON. Records that every call reads have a
 fixed binary format, which is faster to decode.
@@ -17,16 +17,17 @@ class Counters(NamedTuple):
     """Running totals of a collection, updated in the transaction of each change.
 
     * `sequence`: the sequence number of the collection's last change.
-    * `sealed_sequence`: the sequence number of the last change that segments cover.
-    * `log_start`: a sequence number; the change log contains all changes with larger sequence
-      numbers.
+    * `sealed_sequence`: segments cover all changes up to this sequence number.
+    * `log_start`: a sequence number; the change log contains all changes with sequence numbers
+      above `log_start`.
     * `log_entries`: the count of entries in the change log.
     * `sealed_ordinal`: the last ordinal that a segment covers.
     * `tail_leaves`: the count of leaves, without deleted leaves, whose ordinals are above
       `sealed_ordinal`.
     * `unsummarised`: the count of documents whose summaries are not written yet.
     * `summary_tokens`: the count of tokens that a chat model has read and written for summaries.
-    * `stored_bytes`: the sum over all documents of `tenant_usage.stored_bytes`.
+    * `stored_bytes`: the sum of the sizes of all documents in LMDB's file, in bytes, which the
+      function `tenant_usage.stored_bytes` estimates.
     """
 
     documents: int = 0
@@ -55,8 +56,8 @@ class Counters(NamedTuple):
     def plus(self, document: DocumentRecord, ordinal: int, sign: int) -> "Counters":
         """Returns the counters after a document is added (`sign` 1) or removed (`sign` -1).
 
-        `ordinal` is the document's ordinal. It decides whether the document's leaves are in the
-        tail.
+        `ordinal` is the document's ordinal. If it is above `sealed_ordinal`, the document's leaves
+        are in the tail.
         """
         leaves = sign * document.leaf_count
         return self._replace(
@@ -75,12 +76,12 @@ _COUNTERS = struct.Struct(f"<{len(Counters._fields)}Q")
 
 
 class Change(NamedTuple):
-    """An entry of the change log: the ordinals that a change added and removed.
+    """An entry of the change log: the ordinal that a change added, and the ordinal that it removed.
 
-    `added` is 0 if the change added no ordinal, and `removed` is 0 if it removed none.
+    `added` is 0 if the change added no ordinal, and `removed` is 0 if the change removed none.
 
-    If both are 0, the metadata of a document changed. The document's leaves are the same, but it
-    may now pass other filters.
+    If both are 0, only the metadata of a document changed. The document's leaves did not change,
+    but the document may now pass other filters than before.
     """
 
     added: int = 0
@@ -114,8 +115,8 @@ class SegmentRecord:
     distinct vectors, some of which may belong only to leaves that were deleted before the segment
     was built. A segment with `dimension` 0 has no vectors. The postings contain the terms of
     `analyzer`; without an analyzer, the segment has no postings. `covered_sequence` is the sequence
-    number of the last change that the segment covers. `files` has the size and checksum of each
-    file by name.
+    number of the last change that the segment covers. `files` maps the name of each file to the
+    size and the checksum of the file.
     """
 
     segment_id: int
@@ -145,5 +146,9 @@ class SegmentRecord:
         return sum(file.size_bytes for file in self.files.values())
 
     def info(self) -> Segment:
-        """Returns the segment's description for clients: id, rows, bytes and sequence number."""
+        """Returns what clients learn about the segment.
+
+        This is the segment's id, its count of rows, the total size of its files in bytes, and the
+        sequence number of the last change that it covers.
+        """
         return Segment(self.segment_id, self.rows, self.size_bytes, self.covered_sequence)

@@ -1,7 +1,8 @@
 """The names of a store's files, checks of its file system, and errors about access to the files.
 
 A store is a folder on a local disk. LMDB maps files of the store into memory, and on a network file
-system the maps of two processes would differ. This module knows nothing of the contents of files.
+system two processes could see different bytes in these maps. This module knows nothing of the
+contents of files.
 """
 
 import os
@@ -111,7 +112,10 @@ def require_data(directory: Path, hint: str = "") -> None:
 
 @contextmanager
 def explained_errors(directory: Path) -> Iterator[None]:
-    """Replaces an OSError that the `with` block raises by StorageFull or StoreUnavailable."""
+    """If the `with` block raises an OSError, raises StorageFull or StoreUnavailable instead.
+
+    Raises StorageFull if the disk of `directory` is full, and StoreUnavailable for other errors.
+    """
     try:
         yield
     except OSError as error:

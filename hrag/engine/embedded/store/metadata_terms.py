@@ -1,8 +1,9 @@
 """Keys and values of the database `terms`, which filters read.
 
-A key is a collection id followed by a filter term. Its values, called entries, name the documents
-that have the term. An entry has 64 bits: the ordinal has 44 bits, and the other 20 bits are a
-checksum of the ordinal and the term (Fibonacci hashing). numpy verifies many entries at once.
+A filter term is a metadata field with a value. A key is a collection id followed by a filter term.
+A key has one value, called an entry, for each document that has the term. An entry has 64 bits: 44
+bits are the document's ordinal, and 20 bits are a checksum of the ordinal and the term (Fibonacci
+hashing). numpy verifies many entries at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ from hrag.engine.embedded.store.tables import Database, TableTxn, stored_entries
 _TERMS = "terms"
 
 _ALL_BITS = (1 << 64) - 1
-# The length of an entry's checksum in bits. The ordinal needs the other bits of the 64.
+# The length of an entry's checksum in bits: 20. The other 44 bits of an entry are the ordinal.
 _CHECK_BITS = LEAF_BITS
 # The multiplier of Fibonacci hashing: 2 ** 64 divided by the golden ratio.
 _FACTOR = 0x9E3779B97F4A7C15
@@ -104,15 +105,16 @@ class TermTable:
         return sum(1 for _ in self.stored(collection))
 
     def clear(self, collection: int) -> None:
-        """Deletes all terms of a collection, damaged entries too."""
+        """Deletes all terms of a collection, including damaged entries."""
         self._txn.last_content = None
         for term in {bytes(term) for term, _ in self.stored(collection)}:
             self._txn.raw.delete(term, db=self._database.handle)
 
     def stored(self, collection: int | None = None) -> Iterator[tuple[memoryview, memoryview]]:
-        """Yields pairs of a term and one of its entries, for a collection, in order of term.
+        """Yields the entries of a collection's terms, each as a pair: the term, and the entry.
 
-        Without a collection, yields the entries of all collections. Does not verify the entries.
+        The order is by term. Without a collection, yields the entries of all collections. Does not
+        verify the entries.
         """
         prefix = b"" if collection is None else schema.u32(collection)
         return stored_entries(self._txn, self._database, prefix)
@@ -123,7 +125,7 @@ class TermTable:
 
 
 class TermField:
-    """An attribute of the class `Txn`; its value is the transaction's `TermTable`."""
+    """The descriptor of an attribute of `Txn` whose value is the transaction's TermTable."""
 
     @overload
     def __get__(self, txn: None, owner: type) -> "TermField": ...

@@ -1,7 +1,7 @@
 """Finds the name of the document or collection to which a damaged entry belongs.
 
-Error messages contain this name. To find it, this module reads other entries. They may be damaged
-too, so no function here raises an error for a damaged entry.
+Error messages contain this name. To find the name, this module reads other entries. These entries
+may be damaged, too, so no function here raises an error for a damaged entry.
 """
 
 from hrag.engine.embedded.store import schema
@@ -12,10 +12,11 @@ _NAMED = {"collection_names": "collection", "tenants": "tenant"}
 
 
 def owner_of(txn: Txn, database: str, key: bytes) -> str:
-    """Returns the name of what an entry belongs to, like `document 'a' of collection 't/docs'`.
+    """Returns the name of the document, collection or tenant to which an entry belongs.
 
-    `key` is the entry's encoded key. `database` is the name of the entry's database; for a tree, a
-    text or vectors, it is the name in `content.PARTS`.
+    An example is `document 'a' of collection 't/docs'`. If the entry belongs to none of them,
+    returns "the store". `key` is the entry's encoded key. `database` is the name of the entry's
+    database, or "trees", "texts" or "vectors" for a document's tree, text or vectors.
     """
     if database in schema.BY_SLOT:
         return document_owner(txn, *schema.read_in_collection(key[schema.SLOT_BYTES :]))
@@ -44,7 +45,7 @@ def document_owner(txn: Txn, collection: int, ordinal: int) -> str:
 
 
 def document_name(txn: Txn, collection: int, ordinal: int) -> str:
-    """Returns the id of the document with this ordinal; "" if no id has the ordinal.
+    """Returns the id of the document with this ordinal; "" if no document has this ordinal.
 
     Reads the ids of the collection one after another, which takes 1 us for each id.
     """
@@ -58,8 +59,8 @@ def document_name(txn: Txn, collection: int, ordinal: int) -> str:
 def collection_owner(txn: Txn, collection: int) -> str:
     """Returns a text that names the collection with this id by its tenant and name, for messages.
 
-    A summary collection has the name of the collection that it summarises. If the name is not
-    found, the text contains the id.
+    For a summary collection, the text names the collection whose summaries it contains. If no name
+    is found, the text contains the id.
     """
     record = txn.collections.get_sound(collection)
     if record is not None:

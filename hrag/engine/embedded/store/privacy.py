@@ -1,10 +1,10 @@
 """Restricts access to a store's files to their owner.
 
-hrag creates files with mode 0600 and folders with mode 0700. The files of a store may have wider
-modes if an earlier version of hrag created them, or if they were copied or mounted. Opening the
-store removes the access of other users. The store's folder itself may belong to another user, for
-example if it is the root of a volume. Then the mode of this folder stays unchanged, without a
-warning.
+hrag creates files with mode 0600 and folders with mode 0700. The modes of a store's files may give
+access to other users if an earlier version of hrag created the files, or if the files were copied
+or mounted. Opening the store removes the access of other users. The store's folder itself may
+belong to another user, for example if it is the root of a volume. Then the mode of this folder
+stays unchanged, and no warning is logged.
 """
 
 from collections.abc import Iterator

@@ -87,7 +87,7 @@ def listed_segments(txn: Txn, collection: int) -> list[SegmentRecord]:
 
 
 def is_listed(txn: Txn, collection: int, record: SegmentRecord) -> bool:
-    """Returns True if the collection's list of segments contains exactly this record.
+    """Returns True if the collection's manifest contains a segment record equal to `record`.
 
     Reads only the entry of this segment, so damage to other entries has no effect. Returns False if
     the entry of this segment is damaged.
@@ -106,7 +106,10 @@ def all_segments(txn: Txn) -> Iterator[tuple[int, SegmentRecord]]:
 
 
 def address_of(txn: Txn, collection: int, ordinal: int) -> bytes:
-    """Returns the address of a document that exists in this transaction; see `schema.address`."""
+    """Returns a document's address: its slot, collection id and ordinal, encoded as bytes.
+
+    Raises DataLoss if the document's entry in the database `ordinals` is missing or damaged.
+    """
     entry = txn.ordinals.require((collection, ordinal))
     return schema.address(entry.slot, collection, ordinal)
 
@@ -117,7 +120,10 @@ def is_living(txn: Txn, collection: int, ordinal: int) -> bool:
 
 
 def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, DocumentRecord | None]:
-    """Returns the ordinal and record of the document with this id; 0 and None if it is missing."""
+    """Returns the ordinal and the record of the document with this id.
+
+    Returns 0 and None if no document has this id.
+    """
     ordinal = txn.document_ids.get((collection, document_id))
     if ordinal is None:
         return 0, None
@@ -127,11 +133,11 @@ def find_document(txn: Txn, collection: int, document_id: str) -> tuple[int, Doc
 def erase_document(
     txn: Txn, ordinal: int, document: DocumentRecord, *, keep_slot: bool = False
 ) -> int:
-    """Deletes one version of a document. Returns the count of the document's terms.
+    """Deletes one version of a document. Returns the count of filter terms of this version.
 
-    The entry of the document's id, the collection's counters and the change log do not change. With
-    `keep_slot`, the record, text, tree and vectors are not deleted either, because the next version
-    of the document overwrites them.
+    Changes neither the document's entry in `document_ids`, nor the collection's counters, nor the
+    change log. With `keep_slot`, the record, text, tree and vectors are kept, because the caller
+    will overwrite them with the next version of the document.
     """
     address = address_of(txn, document.collection, ordinal)
     terms = terms_of(document)
@@ -142,10 +148,11 @@ def erase_document(
 
 
 def erase_entries(txn: Txn, collection: int, ordinal: int, address: bytes | None) -> None:
-    """Deletes a document's entries under its ordinal, then its record, text, tree and vectors.
+    """Deletes a document's record, text, tree and vectors, and the entries under its ordinal.
 
-    The keys of record, text, tree and vectors begin with the document's slot, which is freed for
-    another document. If `address` is None, only the entries under the ordinal are deleted.
+    The entries under its ordinal are in the databases `ordinals`, `unsummarised` and `summarised`.
+    The document's slot, which is the first part of `address`, becomes free for another document. If
+    `address` is None, deletes only the entries under the ordinal.
     """
     for table in (txn.ordinals, txn.unsummarised, txn.summarised):
         table.delete((collection, ordinal))

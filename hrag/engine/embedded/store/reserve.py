@@ -1,10 +1,11 @@
 """A reserve of disk blocks for deletions, allocated inside LMDB's file in advance.
 
 LMDB never changes a page in place, so even a deletion first writes new pages. On a full disk, the
-deletion would fail. But on a full disk, a process can still write into disk blocks that are already
+deletion would fail. But even on a full disk, a process can write into disk blocks that are already
 allocated for the file. So before a write that may make the store grow, `posix_fallocate` allocates
-the blocks of LMDB's file for all pages in use, for that write, and for the reserve. Deletions use
-blocks of the reserve. Later writes use the pages that deletions free.
+disk blocks of LMDB's file for all pages in use, for this write, and for the reserve. On a full
+disk, deletions write into the blocks of the reserve. Later writes use the pages that the deletions
+have freed.
 
 This works on file systems that write in place, for example ext4, XFS and tmpfs. Btrfs and ZFS write
 changed blocks to a new location, so a deletion may fail on them in spite of the reserve. On a file
@@ -35,13 +36,15 @@ _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 
 
 class Reserve:
-    """Allocates disk blocks for LMDB's file: the pages in use, then `reserve_bytes` after them.
+    """Allocates disk blocks for the pages of LMDB's file, and for a reserve after the pages.
 
-    If `reserve_bytes` is 0, nothing is allocated. Only the process that has opened the store for
-    writing may use this class. It must call `allocate` inside a write transaction, or before the
-    first write transaction. Otherwise a transaction could write at the same time, and its bytes
-    could be lost: on a file system that cannot allocate blocks, the C library writes zeros into the
-    file instead.
+    The reserve has `reserve_bytes`. If `reserve_bytes` is 0, nothing is allocated. Only the process
+    that has opened the store for writing may use this class.
+
+    No other transaction may write during a call of `allocate`. So call it inside a write
+    transaction, or before the first write transaction. The reason: on a file system that cannot
+    allocate blocks, the C library writes zeros into the file instead, and these zeros could replace
+    the bytes of another transaction.
     """
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
@@ -51,10 +54,10 @@ class Reserve:
         self._allocated = 0
 
     def allocate(self, used_bytes: int, extra_bytes: int = 0) -> None:
-        """Allocates disk blocks for `used_bytes`, `extra_bytes` after them, and the reserve.
+        """Allocates disk blocks for the pages in use, a write of `extra_bytes`, and the reserve.
 
-        `used_bytes` is the size of the pages in use. Before the first call, these pages may have
-        holes, which are parts of a file without disk blocks. Afterwards they have none. Raises
+        `used_bytes` is the size of the pages in use. Before the first call, parts of these pages
+        may have no disk blocks. After the call, all of these pages have disk blocks. Raises
         StorageFull if the disk does not have enough free blocks.
         """
         end = used_bytes + extra_bytes + self._reserve_bytes

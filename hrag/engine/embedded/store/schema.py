@@ -1,14 +1,14 @@
 """Lists every LMDB database of a store, with its key and its value.
 
-Integers in keys are fixed-width big-endian, so keys sort by integer and share prefixes. Only names
-and ids of documents have a variable length. They come last in a key, so the entries with the same
-prefix are in order of name. "collection" in the table is a collection's id.
+Integers in keys are big-endian and have a fixed length, so LMDB sorts keys by their integers. Only
+names and ids of documents have a variable length. They come last in a key, so the entries of one
+collection or tenant are in order of name or id. "collection" in the table is a collection's id.
 
 | database            | key                          | value                                |
 | ------------------- | ---------------------------- | ------------------------------------ |
 | meta                | name                         | u64, or text for `store_id`          |
-| collection_names    | tenant NUL name or alias     | collection u32; an alias has one     |
-|                     |                              | more byte, 1, after it               |
+| collection_names    | tenant NUL name or alias     | collection u32; if the key contains  |
+|                     |                              | an alias, the byte 1 follows the u32 |
 | collections         | collection u32               | CollectionRecord (JSON)              |
 | counters            | collection u32               | Counters (binary)                    |
 | tenants             | tenant                       | Usage (binary); never deleted        |
@@ -40,19 +40,21 @@ prefix are in order of name. "collection" in the table is a collection's id.
 A store may also have the databases `trees` and `vectors`. They are empty and no longer used.
 
 A checksum of 64 bits follows every value; a text has one checksum for each of its blocks. See
-`checksums.py`. The seed of a checksum is computed from the database and the key. In the databases
-whose key is a slot, it is also computed from the document that the slot stores. Empty values have
-no checksum, and each entry of `terms` contains a checksum of 20 bits.
+`checksums.py`. The seed of a checksum is computed from the database's name and the key. In the
+databases whose key is a slot, the seed is also computed from the collection id and the ordinal of
+the document in the slot. Empty values have no checksum, and each entry of `terms` contains a
+checksum of 20 bits.
 
 An ordinal is the id of one version of one document and is never used twice. `labels.py` packs an
 ordinal and a leaf's index into a label. A slot is the key under which a document is stored. The
-next version of the document reuses the slot. After the document is deleted, another document reuses
-the slot. If every version had a new slot, the pages with old slots would stay mostly empty.
+next version of the document uses the same slot, and after the document is deleted, another document
+uses it. If every version had a new slot, the pages with old slots would stay mostly empty.
 
-A sequence number counts the changes of one tenant. `tenants` stores the sequence number of the
-tenant's last change. The cursor counts the entries that were added to `commits`, across all
-tenants. Publishing a segment adds an entry to `commits` too. A reader reads `commits` after its
-last cursor to learn which collections have changed.
+The changes of a tenant are counted, and the number of a change is its sequence number. `tenants`
+stores the sequence number of the tenant's last change. The entries of `commits` are counted across
+all tenants, and the number of an entry is its cursor. Publishing a segment adds an entry to
+`commits`, too. To learn which collections have changed, the engine's `Reader` reads the entries of
+`commits` that it has not read yet.
 """
 
 import struct
@@ -97,9 +99,9 @@ BY_COLLECTION = (
 MANY_VALUED = ("terms",)
 # This database contains the text, tree and vectors of each document.
 CONTENTS = "texts"
-# The entries of a document in these databases are found by its address; see `address`. The last
-# three names also stand for a document's text, tree and vectors in error messages; see
-# `content.PARTS`.
+# A document's entries in these databases are found by the document's address; see `address`. In
+# error messages, "texts", "trees" and "vectors" also name the text, the tree and the vectors of a
+# document, as in `content.PARTS`.
 BY_SLOT = ("documents", "texts", "trees", "vectors")
 # Ingesting a document again replaces its entries in these databases.
 OF_DOCUMENT = (*BY_SLOT, "ordinals", "document_ids", "summarised")
@@ -154,12 +156,15 @@ def in_collection(collection: int, number: int) -> bytes:
 
 
 def key_in_collection(key: tuple[int, int]) -> bytes:
-    """Returns the same key as `in_collection`, from a pair of a collection id and a u64."""
+    """Returns a key that consists of a collection id and a u64.
+
+    It is the same key as that of `in_collection`, but `key` has both numbers as one tuple.
+    """
     return _U32_U64.pack(*key)
 
 
 def read_in_collection(key: bytes | memoryview) -> tuple[int, int]:
-    """Splits a key of `in_collection` into the collection id and the u64."""
+    """Decodes a key that `in_collection` has encoded. Returns the collection id and the u64."""
     collection, number = _U32_U64.unpack(key)
     return collection, number
 
@@ -182,7 +187,10 @@ def document_entry(leaf_count: int, slot: bytes) -> bytes:
 
 
 def read_document_entry(value: memoryview) -> tuple[int, bytes]:
-    """Decodes a value of `document_entry`: the leaf count, and the slot, which stays encoded."""
+    """Decodes a value of the database `ordinals`: the leaf count, and the slot.
+
+    The slot is returned as bytes, because it is used only as a key.
+    """
     leaf_count, slot = _DOCUMENT_ENTRY.unpack(value)
     return leaf_count, slot
 
@@ -192,18 +200,26 @@ def address(slot: bytes, collection: int, ordinal: int) -> bytes:
 
     The slot is the key under which LMDB stores the document's record, text, tree and vectors. The
     slot of a deleted document is reused for another document. So the seeds of the checksums are
-    computed from the whole address. Then data of the earlier document does not pass verification.
+    computed from the whole address. Then data that was stored for the deleted document does not
+    match the checksums of the new document.
     """
     return slot + _U32_U64.pack(collection, ordinal)
 
 
 def printable(text: str) -> str:
-    """Returns `text`, a name or id from a key, for a message; replaces bytes that are not UTF-8."""
+    """Returns `text` for use in an error message.
+
+    `text` is a name or an id that was decoded from a key. Bytes of the key that are not UTF-8 are
+    replaced by U+FFFD.
+    """
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def collection_name(tenant_id: str, name: str) -> bytes:
-    """Returns a key of the database `collection_names`. No argument may contain a NUL character."""
+    """Returns a key of the database `collection_names`.
+
+    Neither `tenant_id` nor `name` may contain a NUL character.
+    """
     return f"{tenant_id}\0{name}".encode("utf-8", "surrogateescape")
 
 
@@ -213,7 +229,10 @@ def alias(collection: int) -> bytes:
 
 
 def read_name(value: memoryview) -> tuple[int, bool]:
-    """Decodes a value of `collection_names`: the collection id, and True if it is an alias."""
+    """Decodes a value of `collection_names`.
+
+    Returns the collection id, and True if the name in the value's key is an alias.
+    """
     return read_u32(value[: _U32.size]), value[_U32.size :] == _ALIAS
 
 
@@ -223,5 +242,5 @@ def tenant(tenant_id: str) -> bytes:
 
 
 def document_id(collection: int, name: str) -> bytes:
-    """Returns the key of a document in the database `document_ids`; `name` is its id."""
+    """Returns the key of a document in the database `document_ids`; `name` is the document's id."""
     return _U32.pack(collection) + name.encode("utf-8", "surrogateescape")

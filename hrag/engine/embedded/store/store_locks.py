@@ -7,7 +7,7 @@ LMDB's table of readers.
 
 Every process that has a store open holds a shared lock on the file `users.lock` in the store's
 folder. The file contains the name of the PID namespace, and only a process with an exclusive lock
-on the file may change that name. Only one process at a time may write to the store: the process
+on the file may change this name. Only one process at a time may write to the store: the process
 that holds a lock on the file `indexer.lock`.
 """
 
@@ -25,17 +25,18 @@ from hrag.host.private_files import opener
 from hrag.values.errors import StoreUnavailable
 
 # How often a process tries to acquire a lock, and the pause in seconds between two tries. A process
-# that opens the store holds an exclusive lock for microseconds, so a few tries are enough. A vacuum
-# or a restore holds it much longer, so more tries would not help.
+# that opens the store holds an exclusive lock for microseconds, so 20 tries are enough. A vacuum or
+# a restore holds an exclusive lock much longer, so more tries would not help.
 _TRIES = 20
 _PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often to try to acquire a lock that another process holds, and the pause between tries.
+    """Says how long to wait for a lock that another process holds.
 
-    The pause is in seconds.
+    `tries` says how often a process tries to acquire the lock. `pause_s` is the pause in seconds
+    between two tries.
     """
 
     tries: int = _TRIES
@@ -51,7 +52,7 @@ def join(
     namespace: bytes | None = None,
     patience: Patience = _PATIENCE,
 ) -> IO[bytes]:
-    """Locks the store for shared use by this process, until the returned file is closed.
+    """Acquires a shared lock on the store; closing the returned file releases the lock.
 
     `namespace` is the name of this process's PID namespace; None means that it is read from /proc.
     Calls `when_alone` if no other process has the store open. Other processes cannot open the store
@@ -75,9 +76,10 @@ def join(
 
 @contextmanager
 def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]:
-    """Locks the store in `directory`, an existing folder, so that no other process can open it.
+    """Locks the store, so that no other process can open it during the `with` block.
 
-    Raises StoreUnavailable if another process has the store open.
+    `directory` is the store's folder, which must exist. Raises StoreUnavailable if another process
+    has the store open.
     """
     with _open(directory) as file:
         tries = 0
@@ -93,9 +95,10 @@ def exclusive(directory: Path, patience: Patience = _PATIENCE) -> Iterator[None]
 
 
 def lock_for_writing(directory: Path) -> IO[bytes]:
-    """Makes this process the only one that may write to the store, until it closes the file.
+    """Acquires the lock that a process must hold to write to the store.
 
-    Returns the locked file. Raises StoreUnavailable if another process holds the lock.
+    Returns the locked file; closing it releases the lock. Raises StoreUnavailable if another
+    process holds the lock.
     """
     descriptor = opener(directory / INDEXER_LOCK, os.O_RDWR | os.O_CREAT)
     lock = os.fdopen(descriptor, "ab")
@@ -113,10 +116,10 @@ def _share(file: IO[bytes], ours: bytes, directory: Path) -> str:
 
     `ours` is the name of this process's PID namespace.
 
-    The exclusive lock that this process may hold is converted to a shared lock. This releases the
-    lock for a moment, in which another process may write the name of its namespace into the file.
-    So the name is read again under the shared lock. No other process can change the name while this
-    process holds the shared lock.
+    If this process holds the exclusive lock on the file, the lock is converted to a shared lock.
+    This releases the lock for a moment, in which another process may write the name of its
+    namespace into the file. So the name in the file is read only after the shared lock has been
+    acquired. From then on, no other process can change the name.
     """
     if not _try_lock(file, fcntl.LOCK_SH):
         return (

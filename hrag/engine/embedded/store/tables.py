@@ -2,8 +2,8 @@
 
 Every value of a table ends with a checksum, which is added when the value is written and verified
 when the value is read. If a bit has flipped, reading the value raises DataLoss with a message that
-names the document; it never returns a wrong value. The module `transactions` lists all tables with
-the types of their keys and values.
+names the document. So a wrong value is never returned. The module `transactions` lists all tables
+with the types of their keys and values.
 """
 
 from collections.abc import Iterator
@@ -41,20 +41,23 @@ class Database:
 
     @classmethod
     def of(cls, name: str, handle: Any) -> "Database":
-        """Returns a Database. `name` is one of `schema.DATABASES`; `handle` is LMDB's handle."""
+        """Creates a Database and computes its seed from `name`, one of `schema.DATABASES`.
+
+        `handle` is the handle with which the package lmdb identifies the database.
+        """
         return cls(name, handle, seed_of(name.encode(), 0))
 
 
 class TableTxn(Protocol):
-    """The attributes and methods of a transaction that the tables in it use."""
+    """A transaction, with the attributes and methods that tables need."""
 
     @property
     def raw(self) -> RawTxn:
-        """The transaction of the package lmdb."""
+        """The transaction object of the package lmdb."""
 
     @property
     def databases(self) -> "dict[str, Database]":
-        """The open databases, by name."""
+        """A dictionary from the name of each LMDB database to the open database."""
 
     last_content: Content | None
     """The text, tree and vectors of the document that was read last, as far as they were read.
@@ -63,7 +66,10 @@ class TableTxn(Protocol):
     """
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises DataLoss: the entry under `key`, an encoded key, does not match its checksum."""
+        """Raises DataLoss with the message that an entry does not match its checksum.
+
+        `database` is the name of the entry's database, and `key` is the entry's encoded key.
+        """
 
 
 def required(value: Value | None) -> Value:
@@ -79,10 +85,10 @@ def required(value: Value | None) -> Value:
 def stored_entries(
     txn: TableTxn, database: Database, prefix: bytes = b"", start: bytes = b""
 ) -> Iterator[tuple[memoryview, memoryview]]:
-    """Yields the keys and values of a database, as bytes. Does not verify checksums.
+    """Yields the keys and values of a database, as bytes, in order of key.
 
-    Yields only keys that begin with `prefix`, in order, from the key `start` on. A value ends with
-    its checksum.
+    Yields only keys that begin with `prefix`, and skips keys that are less than `start`. Each value
+    ends with its checksum, which is not verified.
     """
     with txn.raw.cursor(db=database.handle) as cursor:
         if not cursor.set_range(max(prefix, start)):
@@ -96,8 +102,9 @@ def stored_entries(
 class Keys(Generic[K, G]):
     """The keys of a table.
 
-    In the methods, `group` is a collection id or a tenant, and only keys that begin with it are
-    read. A method without `group` reads all keys. `start` is the first key to yield.
+    If a method is called with a `group`, a collection id or a tenant, it reads only keys that begin
+    with this collection id or tenant. Else it reads all keys. If a method is called with a `start`,
+    it skips keys that are less than `start`.
     """
 
     __slots__ = ("_codec", "_database", "_txn")
@@ -119,28 +126,31 @@ class Keys(Generic[K, G]):
         return statistics["entries"]
 
     def has(self, key: K) -> bool:
-        """Returns True if the key exists. Does not verify its value."""
+        """Returns True if the key exists. Does not verify the value under the key."""
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         return self._txn.raw.get(packed, db=self._database.handle) is not None
 
     def keys(self, group: G | None = None, *, start: K | None = None) -> Iterator[K]:
-        """Yields the keys in order. Does not verify the checksums of the values."""
+        """Yields the keys in order. Does not verify the values under the keys."""
         unpack = self._codec.unpack
         for key, _ in self.stored(group, start=start):
             yield unpack(key)
 
     def count(self, group: G) -> int:
-        """Returns the count of a collection's or a tenant's entries; see `Keys`."""
+        """Returns how many entries of this table belong to `group`, a collection id or a tenant."""
         return sum(1 for _ in self.stored(group))
 
     def delete(self, key: K) -> bool:
-        """Deletes a key; returns True if it existed."""
+        """Deletes a key and its value. Returns True if the key existed."""
         self._txn.last_content = None
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         return bool(self._txn.raw.delete(packed, db=self._database.handle))
 
     def clear(self, group: G) -> None:
-        """Deletes all entries of a collection or a tenant, even damaged entries; see `Keys`."""
+        """Deletes all entries of this table that belong to `group`, a collection id or a tenant.
+
+        Damaged entries are deleted too.
+        """
         self._txn.last_content = None
         for key in {bytes(key) for key, _ in self.stored(group)}:
             self._txn.raw.delete(key, db=self._database.handle)
@@ -182,7 +192,10 @@ class Table(Keys[K, G], Generic[K, V, G]):
         self._value = value
 
     def get(self, key: K) -> V | None:
-        """Returns a key's value, or None if the key does not exist. Raises DataLoss."""
+        """Returns a key's value, or None if the key does not exist.
+
+        Raises DataLoss if the value is damaged.
+        """
         data = self.get_data(key)
         return None if data is None else self._value.decode(data)
 
@@ -196,7 +209,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
     def get_data(self, key: K) -> memoryview | None:
         """Returns a key's encoded value without its checksum; None if the key does not exist.
 
-        The returned memory is valid until the next write. Raises DataLoss.
+        The returned memory is valid until the next write. Raises DataLoss if the value is damaged.
         """
         packed = self._codec.pack(key)
         database = self._database
@@ -216,17 +229,21 @@ class Table(Keys[K, G], Generic[K, V, G]):
         return None if data is None else self._value.decode(data)
 
     def checksum(self, key: K) -> bytes:
-        """Returns the checksum stored with a key's value, or b"" if there is no value.
+        """Returns the checksum that is stored with a key's value, or b"" if there is no value.
 
-        Does not verify the value. A caller can compare two checksums of the same key: if they are
-        equal, the value has not changed.
+        Does not verify the value. To learn whether the value of a key has changed, a caller can
+        compare the checksum with an earlier checksum of this key.
         """
         packed = self._codec.pack(key)[: self._codec.lmdb_bytes]
         value = self._txn.raw.get(packed, db=self._database.handle)
         return b"" if value is None else bytes(value[-SUM_BYTES:])
 
     def put(self, key: K, value: V, *, append: bool = False) -> None:
-        """Encodes and stores a value. `append` is passed to `lmdb.Transaction.put`."""
+        """Encodes a value and stores it under `key`.
+
+        `append` may be True only if `key` is larger than all keys of the table; then LMDB need not
+        search for the key's place. `append` is passed to `lmdb.Transaction.put`.
+        """
         self.put_data(self._codec.pack(key), self._value.encode(value), append=append)
 
     def put_data(self, key: bytes, data: Buffer, *, append: bool = False) -> None:
@@ -273,7 +290,7 @@ class Table(Keys[K, G], Generic[K, V, G]):
 
 
 class KeySetField(Generic[K, G]):
-    """An attribute of the class `Txn`; its value is the transaction's `KeySet` of a database.
+    """The descriptor of an attribute of `Txn` whose value is a KeySet of the transaction.
 
     `name` is the name of the LMDB database.
     """
@@ -295,10 +312,10 @@ class KeySetField(Generic[K, G]):
 
 
 class TableField(Generic[K, V, G]):
-    """An attribute of the class `Txn`; its value is the transaction's `Table` of a database.
+    """The descriptor of an attribute of `Txn` whose value is a Table of the transaction.
 
-    `name` is the name of the LMDB database. The table is created when the attribute is read, so
-    beginning a transaction takes no time for it.
+    `name` is the name of the LMDB database. The Table is created when the attribute is read. So a
+    transaction that does not use a table takes no time to create it.
     """
 
     def __init__(self, name: str, codec: KeyCodec[K, G], value: ValueCodec[V]) -> None:

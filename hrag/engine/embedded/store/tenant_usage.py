@@ -1,10 +1,12 @@
 """The usage record of each tenant: the amount of stored data, and the last sequence number.
 
 The record is updated in the transaction of each change. It is never deleted, so that the tenant's
-sequence numbers never restart; see `Usage`. Without the record, every commit would have to sum the
-counters of the tenant's collections, at 3 us for each collection. With ten thousand collections,
-this would take longer than the commit's sync to disk. A deletion frees quota at its commit,
-although LMDB's pages are freed later, in the background.
+sequence numbers never start again at 1. Without the record, every commit would have to sum the
+counters of the tenant's collections, which takes 3 us for each collection. With ten thousand
+collections, this would take longer than the commit's sync to disk.
+
+When a deletion is committed, the usage becomes smaller, so the tenant may store new documents
+immediately, although LMDB's pages are freed later, in the background.
 """
 
 from collections.abc import Sequence
@@ -34,20 +36,25 @@ def read_usage(txn: Txn, tenant_id: str) -> Usage:
 
 
 def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: int) -> int:
-    """Estimates by how many bytes LMDB's file grows for a document, within a factor of two.
+    """Estimates by how many bytes LMDB's file grows when a document is added.
 
-    `tree_bytes` is the size of the encoded tree. Counts the record, and the values with the tree,
-    the text and the vectors. A value is either in separate pages or shares pages with values of
-    other documents. Also counts the document's entries in other databases: its terms, its id, its
-    ordinal and its log entry. A term is counted as if no other document had it. Free space that an
-    update leaves for later writes is not counted.
+    The estimate may be wrong by a factor of up to two. `terms` are the document's keys in the
+    database `terms`. `tree_bytes` is the size of the encoded tree.
+
+    Counts the record, and the LMDB values that contain the tree, the text and the vectors. A large
+    value has pages of its own, and these pages are counted whole. A small value shares its page
+    with values of other documents, so only its share of a page is counted. Also counts the
+    document's entries in other databases: its terms, its id, its ordinal and its log entry. A term
+    is counted as if no other document had it. Free space that an update leaves for later writes is
+    not counted.
 
     The record contains three integers that depend on the store: collection id, sequence number and
     stored bytes. Each of them is counted as one digit. So a document has the same size in every
     store and at every time.
     """
     numbers = (document.collection, document.sequence, document.stored_bytes)
-    # This many digits of the JSON record are not counted: all but one digit of each integer.
+    # The digits of the JSON record that are not counted: for each of the three integers, all digits
+    # except one.
     digits = sum(len(str(number)) - 1 for number in numbers)
     parts = [
         tree_bytes + SUM_BYTES,
@@ -66,7 +73,8 @@ def stored_bytes(document: DocumentRecord, terms: Sequence[bytes], tree_bytes: i
 def _appended_bytes(value_bytes: int) -> int:
     """Returns the disk space in bytes of a value whose key is larger than all existing keys.
 
-    New slots are such keys. LMDB appends the values and fills the pages completely.
+    The key of a value in a new slot is such a key. LMDB appends these values at the end of the
+    database and fills the pages completely.
     """
     node_bytes = _node_bytes(_U64, value_bytes)
     if node_bytes > _LARGEST_NODE:

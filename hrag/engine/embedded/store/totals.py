@@ -18,8 +18,7 @@ _NONE = Counters()
 def measure(store: Store) -> StoreTotals:
     """Returns the sums over all collections in one snapshot, and the current sizes on disk.
 
-    Raises StoreUnavailable if the store's folder was moved or replaced; see
-    `Store.require_place`.
+    Raises StoreUnavailable if the store's folder was moved, replaced or removed.
     """
     store.require_place()
     with store.read() as txn:

@@ -70,19 +70,20 @@ class Txn:
     ) -> None:
         """Wraps LMDB's transaction `raw`.
 
-        `owner_of` returns the name of the document or collection to which an entry belongs, for
-        error messages. A write transaction has no cache, because it changes what it reads.
+        `owner_of` is a function that returns the name of the document or collection to which an
+        entry belongs, for error messages. Do not pass a `cache` for a write transaction, because
+        the transaction changes what it reads.
         """
         self.raw = raw
         self.databases = databases
         self.cache = cache
-        # The text, tree and vectors of the document that was read last. Callers often read them one
-        # after another, and then the values need to be joined only once.
+        # The text, tree and vectors of the document that was read last. Callers often read tree and
+        # text one after another; then the document's LMDB values need to be joined only once.
         self.last_content: Content | None = None
         self._owner_of = owner_of
 
     def number(self, name: bytes) -> int:
-        """Returns the integer that the database `meta` has under `name`; 0 if it has none."""
+        """Returns the integer that the database `meta` has under `name`; 0 if there is none."""
         value = self.meta.get(name)
         return 0 if value is None else schema.read_u64(value)
 
@@ -97,17 +98,17 @@ class Txn:
         return number
 
     def entry_counts(self) -> dict[str, int]:
-        """Returns the count of entries in each LMDB database, by the database's name."""
+        """Returns a dictionary from the name of each LMDB database to the count of its entries."""
         return {
             name: self.raw.stat(database.handle)["entries"]
             for name, database in self.databases.items()
         }
 
     def tables(self) -> Iterator[Table[Any, Any, Any]]:
-        """Yields the attributes that are a `Table`, in the order of `schema.DATABASES`.
+        """Yields each attribute of this object that is a `Table`, in the order of `DATABASES`.
 
-        Skips a `KeySet`, because it has no values. Skips `contents` and `terms`, because their
-        checksums are stored in other ways.
+        Skips each `KeySet`, because it has no values. Skips `contents` and `terms`, because their
+        checksums are not stored as in a `Table`.
         """
         for name in schema.DATABASES:
             table = getattr(self, name, None)
@@ -119,7 +120,10 @@ class Txn:
         return [getattr(self, name) for name in schema.BY_COLLECTION]
 
     def raise_damage(self, database: str, key: bytes) -> NoReturn:
-        """Raises DataLoss: the entry under `key`, an encoded key, does not match its checksum."""
+        """Raises DataLoss with the message that an entry does not match its checksum.
+
+        `database` is the name of the entry's database, and `key` is the entry's encoded key.
+        """
         raise DataLoss(
             f"{self._owner_of(self, database, key)} is damaged: its entry in {database!r} does "
             f"not match its checksum; {schema.remedy(database)}; `hrag check` finds all damage"

@@ -1,7 +1,7 @@
 """Creates, deletes and lists collections and their aliases.
 
-The names of a tenant's collections and its aliases are stored in the same LMDB database. So no name
-is used twice, and a single look-up finds a collection by its name or by an alias.
+All collection names and aliases of a tenant are stored in one LMDB database. So no name is used
+twice, and a single look-up finds a collection by its name or by an alias.
 """
 
 from itertools import islice

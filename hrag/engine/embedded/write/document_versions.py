@@ -1,10 +1,10 @@
 """Adds, replaces and removes versions of documents, inside a write transaction.
 
-A version is a document as one `put` has stored it: its record, its content (text, tree and
-vectors), its filter terms, and its entries in other LMDB databases. If a version is removed, its
-summaries are removed, too, and if a segment contains it, a tombstone is written. A damaged version
-is removed without being read. Then filter terms and counters are computed again from the
-collection's other documents.
+A version is a document as one `put` has stored it: its record, its text, tree and vectors, its
+filter terms, and its entries in other LMDB databases. When a version is removed, its summaries are
+removed, too. If a segment contains the version, a tombstone is also written. A damaged version is
+removed without being read. Then filter terms and counters are computed again from the collection's
+other documents.
 
 The values of a version are stored under a slot, which is the first part of their keys. The next
 version of the document reuses the slot, which saves LMDB from moving pages.
@@ -92,9 +92,10 @@ class DocumentVersions:
     def find_intact(
         self, handle: CollectionHandle, document_id: str
     ) -> tuple[int, DocumentRecord | None] | None:
-        """Returns the ordinal and the record of a document, or None if a stored value is damaged.
+        """Returns the ordinal and the record of a document, or None if the document is damaged.
 
-        Returns 0 and None as ordinal and record if the document does not exist.
+        A document is damaged if any of its stored values is damaged or missing. If the document
+        does not exist, returns 0 as ordinal and None as record.
         """
         if is_intact(self._txn, handle.collection_id, document_id):
             return self.find(handle, document_id)
@@ -113,10 +114,10 @@ class DocumentVersions:
     ) -> Usage:
         """Returns by how much the tenant's usage grows if `document` replaces a damaged version.
 
-        `new_bytes` is the count of bytes that the new version will take. It is not known whether
-        the tenant's usage still includes the damaged version, because the documents of the
-        collection may have been counted again since the damage. So this method counts the other
-        documents of the collection.
+        `new_bytes` is the count of bytes that the new version will take. The tenant's usage may
+        still include the damaged version, or it may not, if the documents of the collection have
+        been counted again since the damage. So this method counts all other documents of the
+        collection, adds the new version, and returns the difference to the collection's counters.
         """
         txn, number = self._txn, handle.collection_id
         damaged = find_damaged(txn, number, document.document_id)
@@ -163,9 +164,9 @@ class DocumentVersions:
     def slot_of(self, handle: CollectionHandle, ordinal: int) -> bytes:
         """Returns the slot of a version, the first part of the keys under which it is stored.
 
-        The document's next version may use the same slot and overwrite the values. If the old
-        values were deleted first, LMDB would merge pages, and would split the pages again when the
-        new values are written.
+        The caller stores the document's next version in the same slot, which overwrites the old
+        values. If the old values were deleted first, LMDB would merge pages, and would split the
+        pages again when the new values are written.
         """
         address = address_of(self._txn, handle.collection_id, ordinal)
         return address[: schema.SLOT_BYTES]
@@ -212,8 +213,9 @@ class DocumentVersions:
     ) -> None:
         """Removes one version of a document and its summaries.
 
-        `sequence` is the sequence number of the change. If `keep_slot` is True, the record and the
-        content of the version are not deleted, because the next version will overwrite them.
+        `ordinal` is the ordinal of the version, and `document` is its record. `sequence` is the
+        sequence number of the change. If `keep_slot` is True, the record and the content of the
+        version are not deleted, because the next version will overwrite them.
         """
         if self._shared.collection(handle).summaries:
             self.remove_summaries(handle, ordinal, document.document_id, sequence)
@@ -269,11 +271,11 @@ class DocumentVersions:
             self.delete(collection, number, summaries, sequence)
 
     def check_shared(self, handle: CollectionHandle, document_id: str, slot: bytes | None) -> None:
-        """Reads what a `put` changes besides the document: ids, counters and usage, for example.
+        """Reads the ids, counters and usage that the `put` of a document will change.
 
-        Raises DataLoss if any of these is damaged, so that `put` fails before it writes anything.
-        The new version will be stored under `slot`, the first part of its keys. If `slot` is None,
-        `put` will allocate a slot.
+        Raises DataLoss if one of these values is damaged, so that `put` fails before it writes
+        anything. The new version of the document will be stored under `slot`, the first part of its
+        keys. If `slot` is None, `put` will allocate a slot.
         """
         self._shared.usage_of(handle.tenant_id)
         self._shared.last_number(schema.LAST_ORDINAL)
@@ -285,9 +287,10 @@ class DocumentVersions:
             self._check_tombstone(summary_handle(handle, number), document_id)
 
     def _check_tombstone(self, handle: CollectionHandle, document_id: str) -> None:
-        """Reads the counts that change if a document of the collection gets a tombstone.
+        """Reads the counts that change when the document with this id gets a tombstone.
 
-        Raises DataLoss if a count is damaged.
+        A tombstone is written only if a segment contains the document. Raises DataLoss if a count
+        is damaged.
         """
         txn, number = self._txn, handle.collection_id
         self._shared.collection(handle)

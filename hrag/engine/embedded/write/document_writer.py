@@ -35,7 +35,7 @@ class DocumentWriter(WriterPart):
     def put_many(
         self, documents: Sequence[tuple[CollectionHandle, PreparedDocument]]
     ) -> list[IngestResult | HragError]:
-        """Puts several documents in one commit; returns a result or an error for each, in order.
+        """Puts documents in one commit. Returns one result or error per document, in their order.
 
         If a document cannot be written completely because stored data is damaged, nothing is
         committed. Instead, each document is put in a separate commit, so that the error of one
@@ -104,7 +104,7 @@ class DocumentWriter(WriterPart):
 def _max_bytes(document: PreparedDocument) -> int:
     """Returns an upper bound for the size of all stored values of a document together, in bytes.
 
-    For the text, it assumes 4 bytes per character, which is the most that UTF-8 needs.
+    A character of the text counts as 4 bytes, which is the most that UTF-8 needs.
     """
     values = len(document.metadata_json) + document.tree.size_bytes + document.vectors.nbytes
     return 4 * len(document.parsed.text) + values

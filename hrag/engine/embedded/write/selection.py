@@ -13,8 +13,8 @@ from hrag.engine.embedded.store.transactions import Txn
 from hrag.values.deadline import Deadline
 from hrag.values.filters import Filter
 
-# While entries of documents are read, the deadline is checked once for this many entries. Reading
-# so many entries takes a few milliseconds.
+# While entries of documents are read from LMDB, the deadline is checked once for this many entries.
+# Reading so many entries takes a few milliseconds.
 _BATCH_ENTRIES = 4096
 
 Entry = TypeVar("Entry")
@@ -56,7 +56,10 @@ def ordinals_by_id(
 
 
 def _batches(entries: Iterable[Entry], deadline: Deadline) -> Iterator[list[Entry]]:
-    """Yields lists of `_BATCH_ENTRIES` of the `entries`; checks the deadline before each list."""
+    """Yields the entries in lists of at most `_BATCH_ENTRIES` entries.
+
+    Before each list, checks the deadline, and raises DeadlineExceeded or Cancelled.
+    """
     entries = iter(entries)
     while batch := list(islice(entries, _BATCH_ENTRIES)):
         deadline.check("filtering")

@@ -1,7 +1,7 @@
 """The state that all changes of a write transaction share: ids, counters and usage.
 
-It consists of the last ids that the store has allocated, the counters of collections, and the usage
-of tenants. Each changed value is written once, at the end of the transaction.
+This state consists of the last ids that the store has allocated, the counters of collections, and
+the usage of tenants. Each changed value is written once, at the end of the transaction.
 """
 
 from hrag.engine.common import validation
@@ -18,8 +18,9 @@ from hrag.values.quotas import QuotaOf
 class SharedState:
     """The ids, counters and usage that all changes of one write transaction share.
 
-    `finish` writes them. The change log of a collection is trimmed to the newest `max_log_entries`
-    entries. `quota_of` returns the quota of a tenant.
+    `finish` writes the changed ids, counters and usage to the store. It also trims the change log
+    of each changed collection to the newest `max_log_entries` entries. `quota_of` returns the quota
+    of a tenant.
     """
 
     def __init__(self, txn: Txn, max_log_entries: int, quota_of: QuotaOf) -> None:
@@ -96,10 +97,11 @@ class SharedState:
     def add_to_counters(
         self, handle: CollectionHandle, *, unsummarised: int = 0, summary_tokens: int = 0
     ) -> None:
-        """Adds to a collection's two counters about summaries.
+        """Adds to two counters of a collection: `unsummarised` and `summary_tokens`.
 
-        `unsummarised` is added to the count of documents that wait for summaries. `summary_tokens`
-        is added to the count of tokens that writing the summaries has cost.
+        `unsummarised` is added to the count of documents whose summaries are not written yet; it
+        may be negative. `summary_tokens` is added to the count of tokens that a chat model has read
+        and written for summaries.
         """
         counters = self.counters_of(handle)
         self._counters[handle.collection_id] = counters._replace(
@@ -126,7 +128,7 @@ class SharedState:
         """Adds a document to the counters (`sign` 1), or removes it from them (`sign` -1).
 
         Changes the counters of the document's collection and the usage of its tenant. A summary
-        document does not change the tenant's count of documents, but its bytes change the usage.
+        document changes only the stored bytes of the usage, not its count of documents.
         """
         documents = 0 if self.collection(handle).summarises else sign
         added = Usage(documents=documents, stored_bytes=sign * document.stored_bytes)
@@ -137,7 +139,7 @@ class SharedState:
     def recount(self, handle: CollectionHandle) -> None:
         """Computes a collection's counters again from its documents.
 
-        Corrects the tenant's usage by the difference.
+        Changes the tenant's usage by the difference between the new and the old counters.
         """
         before = self.counters_of(handle)
         after = recounted(self._txn, handle.collection_id, before)
@@ -150,7 +152,7 @@ class SharedState:
         self._counters[handle.collection_id] = after
 
     def log_change(self, handle: CollectionHandle, change: Change, sequence: int) -> None:
-        """Adds a change to the collection's change log.
+        """Adds a change to a collection's change log.
 
         `sequence` is the sequence number of the change.
         """

@@ -1,9 +1,10 @@
 """Changes documents within one LMDB write transaction.
 
 A document is written completely or not at all. If a document must be refused, it is refused before
-its first byte is written. Before that, the state that the document shares with other documents
-(ids, counters and usage) is also read and thereby verified. If an error occurs after the first
-byte, `is_whole` stays False, and the transaction must not be committed.
+anything is written. The state that the document shares with other documents (ids, counters and
+usage) is also read, and thereby verified, before anything is written. While a document is being
+written, `WriteTransaction.is_whole` is False. If an error occurs meanwhile, `is_whole` stays False,
+and the transaction must not be committed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,8 +78,8 @@ class WriteTransaction:
 
         Raises CollectionNotFound if the collection was deleted. Raises InvalidArgument or TooLarge
         if the document does not match the collection's settings. Raises StorageQuotaExceeded if the
-        tenant would exceed its quota. Raises DataLoss if ids, counters or usage are damaged, which
-        the document shares with other documents.
+        tenant would exceed its quota. Raises DataLoss if the state that the document shares with
+        other documents (ids, counters or usage) is damaged.
         """
         collection = self._shared.collection(handle)
         check_shapes(document, handle.settings)
@@ -124,9 +125,10 @@ class WriteTransaction:
     ) -> bool:
         """Stores the summaries of the document with this ordinal.
 
-        Returns False, and stores no summaries, if the document does not wait for summaries any
-        more, for example because it was deleted. In both cases, `tokens` is added to the count of
-        tokens that the collection's summaries have cost. Raises CollectionNotFound.
+        If the document does not wait for summaries any more, for example because it was deleted,
+        stores no summaries and returns False. In any case, adds `tokens` to the count of tokens
+        that a chat model has read and written for the collection's summaries. Raises
+        CollectionNotFound.
         """
         self._shared.collection(handle)
         is_waiting = self._pending.remove(handle, ordinal)
@@ -166,10 +168,10 @@ class WriteTransaction:
     ) -> DocumentInfo:
         """Replaces the metadata and the source of a document, and returns its new state.
 
-        `expected_sequence` is the sequence number that the document's last change should have.
-        Raises DocumentChanged if it has another sequence number. Also raises CollectionNotFound,
-        DocumentNotFound or StorageQuotaExceeded. The ordinal of the document does not change, so
-        its leaves in segments stay valid.
+        Raises DocumentChanged if the sequence number of the document's last change is not
+        `expected_sequence`. Also raises CollectionNotFound, DocumentNotFound or
+        StorageQuotaExceeded. The ordinal of the document does not change, so its leaves in segments
+        stay valid.
         """
         collection = self._shared.collection(handle)
         ordinal, old = self._versions.find(handle, document_id)
@@ -194,7 +196,7 @@ class WriteTransaction:
     def _with_metadata(
         self, ordinal: int, old: DocumentRecord, metadata: Mapping[str, Any], source: str
     ) -> DocumentRecord:
-        """Returns a document's record with other metadata and another source.
+        """Returns a copy of the record `old` with the new metadata and the new source.
 
         The content hash of the new record is empty, so it differs from the content hash of every
         document that is put later.
@@ -223,11 +225,11 @@ class WriteTransaction:
     def delete_unchanged(
         self, handle: CollectionHandle, ordinals: Sequence[int], last_sequence: int
     ) -> DocumentDeletion:
-        """Deletes the documents with these ordinals that have not changed after a certain change.
+        """Deletes the documents whose last change has at most the sequence number `last_sequence`.
 
-        `last_sequence` is the sequence number of that change. A document is skipped if its last
-        change is newer, or if it no longer exists. Damaged documents are deleted. Raises
-        CollectionNotFound.
+        `ordinals` are the ordinals of the documents. Skips documents that were changed later and
+        documents that no longer exist. If the record of a document is damaged, the sequence number
+        of its last change is unknown; such a document is deleted. Raises CollectionNotFound.
         """
         self._shared.collection(handle)
         deleted, number = 0, handle.collection_id

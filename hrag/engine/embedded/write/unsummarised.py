@@ -2,7 +2,8 @@
 
 If a document or a whole collection is damaged, the error UnreadableVersion is raised. The field
 `version` of the error identifies what is damaged: it is the ordinal of a document, or the negated
-id of a collection. The caller excludes this version when it looks for the next document.
+id of a collection. When the caller calls `next_unsummarised` again, it includes this integer in the
+argument `excluding`, so that the damaged document or collection is skipped.
 """
 
 from collections.abc import Container, Iterator
@@ -27,9 +28,10 @@ def next_unsummarised(
 ) -> Unsummarised | None:
     """Returns a document whose summaries are not written yet; None if no document waits.
 
-    Only considers collections with this embedder. Begins with the collection whose id follows the
-    id of `after`, so that the collections take turns. Skips the documents and collections whose
-    versions are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
+    Only considers collections with the embedder `embedder`. Begins with the collection whose id
+    follows the id of `after`, so that the collections take turns. If `after` is None, begins with
+    the lowest id. Skips the documents whose ordinals are in `excluding`, and the collections whose
+    negated ids are in `excluding`. Implements `hrag.engine.Writer.next_unsummarised`.
     """
     last = 0 if after is None else after.collection_id
     numbers = _collections_with_unsummarised(txn)
@@ -50,9 +52,10 @@ def next_unsummarised(
 
 @contextmanager
 def _damage_reported_as(version: int) -> Iterator[None]:
-    """If the block raises DataLoss, raises UnreadableVersion with this version instead.
+    """Raises UnreadableVersion if the `with` block raises DataLoss.
 
-    `version` is the ordinal of the damaged document, or the negated id of the damaged collection.
+    `version` becomes the field `version` of this error. It is the ordinal of the damaged document,
+    or the negated id of the damaged collection.
     """
     try:
         yield
@@ -91,7 +94,7 @@ def _read_unsummarised(
 
 
 class PendingSummaries:
-    """The documents that wait for summaries, as one write transaction changes them."""
+    """Adds and removes documents that wait for summaries, in one write transaction."""
 
     def __init__(self, txn: Txn, shared: SharedState) -> None:
         self._txn = txn

@@ -1,10 +1,10 @@
-"""The writer of the embedded engine, which commits one or several documents per LMDB transaction.
+"""The writer of the embedded engine. It commits one or several documents per LMDB transaction.
 
 A document is visible completely or not at all. The counters of its collection, its entry in the
 change log and the tenant's sequence number are written in the same transaction. A document that is
-replaced gets a new ordinal. So an index may still contain the labels of the old version, but no
-document has the ordinal in these labels. The writer knows nothing of segments, except which
-ordinals they cover.
+replaced gets a new ordinal. An index may still contain the labels of the old version. But a label
+contains an ordinal, and no document has the ordinal of the old version any more, so searches do not
+return these labels. The writer knows nothing of segments, except which ordinals they cover.
 """
 
 from hrag.engine.embedded.store.change_log import MAX_LOG_ENTRIES
@@ -21,7 +21,8 @@ class EmbeddedWriter(CollectionWriter, DocumentWriter, WriterQueries, SummaryWri
     """Implements `hrag.engine.Writer`. Each base class implements the methods for one subject.
 
     All base classes share one `Commits` object. Without `maintenance`, no segments are built, and
-    writes never wait for maintenance.
+    writes never wait for maintenance. The change log of a collection has at most `max_log_entries`
+    entries. `quota_of` returns the quota of a tenant.
     """
 
     def __init__(

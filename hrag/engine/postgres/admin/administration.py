@@ -25,8 +25,8 @@ from hrag.values.errors import NotSupported
 class PostgresAdministration:
     """Checks, migrates and reindexes a store.
 
-    Implements `hrag.engine.protocols.Administration`. The other methods raise NotSupported with a
-    message that names the tool of PostgreSQL to use.
+    Implements `hrag.engine.protocols.Administration`. All methods except `check` and `migrate`
+    raise NotSupported, with a message that says what operators do instead.
     """
 
     def __init__(self, database: PostgresDatabase) -> None:

@@ -78,8 +78,9 @@ _PARTS_OF_POSTINGS = """
 SELECT DISTINCT part FROM hrag.postings
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-# The first of the next two statements counts the rows of other collections in a home. The second
-# counts the rows that a collection with a home has in the shared table `hrag.leaves`.
+# A home is a pair of tables with the leaves of one collection. The first of the next two statements
+# counts the rows of other collections in a table of a home. The second counts the rows that a
+# collection with a home has in the shared table `hrag.leaves`.
 _FOREIGN_LEAVES = """
 SELECT count(*) FROM {table}
 WHERE tenant_id <> %(tenant_id)s OR collection_id <> %(collection_id)s
@@ -100,7 +101,8 @@ def check(database: PostgresDatabase) -> CheckReport:
     """Checks the store and the collections of all tenants.
 
     Returns the counts of collections, documents, leaves and homes, and a message for each problem.
-    A home is a pair of tables with the leaves of one large collection.
+    A home is a pair of tables with the leaves of one large collection. The report has the count of
+    homes in the field `segments`.
     """
     documents = leaves = parts = 0
     problems: list[str] = []
@@ -110,7 +112,7 @@ def check(database: PostgresDatabase) -> CheckReport:
     for tenant_id, number in numbers:
         with database.read() as connection:
             collection = open_by_id(connection, tenant_id, number)
-            if collection is None:  # The collection was deleted after it was listed.
+            if collection is None:  # It was deleted after _COLLECTIONS listed it.
                 continue
             collection_check = _CollectionCheck(connection, collection)
             problems += collection_check.problems()
@@ -201,8 +203,8 @@ class _CollectionCheck:
     def _check_leaves(self, ordinal: int, tree: Tree) -> Iterator[str]:
         """Checks that each leaf of the document's tree is stored exactly once.
 
-        Also checks that it is stored with the indexes of its ancestors, and with a vector of the
-        collection's dimension.
+        Also checks that each leaf is stored with the indexes of its ancestors, and with a vector of
+        the collection's dimension. Yields one message if the stored leaves differ from this.
         """
         settings = self._collection.settings
         parts = [
@@ -222,7 +224,7 @@ class _CollectionCheck:
             )
 
     def _leaf_terms(self, record: DocumentRecord, text: str, tree: Tree) -> LeafTerms | None:
-        """Returns the terms of the document's leaves; None without a lexical index."""
+        """Returns the terms of the document's leaves; None if there is no lexical index."""
         settings = self._collection.settings
         if not settings.analyzer:
             return None
@@ -231,8 +233,9 @@ class _CollectionCheck:
     def _check_lexical_index(self) -> Iterator[str]:
         """Checks that the lexical index has exactly the terms and frequencies of each document.
 
-        Looks up the terms of all documents of a page together, because each look-up reads all term
-        vectors and tombstones of the collection.
+        Checks the documents in `_terms_by_ordinal`, which one statement has read. Looks up the
+        terms of all of them together, because each look-up reads all term vectors and tombstones of
+        the collection. Yields one message for each document whose entries in the index are wrong.
         """
         if not self._terms_by_ordinal:
             return
@@ -251,7 +254,8 @@ class _CollectionCheck:
     def _find_strays(self) -> Iterator[str]:
         """Finds leaves, filter terms and term vectors whose document does not exist.
 
-        Also finds tombstones whose document exists.
+        Also finds tombstones whose document exists. Yields one message for each table and ordinal
+        with such rows.
         """
         key: Any = self._collection.key
         for table in tables_of(self._collection.home):
@@ -263,11 +267,12 @@ class _CollectionCheck:
                 yield f"the table {name} does not match the documents at ordinal {ordinal}"
 
     def _check_tables(self) -> Iterator[str]:
-        """Checks that all leaves of a collection with a home are in its home.
+        """Checks that the leaves are in the right tables, if the collection has separate tables.
 
-        A home is a pair of tables with the leaves of one large collection. It must have no leaves
-        of other collections, and the table `hrag.leaves`, which the collections without a home
-        share, must have no leaves of this collection.
+        These tables are called a home: a pair of tables with the leaves of one large collection. A
+        home must have no leaves of other collections. The table `hrag.leaves`, which the
+        collections without a home share, must have no leaves of a collection with a home. Yields
+        one message for each table that has such leaves.
         """
         key, home = self._collection.key, self._collection.home
         if home is None:
@@ -284,7 +289,7 @@ class _CollectionCheck:
 
         A part has the postings of the documents in a range of ordinals. Also checks that all
         postings belong to a part that exists, and that the ordinal of each tombstone is in the
-        range of a part.
+        range of a part. Yields one message for each problem.
         """
         key = self._collection.key
         parts: dict[int, int] = dict(self._connection.execute(_PARTS, key).fetchall())
@@ -296,7 +301,10 @@ class _CollectionCheck:
             yield f"the table tombstones has ordinal {ordinal}, which is in the range of no part"
 
     def _check_summaries(self) -> Iterator[str]:
-        """Checks that the summaries of each document were written for its stored version."""
+        """Checks that the summaries of each document were written for its stored version.
+
+        Yields one message for each document of which this is not true.
+        """
         key = {**self._collection.key, "summarises": self._collection.record.summarises}
         if not key["summarises"]:
             return

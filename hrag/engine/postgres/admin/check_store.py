@@ -20,8 +20,8 @@ SELECT t.tenant_id FROM hrag.tenants t LEFT JOIN (
 WHERE (t.collections, t.documents, t.stored_bytes) IS DISTINCT FROM
   (coalesce(sums.collections, 0), coalesce(sums.documents, 0), coalesce(sums.stored_bytes, 0))
 """
-# Finds ordinals that are greater than the last sequence number of their tenant. A later change
-# would assign such an ordinal a second time, to another document.
+# Finds collections with a sequence number or an ordinal that is greater than the last sequence
+# number of their tenant. A later change would get the same number a second time.
 _FUTURE = """
 SELECT c.tenant_id, c.collection_id FROM hrag.collections c
 LEFT JOIN hrag.tenants t USING (tenant_id)
@@ -72,9 +72,11 @@ def _describe(tenant_id: str, collection_id: int) -> str:
 
 
 def _check_homes(connection: Connection) -> Iterator[str]:
-    """Checks that each home belongs to one collection and that both of its tables exist.
+    """Checks the homes. Each is a pair of tables with the leaves of one large collection.
 
-    A home is a pair of tables with the leaves of one large collection.
+    A home must not belong to several collections, and both of its tables must exist. Each table in
+    the schema `hrag_homes` must belong to a home that is in use or will be dropped. Yields one
+    message for each problem.
     """
     tables: dict[str, bool] = dict(connection.execute(_TABLES_OF_HOMES).fetchall())
     for table, is_known in sorted(tables.items()):

@@ -9,8 +9,8 @@ slow. Every leaf of the collection is in exactly one of the two tables.
 
 A new home is filled and indexed while searches and writes continue to use the old home. Then the
 new home replaces the old home in one short transaction. The collection's row in
-`hrag.collections` contains the id `<n>` of its home. Each snapshot uses the tables of the home
-that its version of this row names.
+`hrag.collections` contains the id `<n>` of its home. A snapshot that was opened before the
+replacement still sees the old id in this row, and so continues to read the old tables.
 """
 
 from dataclasses import dataclass
@@ -78,8 +78,9 @@ WHERE tenant_id = %(tenant_id)s AND home = %(home)s
 """
 _REMOVE_UNUSED = "DELETE FROM hrag.unused_homes WHERE tenant_id = %(tenant_id)s AND home = %(home)s"
 # An unused home is not dropped while a transaction that may use its tables is running. The
-# condition on `pg_snapshot_xmin` finds transactions that write. A transaction that only reads has
-# no transaction id, but its `backend_xmin` is the oldest transaction id that its snapshot needs.
+# condition on `pg_snapshot_xmin` waits for transactions that write. A transaction that only reads
+# has no transaction id. The condition on `backend_xmin` waits for such transactions, because their
+# `backend_xmin` is the oldest transaction id that their snapshot needs.
 _DUE = """
 SELECT tenant_id, home FROM hrag.unused_homes
 WHERE drop_after < now() AND transaction_id < pg_snapshot_xmin(pg_current_snapshot())
@@ -167,8 +168,9 @@ def move_collection(
             connection.execute(_ABANDON, {"tenant_id": tenant_id, "home": home})
             return 0
         connection.execute(sql.SQL(_REMOVE_DELETED).format(target=leaves), old.key)
-        # Copies the leaves that were committed after the first copy began. Their ordinals are
-        # greater than `source.sequence`, because an ordinal is the sequence number of a change.
+        # Copies the leaves that were committed after `source` was read. The ordinals of their
+        # documents are greater than `source.sequence`, which was then the tenant's last sequence
+        # number, because an ordinal is the sequence number of a change.
         _fill(connection, old, tail, source.sequence, old.sequence)
         _replace(connection, old, home, retention)
     with database.autocommit() as connection:
@@ -193,11 +195,11 @@ def _fill(
 ) -> None:
     """Copies leaves of the collection `source` into the table `target`.
 
-    Copies the leaves of the documents with ordinals greater than `after` and at most `last`.
+    Copies the leaves of the documents whose ordinals are greater than `after` and at most `last`.
     """
     sources = [sql.SQL(_SOURCE).format(table=table) for table in tables_of(source.home)]
-    # One statement reads both tables of the old home, so it sees both in the same state. Between
-    # two statements, leaves may move from the tail to the table with the index.
+    # If the collection has a home, one statement reads both of its tables. Two statements might
+    # miss a leaf, because maintenance may move it from one table to the other between them.
     statement = sql.SQL(_FILL).format(target=target, sources=sql.SQL(" UNION ALL ").join(sources))
     connection.execute(statement, {**source.key, "after": after, "last": last})
 
@@ -233,10 +235,10 @@ def _replace(
 
 
 def drain_tail(connection: Connection, collection: OpenedCollection, max_leaves: int) -> int:
-    """Moves at most `max_leaves` leaves of a collection from its tail to the table with its index.
+    """Moves at most `max_leaves` leaves of a collection out of its tail; returns their count.
 
-    The tail is the table for new leaves, without an HNSW index. Returns the count of moved leaves.
-    Leaves of documents that a writer is replacing stay in the tail until the next call.
+    The tail is the table for new leaves, without an HNSW index. The leaves are moved to the table
+    with the HNSW index. A call skips the documents that a writer is changing at this time.
     """
     leaves, tail = tables_of(collection.home)
     statement = sql.SQL(_MOVE).format(leaves=leaves, tail=tail)

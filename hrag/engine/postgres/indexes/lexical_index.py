@@ -117,9 +117,9 @@ class IndexPart(NamedTuple):
 
     `leaves` is the count of leaves in the part. `deleted` is the count of its leaves whose document
     has a tombstone. `number` is the id of the part in its collection. The id of a part that is
-    built from term vectors is the ordinal of its first document. The id of a merged part is the
-    negated id of the first part that it replaces, so it differs from the ids of all parts that it
-    replaces.
+    built from term vectors is the ordinal of its first document. The id of a merged part is the id
+    of the first part that it replaces, multiplied by -1. So the new part and the parts that it
+    replaces can exist in the table at the same time.
     """
 
     number: int
@@ -160,7 +160,8 @@ def build_part(connection: Connection, key: Key, min_leaves: int) -> int:
 def inverted(labels: Labels, terms: LeafTerms) -> PostingArrays:
     """Returns the posting lists of leaves, in ascending order of terms.
 
-    `labels` are the labels of the leaves. `terms` has the terms of each leaf, in the same order.
+    `labels` are the labels of the leaves. `terms` has the terms of each leaf, in the order of
+    `labels`.
     """
     rows = np.repeat(np.arange(len(labels)), np.diff(terms.starts))
     order = np.argsort(terms.entries >> _FREQUENCY_BITS, kind="stable")
@@ -206,10 +207,10 @@ def due_merge(parts: Sequence[IndexPart], fan_in: int = FAN_IN) -> list[IndexPar
     deleted.
 
     With a `fan_in` of 8, a part of tier t has 8**t to 8**(t + 1) - 1 leaves that are not deleted.
-    Adjacent parts of tier t or lower tiers must be merged as soon as they have enough leaves for
-    tier t + 1. Each merge moves a posting to a higher tier, so a collection of n leaves writes each
-    posting at most log8(n) times. Small parts that remain between two parts of higher tiers have
-    fewer leaves in total than either of these two parts.
+    Adjacent parts of tier t or lower tiers must be merged as soon as they together have enough
+    leaves for tier t + 1. Each merge moves a posting to a higher tier, so in a collection of n
+    leaves each posting is written at most log8(n) times. Small parts that remain between two parts
+    of higher tiers together have fewer leaves than either of these two parts.
     """
     min_leaves = fan_in
     while min_leaves <= _MAX_PART_LEAVES:
@@ -283,7 +284,7 @@ def _group_by_term(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
 
 
 def _read_postings(connection: Connection, key: Key, parts: list[int]) -> Iterator[_Row]:
-    """Yields the rows of the parts in order of terms; reads one page of rows at a time."""
+    """Yields the rows of the parts in order of terms; one statement reads `_ROWS_AT_ONCE` rows."""
     after: tuple[int, int] = (-1, 0)
     while True:
         parameters = {

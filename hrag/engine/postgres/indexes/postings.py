@@ -3,8 +3,8 @@
 One row of the table `postings` has the postings of one term in one part, in ascending order of
 labels. A header has the count of postings and the width of each column. Three columns follow;
 each is as narrow as its values allow. The first column has the distance of a document's ordinal
-from the first ordinal of the part. The second column has the leaf's index, shifted to the left by
-8 bits, and the term frequency in these 8 bits. The third column has the leaf's length, so that
+from the first ordinal of the part. In the second column, the lowest 8 bits are the term frequency,
+and the bits above them are the leaf's index. The third column has the leaf's length, so that
 scoring reads no other row. One numpy operation encodes or decodes many rows, because most rows
 have few postings and an operation for each row would be slow.
 """
@@ -103,9 +103,9 @@ class PostingArrays(NamedTuple):
         return StoredPostings(stored).whole()
 
     def merged(self) -> "PostingArrays":
-        """Returns the same postings, with one posting list in place of several of the same term.
+        """Returns these postings, after successive posting lists of the same term became one list.
 
-        Only posting lists that follow each other directly are merged.
+        Posting lists of the same term that do not follow each other directly stay separate.
         """
         first = begins_run(self.terms)
         starts = np.append(self.starts[:-1][first], self.starts[-1])
@@ -149,7 +149,7 @@ class StoredPostings:
             yield self._unpack_range(starts, ends)
 
     def _slice_bounds(self, size: int) -> list[NDArray[np.int64]]:
-        """Returns where the slices begin and where the last slice ends.
+        """Returns the boundaries of the slices: slice i is between boundaries i and i + 1.
 
         Each boundary is an array, `int64[rows]`: for each row, the index of the first posting after
         the boundary.
@@ -196,9 +196,9 @@ class StoredPostings:
 
 
 def fits_a_part(first_ordinal: int, last_ordinal: int) -> bool:
-    """Returns True if one part of the lexical index can have all ordinals from first to last.
+    """Returns True if one part of the lexical index can have both of these ordinals.
 
-    Postings store the distance from the first ordinal of the part in at most 32 bits.
+    A posting stores its document's ordinal minus the part's first ordinal, in at most 32 bits.
     """
     return last_ordinal - first_ordinal <= _LARGEST_OFFSET
 

@@ -3,8 +3,8 @@
 They are in the table `term_vectors` until maintenance has built postings from them.
 
 A term vector consists of the count of leaves, the length of each leaf, the count of entries of
-each leaf, and the entries of all leaves. The entries are as in `hrag.text.analysis.LeafTerms`. All
-integers are little-endian.
+each leaf, and the entries of all leaves. An entry is an integer with a term id and the frequency of
+this term in a leaf, as in `hrag.text.analysis.LeafTerms`. All integers are little-endian.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def packed(terms: LeafTerms) -> bytes:
 
 
 def unpacked(vectors: Sequence[bytes]) -> LeafTerms:
-    """Decodes term vectors of several documents; returns all their leaves in the same order."""
+    """Decodes term vectors; returns the terms of all their leaves, in the order of `vectors`."""
     lengths, counts, entries = [np.empty(0, _COUNT)], [np.empty(0, _COUNT)], [np.empty(0, _ENTRY)]
     for vector in vectors:
         (leaves,) = np.frombuffer(vector, _COUNT, 1)

@@ -30,8 +30,9 @@ def lock_step(connection: Connection, collection_id: int) -> None:
     """Locks the collection for one step of maintenance, until this transaction ends.
 
     A step builds or merges parts of the lexical index, or deletes rows of a deleted collection.
-    Waits while another process runs a step for the collection. In one transaction, a step reads
-    rows, writes postings, and deletes the rows. Without the lock, two simultaneous steps could read
-    the same rows and write the same postings twice.
+    Waits while another process runs a step for the collection. A step that builds a part reads term
+    vectors, writes their postings, and deletes the term vectors, all in one transaction. Without
+    the lock, two simultaneous steps could read the same term vectors and write the same postings
+    twice.
     """
     connection.execute(_LOCK, (_STEP_PREFIX + collection_id,))

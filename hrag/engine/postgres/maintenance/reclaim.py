@@ -63,12 +63,15 @@ def reclaim_some(
     deleted: DeletedCollection,
     home_retention: timedelta = HOME_RETENTION,
 ) -> bool:
-    """Deletes some rows of a deleted collection. Always returns True.
+    """Deletes some rows of a deleted collection.
 
-    Once no row remains, deletes the collection from `deleted_collections`. If the collection has a
-    home, which is a pair of tables for the leaves of a large collection, records that the home may
-    be dropped after `home_retention`. Waits for a maintenance step that began before the collection
-    was deleted; otherwise the rows that the step writes would remain.
+    Always returns True, so that the caller continues until no deleted collection remains.
+
+    If no row remains, deletes the collection from `deleted_collections`. If the collection also has
+    a home (a pair of tables for the leaves of a large collection), then records that the home may
+    be dropped after `home_retention`. Before anything else, waits for a maintenance step that began
+    before the collection was deleted. Otherwise the rows that this step writes would never be
+    deleted.
     """
     lock_step(connection, deleted.collection_id)
     parameters = {

@@ -1,7 +1,8 @@
 """The background worker that maintains the indexes of a writer's collections.
 
-The worker builds and merges the parts of the lexical index. It builds homes (tables with an HNSW
-index), and moves leaves from the tail of a home to its index. It also deletes the rows of deleted
+The worker builds and merges the parts of the lexical index. It builds homes for large collections.
+A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves. The
+worker moves leaves from the tail to the table with the index. It also deletes the rows of deleted
 collections. Any number of processes may run a worker. An advisory lock prevents two workers from
 maintaining the same collection at the same time. What a worker leaves unfinished, another worker
 completes. A worker checks a collection as soon as the writer of its process has changed it, and
@@ -60,7 +61,11 @@ class MaintenanceLimits:
     min_part_leaves: int = MIN_PART_LEAVES
     """A part of the lexical index is built from at least this many leaves."""
     fan_in: int = FAN_IN
-    """Decides how many parts are merged at a time, see `lexical_index.due_merge`."""
+    """Parts of the lexical index are in tiers by their count of leaves.
+
+    The smallest count of a tier is this many times the smallest count of the tier below. Parts are
+    merged as soon as they have enough leaves for a higher tier.
+    """
     tail_leaves: int = 256
     """A tail that has at most this many leaves is not drained."""
     drained_leaves: int = 64
@@ -97,8 +102,8 @@ class MaintenanceWorker:
     ) -> None:
         """Creates the worker; `start` starts its thread.
 
-        A collection with more than `home_leaves` leaves gets a home: a table with an HNSW index,
-        and a tail, which is a table for new leaves.
+        A collection with more than `home_leaves` leaves gets a home of its own. A home is a pair of
+        tables: one with an HNSW index, and the tail, which receives new leaves.
         """
         self._database = database
         self._home_leaves = home_leaves
@@ -116,7 +121,10 @@ class MaintenanceWorker:
         self._thread.start()
 
     def close(self) -> bool:
-        """Stops after the current step. Returns False if the step does not end within 10 s."""
+        """Stops the thread after its current step; waits at most 10 s for the end of this step.
+
+        Returns False if the step does not end in this time.
+        """
         self._closing.set()
         self._wake.set()
         if self._thread is None:
@@ -139,9 +147,9 @@ class MaintenanceWorker:
         return self._backlogs.get(collection_id, 0)
 
     def wait_for_capacity(self, collection_id: int, deadline: Deadline) -> None:
-        """Waits until few enough leaves of a collection are in no HNSW index.
+        """Waits while too many leaves of a collection are in no HNSW index.
 
-        At most `MaintenanceLimits.max_backlog` such leaves are few enough. Raises the errors of
+        More than `MaintenanceLimits.max_backlog` such leaves are too many. Raises the errors of
         `Deadline.check`.
         """
         max_backlog = self._limits.max_backlog
@@ -179,8 +187,8 @@ class MaintenanceWorker:
     def _survey(self) -> None:
         """Finds all collections that may need maintenance; `_maintain_changed` then maintains them.
 
-        Also deletes the rows of deleted collections, and drops unused homes, which are tables that
-        no collection uses any more.
+        Also deletes the rows of deleted collections, and drops unused homes. A home is a pair of
+        tables, and it is unused if no collection uses these tables any more.
         """
         parameters = {
             "min_leaves": self._limits.min_part_leaves,
@@ -203,7 +211,7 @@ class MaintenanceWorker:
             return reclaim_some(connection, deleted, self._limits.home_retention)
 
     def _maintain_changed(self) -> bool:
-        """Maintains the collections that have changed; returns False if one must be retried."""
+        """Maintains the collections that have changed; returns False if this fails for any."""
         with self._lock:
             changed, self._changed = self._changed, set()
         succeeded = True
@@ -224,7 +232,8 @@ class MaintenanceWorker:
         """
         with self._database.write() as guard:
             if not try_lock_maintenance(guard, collection_id):
-                # Another process maintains the collection. Only that process knows the backlog.
+                # Another process maintains the collection. Only that process knows the backlog: the
+                # count of leaves that are in no HNSW index.
                 self._backlogs.pop(collection_id, None)
                 return
             self._index_terms(tenant_id, collection_id, every_leaf)
@@ -282,10 +291,12 @@ class MaintenanceWorker:
     ) -> bool:
         """Returns True if a new home must be built for the collection.
 
-        A home is a pair of tables: one with an HNSW index, and the tail with the newest leaves. A
-        collection gets its first home when it has many leaves. It gets a new home when the tail
-        is long, because building a new index then costs less than inserting the leaves of the tail
-        into the old index one by one.
+        A home is a pair of tables: one with an HNSW index, and the tail, which receives new leaves.
+        A collection without a home needs one if it has more than `home_leaves` leaves or, with
+        `every_leaf`, at least one leaf. A collection with a home needs a new one if the tail has
+        more leaves than the index and more than `home_leaves`. Building a new index then costs less
+        than inserting the leaves of the tail into the old index one by one. `indexed` is the count
+        of leaves in the index, and `scanned` is the count of the other leaves.
         """
         if collection.home is None:
             return scanned > (0 if every_leaf else self._home_leaves)

@@ -1,11 +1,13 @@
 """Runs the first round of a search in one or two statements.
 
 A round finds candidate leaves and groups them by ancestor; a search that needs more candidates runs
-another round. The result of this module is the best groups of leaves, with their documents. A dense
-search needs one statement. A lexical or hybrid search needs two statements. The first statement
-reads the postings of the query's terms and, in a hybrid search, the nearest leaves. Then this
-process computes the lexical scores. The second statement fuses the scores, groups the leaves by
-ancestor, and reads the documents of the best groups.
+another round. The result of this module is the best groups of leaves, with their documents.
+
+A dense search needs one statement. A lexical or hybrid search needs two statements. The first
+statement reads the postings of the query's terms and, in a hybrid search, the nearest leaves. Then
+this process computes the lexical scores. For reciprocal rank fusion, it also computes the fused
+scores; for a convex combination, the second statement computes them. The second statement then
+groups the leaves by ancestor, and reads the documents of the best groups.
 
 These statements support only requests in which the score of a passage is the score of its best
 leaf, as in nearly all searches. Other searches, and searches that need more candidates, run step by
@@ -334,8 +336,8 @@ def _ancestor_groups(
     labels: Labels = np.repeat(first, counts) | _concatenate(rows, 3, np.uint64)
     scores, lexical, dense = (_concatenate(rows, column, np.float32) for column in (4, 5, 6))
     order = np.argsort(labels)
-    # The table contains the ancestors of leaves only so that the leaves can be grouped by ancestor.
-    # The statement has already grouped these leaves, so the array of ancestors stays empty.
+    # `CandidateLeaves` needs the ancestors of its leaves for one purpose: to group the leaves. The
+    # SQL statement has already grouped them, so the array `above` has no rows.
     above = np.empty((0, len(labels)), np.uint32)
     table = CandidateLeaves(ranker.collection.settings, labels[order], above, scores[order])
     starts = np.cumsum([0, *counts], dtype=np.uint32)

@@ -124,7 +124,7 @@ def _read_summaries(
     summaries = open_summaries(connection, collection)
     parameters = {**summaries.key, "document": record.document_id}
     row = connection.execute(_BY_ID, parameters, binary=True).fetchone()
-    if row is None:  # The document has no summaries.
+    if row is None:  # The summary collection has no entry for the document.
         dimension = collection.settings.dimension
         return DocumentSummaries((), np.empty((0, dimension), np.float32))
     _, ordinal, _, packed, body, _, summarised = row

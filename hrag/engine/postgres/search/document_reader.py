@@ -83,7 +83,7 @@ _Part = tuple[int, int]
 
 
 class LongText:
-    """The text of a long document, which is read in blocks when they are first needed.
+    """The text of a long document; each block of it is read when it is first needed.
 
     `TreeText` calls `check` before it accesses bytes of the text.
     """
@@ -105,9 +105,9 @@ class LongText:
         return memoryview(self._bytes)
 
     def check(self, start: int, end: int) -> None:
-        """Reads the blocks with the bytes from `start` to `end` that were not read yet.
+        """Reads the bytes from `start` to `end`, except if all of them were read before.
 
-        One statement reads all of them.
+        One statement reads all blocks from the first to the last block that was not read before.
         """
         missing = self.missing(start, end)
         if missing is not None:
@@ -136,7 +136,7 @@ class LongText:
 
 
 class _UnparsedDocument(NamedTuple):
-    """The values that `add` received for a document that was not requested yet."""
+    """The arguments of `PostgresDocuments.add` for a document that was not requested yet."""
 
     record: bytes
     tree: bytes
@@ -180,7 +180,7 @@ class PostgresDocuments:
         self._batch_size = max(1, min(batch_size, _MAX_DOCUMENTS))
 
     def tree_text(self, ordinal: int) -> TreeText:
-        """Returns the document's tree and text; each call for an ordinal returns the same object.
+        """Returns the document's tree and text; all calls for one ordinal return the same object.
 
         Raises DataLoss if the document is missing.
         """
@@ -243,7 +243,7 @@ class PostgresDocuments:
     def read_ahead(self, chunks: Iterable[tuple[int, TreePosition]]) -> None:
         """Reads the texts of chunks, and the text around them, in one statement.
 
-        Skips the chunks of documents that were not read or added before.
+        Skips a chunk if its document was neither read nor added before.
         """
         missing: list[tuple[int, _Part]] = []
         for ordinal, position in chunks:
@@ -285,9 +285,10 @@ class PostgresDocuments:
         return self._stored[ordinal]
 
     def _expected_after(self, ordinal: int) -> list[int]:
-        """Returns the ordinals of the documents to read together with a document.
+        """Returns the ordinals of the documents to read together with the document `ordinal`.
 
-        They are the next documents that `expect` announced, without those that were read before.
+        They are the documents that `expect` announced to be needed next after it, without those
+        that were read before.
         """
         if ordinal not in self._expected:
             return []

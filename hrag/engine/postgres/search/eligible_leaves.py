@@ -1,8 +1,9 @@
 """The leaves of a collection that a search may return.
 
-The eligible leaves are all leaves of the collection, the leaves of certain documents, or certain
-leaves. The filter, two-stage routing and required words determine them. The lexical and the dense
-source search only among the eligible leaves.
+Without any restriction, all leaves of the collection are eligible. Three things restrict the
+eligible leaves: the request's filter, the words that it requires, and two-stage routing, which
+searches only the sections with the best summaries. The lexical and the dense source find only
+eligible leaves.
 """
 
 from dataclasses import dataclass
@@ -38,12 +39,15 @@ class EligibleLeaves:
 
     @classmethod
     def all_of(cls, collection: OpenedCollection) -> "EligibleLeaves":
-        """Returns all leaves of the collection."""
+        """Creates the object for which all leaves of the collection are eligible."""
         return cls(collection.leaves)
 
     @classmethod
     def only(cls, labels: Labels) -> "EligibleLeaves":
-        """Returns the leaves with these labels, which must be ascending."""
+        """Creates the object for which only the leaves with these labels are eligible.
+
+        `labels` must be in ascending order.
+        """
         return cls(len(labels), labels=labels)
 
     @property
@@ -75,9 +79,9 @@ class EligibleLeaves:
         return {} if self.labels is None else parameters_of(self.labels)
 
     def contains(self, labels: Labels) -> NDArray[np.bool_]:
-        """Returns `bool[n]`, true for each of `labels` whose leaf is eligible.
+        """Returns `bool[n]`: for each of `labels`, True if the leaf with this label is eligible.
 
-        All labels must be labels of leaves whose documents are not deleted.
+        None of these leaves may belong to a deleted document.
         """
         inside = np.ones(len(labels), np.bool_)
         if self.ordinals is not None:

@@ -15,9 +15,10 @@ from hrag.values.collections import CollectionSettings
 class CandidateLeaves:
     """A table of leaves, in ascending order of their labels and without duplicates.
 
-    The documents of all leaves in the table exist. `labels` is `uint64[n]`. `ancestors` is
-    `uint32[levels, n]`. `cosines` is `float32[n]`; all are NaN if the search has no vector.
-    Implements `hrag.engine.common.candidates.LeafTable`.
+    No leaf in the table belongs to a deleted document. `labels` is `uint64[n]`. `ancestors`,
+    `uint32[levels, n]`, has the index of each leaf's ancestor at each level. `cosines`,
+    `float32[n]`, has the similarity of each leaf and the query's vector; all are NaN if the search
+    has no vector. Implements `hrag.engine.common.candidates.LeafTable`.
     """
 
     settings: CollectionSettings
@@ -34,7 +35,7 @@ class CandidateLeaves:
 
     @property
     def alive(self) -> NDArray[np.uint8]:
-        """An array of ones, `uint8[n]`: the documents of all leaves in the table exist."""
+        """An array of ones, `uint8[n]`: no leaf in the table belongs to a deleted document."""
         return np.ones(len(self.labels), np.uint8)
 
     def rows(self, labels: Labels) -> RowNumbers:

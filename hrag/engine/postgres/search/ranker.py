@@ -163,9 +163,12 @@ class Ranker:
         )
 
     def best(self, count: int) -> ScoredRows:
-        """Returns the `count` best eligible leaves of each source, with their scores.
+        """Returns the best eligible leaves, with their scores.
 
-        In a hybrid search, the scores of the lexical and the dense source are fused.
+        A lexical or a dense search has one source, and returns the `count` best leaves of this
+        source. A hybrid search takes the `count` best leaves of the lexical source and the `count`
+        best leaves of the dense source. It returns all these leaves together, each leaf once, with
+        fused scores. So the result may have up to 2 * `count` leaves.
         """
         if self.is_dense:
             by_vector = self._candidates_of(self._search_dense(count))

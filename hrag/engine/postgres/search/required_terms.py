@@ -2,8 +2,8 @@
 
 First, the lexical index returns the leaves that have all words of the required phrases, in any
 order and in any form of the words. Then the heading, the text and the name of each of these leaves
-are searched for the exact words and phrases. Without a lexical index, all eligible leaves are
-searched.
+are searched for the exact words and phrases. If the collection has no lexical index, all eligible
+leaves are searched.
 """
 
 import numpy as np
@@ -73,7 +73,8 @@ def _leaves_with_words(
 ) -> Labels:
     """Returns the labels of the eligible leaves with all words of `required`, ascending.
 
-    Without a lexical index, returns the labels of all eligible leaves.
+    If the collection has no lexical index, or if `required` has no words, returns the labels of all
+    eligible leaves.
     """
     words = np.empty(0, np.uint64)
     if collection.settings.analyzer:

@@ -2,8 +2,9 @@
 
 A search runs in steps:
 
-1. Find the eligible leaves. They are in documents that pass the filter or, with two-stage routing,
-   in the sections with the best summaries. They contain the required words of the query.
+1. Find the eligible leaves: the leaves of documents that pass the filter. With two-stage routing,
+   only leaves in the sections with the best summaries are eligible. If the query requires words,
+   only leaves with these words are eligible.
 2. Rank the eligible leaves: each source returns candidates, and their scores are fused.
 3. Group the candidates by their ancestors. If this gives too few passages, rank more candidates.
 4. Fetch the passages.
@@ -131,8 +132,9 @@ class PostgresSnapshot(BrowsableSnapshot):
     def _read_ahead(self, request: FindRequest, groups: AncestorGroups) -> None:
         """Prepares the reading of passages, so that few statements read their documents and texts.
 
-        A group is a chunk with its matched leaves. Announces the documents of all groups, and reads
-        the texts of as many of the best groups as a search nearly always needs.
+        A group is a chunk with its matched leaves. Passes the documents of all groups to
+        `PostgresDocuments.expect`, and reads the texts of as many of the best groups as a search
+        nearly always needs.
         """
         ordinals = [split_label(key)[0] for key in groups.keys]
         count = expected_passages(request, self.settings)
@@ -158,8 +160,9 @@ class PostgresSnapshot(BrowsableSnapshot):
         climbed = time.perf_counter()
         has_all = total == len(groups)
         # `reached` is the count of groups that may reach `min_score`. The statement returned only
-        # the best groups. If one of these is below `min_score`, all groups that were not returned
-        # are below it too. So they are counted only if all returned groups reach `min_score`.
+        # the best groups. If one of these is below `min_score`, all groups that the statement did
+        # not return are below `min_score` too. If none of these is below `min_score`, the other
+        # groups may reach `min_score` too, so `reached` counts all groups.
         reached = total if len(reaching) == len(groups) else len(reaching)
         round_ = Round(request, total, reached, best.complete)
         if not round_.has_enough_groups:
@@ -223,7 +226,8 @@ class PostgresSnapshot(BrowsableSnapshot):
     ) -> tuple[EligibleLeaves, tuple[ChosenSection, ...]]:
         """Chooses the sections with the best summaries; returns their leaves and the sections.
 
-        Returns the leaves of all chosen sections, but only the `_MAX_SHOWN_SECTIONS` best sections.
+        The first value has the leaves of all chosen sections. The second value lists at most
+        `_MAX_SHOWN_SECTIONS` of these sections, best first.
         The filter is evaluated on the summaries, which have the metadata of their documents.
         """
         summaries = self._summaries

@@ -41,8 +41,8 @@ def route(
 
     `eligible` are the summaries of documents that pass the request's filter. With
     SummaryScope.DOCUMENTS, at most `top_sections` documents are chosen first, and only their
-    sections are ranked. Each source returns as many candidates as in other searches, even if fewer
-    sections are requested, because the section with the best fused score need not be the best
+    sections are ranked. Each source is asked for at least `request.candidates` leaves, even if
+    fewer sections are requested, because the section with the best fused score need not be the best
     section of a single source.
     """
     count = request.top_sections
@@ -60,7 +60,7 @@ def route(
 def _best(ranker: Ranker, candidates: int, count: int) -> tuple[Labels, Scores]:
     """Returns the labels and the scores of the `count` best leaves, best first.
 
-    Each source returns at most `candidates` leaves, whose scores are then fused.
+    Each source returns at most `candidates` leaves. In a hybrid search, their scores are fused.
     """
     ranked = ranker.best(candidates)
     order = ranked.best_first()[:count]
@@ -90,8 +90,8 @@ def chosen_sections(
 ) -> tuple[ChosenSection, ...]:
     """Returns the sections that `route` chose, in the form in which the response lists them.
 
-    Reads several documents in one statement, and calls
-    `hrag.engine.common.routed_sections.chosen_sections`.
+    `hrag.engine.common.routed_sections.chosen_sections` creates the result. Before it is called,
+    all documents that it needs are announced, so that one statement can read several of them.
     """
     summaries.expect(split_label(section.summary)[0] for section in routed)
     documents.expect(section.ordinal for section in routed)

@@ -2,9 +2,10 @@
 
 One thread checks all running transactions twenty times a second. It sends a cancel request for
 each transaction whose caller no longer waits or whose deadline has passed. A cancel request
-stops the statement that the connection runs when the request arrives. A late request would stop
-a statement of the connection's next caller. Therefore, while a cancel request for a transaction
-is being sent, the transaction does not end and no other caller gets its connection.
+stops the statement that the connection runs when the request arrives. If another caller already
+used the connection then, the request would stop the wrong statement. Therefore, while a cancel
+request for a transaction is being sent, the transaction does not end and no other caller gets its
+connection.
 """
 
 import threading

@@ -22,9 +22,9 @@ from hrag.values.errors import StoreUnavailable, TooBusy
 _POLL_S = 0.05
 _REPLY_S = 1.0
 """The pool waits at most this long for a connection's reply to a COMMIT or to a test statement."""
-# A connection of this age is closed and replaced by a new one. A new connection leads to the
-# nearest server. So readers that moved to another server during a failover return to the nearest
-# server.
+# A connection of this age is closed and replaced by a new one. The reason is that readers connect
+# to a server far away while the nearest server is down. A new connection leads to the nearest
+# server again.
 _MAX_AGE_S = 1800.0
 
 
@@ -53,7 +53,10 @@ DEFAULT_TIMES = ConnectionTimes()
 
 
 class Pool:
-    """A pool of at most `max_connections` connections, opened by `connect`. Thread-safe."""
+    """A pool of at most `max_connections` connections. Thread-safe.
+
+    The pool calls `connect` to open a connection.
+    """
 
     def __init__(
         self,
@@ -131,7 +134,10 @@ class Pool:
         return None
 
     def _answers(self, connection: Connection) -> bool:
-        """Returns True if the connection was idle only briefly, or if the server answers on it."""
+        """Returns True if the server probably answers on this connection.
+
+        If the connection was idle for `ConnectionTimes.trusted_s`, sends a statement to find out.
+        """
         if time.monotonic() - connection.returned_s < self._times.trusted_s:
             return True
         try:

@@ -46,9 +46,9 @@ _BEGIN_WRITING = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _NO_SEQSCAN
 _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.01
 # The values of connection parameters that the DSN does not set. `connect_timeout` has libpq's
-# smallest value, two seconds. It is for a server that does not reply at all: a machine whose server
-# is down refuses the connection at once. The keepalives and `tcp_user_timeout` close a connection
-# when its server has not replied for a minute.
+# smallest value, two seconds. It limits the wait for a machine that does not reply at all. A
+# machine that runs, but on which PostgreSQL is down, refuses the connection at once. The keepalives
+# and `tcp_user_timeout` close a connection when its server has not replied for a minute.
 _DEFAULTS = {
     "connect_timeout": "2",
     "client_encoding": "utf8",
@@ -184,10 +184,10 @@ class PostgresDatabase:
 
     @contextmanager
     def _connection(self, deadline: Deadline, pool: Pool) -> Iterator[Connection]:
-        """Runs the block with a connection of the pool; translates errors of psycopg.
+        """Runs the block with a connection of the pool.
 
-        After the block, the connection returns to the pool, or is closed if it cannot be used any
-        more.
+        Raises the errors of hrag to which `failures` translates the errors of psycopg. After the
+        block, the connection returns to the pool, or is closed if it cannot be used any more.
         """
         with translated(deadline):
             connection = pool.take(deadline)

@@ -58,16 +58,17 @@ class Conflict(StoreUnavailable):
     """The transaction conflicts or deadlocks with another one; repeating it may succeed."""
 
 
-# The comment in each line is PostgreSQL's name of the error condition.
+# PostgreSQL's names of these conditions are serialization_failure (40001), deadlock_detected
+# (40P01), disk_full (53100), data_corrupted (XX001) and index_corrupted (XX002).
 _ERROR_BY_SQLSTATE: dict[str, type[HragError]] = {
     _NO_TEXT: InvalidArgument,
-    "40001": Conflict,  # serialization_failure
-    "40P01": Conflict,  # deadlock_detected
-    "53100": StorageFull,  # disk_full
-    "XX001": DataLoss,  # data_corrupted
-    "XX002": DataLoss,  # index_corrupted
+    "40001": Conflict,
+    "40P01": Conflict,
+    "53100": StorageFull,
+    "XX001": DataLoss,
+    "XX002": DataLoss,
 }
-"""The classes of errors, by SQLSTATE, whose message is the server's message."""
+"""The class of hrag's error for an SQLSTATE; the error has the message of the server."""
 
 
 @contextmanager
@@ -133,8 +134,8 @@ def _is_connection_error(error: psycopg.Error) -> bool:
 
     Such errors have no SQLSTATE.
     """
-    # PipelineAborted has no SQLSTATE either, but it does not mean that the connection was lost: its
-    # cause is an earlier error in the pipeline.
+    # A PipelineAborted error has no SQLSTATE, but it is not an error of the connection: an earlier
+    # statement of the same pipeline has failed.
     is_aborted = isinstance(error, psycopg.errors.PipelineAborted)
     return isinstance(error, psycopg.OperationalError) and not error.sqlstate and not is_aborted
 
@@ -142,9 +143,10 @@ def _is_connection_error(error: psycopg.Error) -> bool:
 def _names_hrag_schema(error: psycopg.Error) -> bool:
     """Returns True if the message says that hrag's schema or one of its tables is missing.
 
-    Returns False for a table of a home, which may have just been dropped: homes are in the schema
-    hrag_homes. Messages are in the server's language, with quotation marks of that language, so
-    the message is searched only for the name of the schema.
+    Returns False if a table in the schema hrag_homes is missing. This schema has separate tables
+    for large collections, and such a table may have just been dropped. Messages are in the server's
+    language, with quotation marks of that language. So the message is searched only for the name of
+    the schema.
     """
     return _SCHEMA_NAME.search(_message(error)) is not None
 

@@ -51,8 +51,8 @@ _TermRange = tuple[bytes, bytes]
 class FilterQuery:
     """An SQL query that returns the column `ordinal` of the documents that pass a filter.
 
-    An ordinal may occur twice. The parameters are named: `tenant_id`, `collection_id`, and others
-    whose names begin with `filter_`.
+    Several rows may have the same ordinal. The names of the parameters are `tenant_id`,
+    `collection_id`, and others that begin with `filter_`.
     """
 
     statement: sql.Composed
@@ -158,7 +158,8 @@ class _Evaluation:
         simple = _Disjunction(
             condition.terms, condition.ranges, condition.ids, condition.all_documents
         )
-        # After each step, `sets` has a single element: the union of all results so far.
+        # After each iteration of the loop, `sets` has a single element: the union of the ordinals
+        # that all statements so far returned.
         sets = [self._run(simple)]
         for batch in _batches(condition.conjunctions, self._max_selects):
             is_small = sum(conjunction.select_count for conjunction in batch) <= self._max_selects
@@ -171,7 +172,7 @@ class _Evaluation:
         return sets[0]
 
     def _evaluate_all(self, condition: _Conjunction) -> Ordinals:
-        """Evaluates a conjunction that is too large for one statement."""
+        """Evaluates a conjunction by several statements, because it is too large for one."""
         sets = []
         for batch in _batches(condition.required, self._max_selects):
             is_small = sum(disjunction.select_count for disjunction in batch) <= self._max_selects
@@ -197,7 +198,7 @@ class _Evaluation:
 def _batches(conditions: Sequence[Any], max_selects: int) -> Iterator[list[Any]]:
     """Yields batches of consecutive conditions, each with at most `max_selects` SELECTs in total.
 
-    A condition that alone has more SELECTs than `max_selects` is a batch of its own.
+    A condition that alone has more SELECTs than `max_selects` is the only one in its batch.
     """
     batch: list[Any] = []
     for condition in conditions:

@@ -204,7 +204,7 @@ def described(documents: int, record: str) -> Collection:
 
 
 def table_names(home: int | None) -> Sequence[tuple[str, str]]:
-    """Returns schema and name of each table that may contain leaves of a collection.
+    """Returns the schema and the name of each table that may contain leaves of a collection.
 
     The writer inserts new leaves into the last of these tables. `home` is the id of the
     collection's home, a pair of tables for its leaves. `home` is None if its leaves are in the

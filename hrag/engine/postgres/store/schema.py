@@ -3,8 +3,8 @@
 A migration is an SQL file, `migrations/NNNN_name.sql`, where NNNN is the schema version that it
 creates. Migrations run in order. Each one runs in a transaction that also writes its version to
 hrag.migrations. A migration cannot be undone. An advisory lock of the database prevents two
-processes from running migrations at the same time. Statements of a migration that a released
-version of hrag has run are never edited: a change needs a new file.
+processes from running migrations at the same time. Once a version of hrag is released, the
+statements of its migrations are never edited: a change of the schema needs a new file.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ integers of stored trees.
 # The oldest version of pgvector that hrag supports. It introduced iterative scans.
 _OLDEST_VECTOR = (0, 8)
 
-# The query does not use to_regclass: in a transaction that waited for the lock, to_regclass may
-# not see a schema that another transaction has just created.
+# The query does not use to_regclass: in a transaction that waited for MIGRATION_LOCK, to_regclass
+# may not see a schema that another transaction has just created.
 _HAS_MIGRATIONS = """
 SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = 'hrag' AND relname = 'migrations'

@@ -157,8 +157,8 @@ class Counts(NamedTuple):
 class CollectionChanges:
     """The changes of one collection in a transaction.
 
-    `sequence` is the sequence number of the last of these changes; 0 if there is no change. If
-    `analyzer` is not empty, the collection's documents have term vectors of this analyzer.
+    `sequence` is the sequence number of the last of these changes; 0 if there is no change.
+    `analyzer` is the analyzer of the documents' term vectors; it is empty if they have none.
     """
 
     home: int | None

@@ -180,7 +180,7 @@ class CollectionWriter:
         """Returns the name of the collection that an alias refers to; "" if the alias is new.
 
         Raises CollectionExists if a collection has the name `alias`. Raises StorageQuotaExceeded if
-        the alias is new and the tenant cannot have another alias.
+        the alias is new and the tenant already has as many aliases as allowed.
         """
         aliases = {name: collection for name, _, collection in aliases_of(connection, tenant_id)}
         if alias in aliases:

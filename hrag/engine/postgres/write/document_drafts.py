@@ -18,8 +18,8 @@ from hrag.engine.engine_documents import CollectionHandle, DocumentSummaries, Pr
 from hrag.engine.postgres.indexes.term_vectors import leaf_terms_of, packed
 from hrag.values.tree import CHUNK
 
-# The estimated overhead of a table row: its header, its tenant id and collection id, its entry in
-# an index, and unused space on pages.
+# The estimated overhead of a table row in bytes: its header, its tenant id and collection id, its
+# entry in an index, and unused space on pages.
 _ROW_BYTES = 96
 # A leaf's array of ancestors has a header of 24 bytes, and its vector has a header of 8 bytes.
 _ARRAY_BYTES = 24 + 8

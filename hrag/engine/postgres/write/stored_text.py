@@ -76,10 +76,10 @@ def read_text(
 
 
 def _byte_range(part: ByteRange | None, reply: ReplyLimit) -> tuple[int, int]:
-    """Returns the offset and the count of the bytes that `read_part` may access."""
+    """Returns the offset of the first byte that `read_part` may access, and the count of bytes."""
     if part is None:
-        # A text with more bytes than are left in the reply is read only in part, because it does
-        # not fit; `read_part` raises an error for it.
+        # A text with more bytes than the reply may still have is read only in part, because
+        # `read_part` raises an error for it.
         return 0, min(reply.left_bytes, _MAX_BYTES)
     start = min(max(part.start - _MAX_PREVIOUS_BYTES, 0), _MAX_BYTES)
     size = part.start - start + reply.left_bytes + 1

@@ -139,9 +139,9 @@ class TenantTransaction:
     def put(self, draft: DocumentDraft) -> IngestResult:
         """Stores the document in `draft`, or replaces the stored document with the same id.
 
-        The draft also has all other values to store. If the stored document has the same content
-        hash, nothing is changed, and the outcome is UNCHANGED. Raises CollectionNotFound or
-        StorageQuotaExceeded.
+        `draft` also has all values that are stored with the document, for example its filter terms.
+        If the stored document has the same content hash, nothing is changed, and the outcome is
+        UNCHANGED. Raises CollectionNotFound or StorageQuotaExceeded.
         """
         handle, document = draft.handle, draft.document
         self.require(handle)
@@ -269,7 +269,7 @@ class TenantTransaction:
             write_changes(self._connection, self._tenant_id, changed, self._usage, oid)
         return list(changed)
 
-    # The following methods help the methods that change documents.
+    # The methods that change documents call the following methods.
 
     def _require_version(self, handle: CollectionHandle, document_id: str) -> DocumentVersion:
         self.require(handle)
@@ -306,12 +306,12 @@ class TenantTransaction:
         return version
 
     def _remove(self, handle: CollectionHandle, version: DocumentVersion, sequence: int) -> None:
-        """Deletes a document and its summaries; `sequence` is the change's sequence number."""
+        """Deletes a document and its summaries; `sequence` is the deletion's sequence number."""
         document_id = version.record.document_id
         for number in ids_with_summaries(handle):
             deleted = self._living.pop((number, document_id), None)
             if deleted is None:
-                continue  # The document has no summaries.
+                continue  # The summary collection has no entry for the document.
             changes = self._changes[number]
             if changes.new.pop(deleted.ordinal, None) is None:
                 changes.deleted.append(deleted)

@@ -18,9 +18,9 @@ from hrag.engine.postgres.store.connection import Connection
 from hrag.engine.postgres.store.queries import handle_of
 from hrag.values.tree import Tree
 
-# In a result of `version_of`, this many of the lowest bits are the ordinal of the document. The
-# higher bits are the id of its collection, because an ordinal is unique only in its tenant. The
-# lowest bits are enough for 17 million million changes of a tenant.
+# The result of `version_of` has the ordinal of the document in its lowest _ORDINAL_BITS bits. The
+# higher bits are the id of the document's collection, because an ordinal is unique only in its
+# tenant. The lowest bits are enough for 17 million million changes of a tenant.
 _ORDINAL_BITS = 64 - LEAF_BITS
 _DAMAGE = (DataCorrupted, IndexCorrupted, ValueError, KeyError, TypeError)
 """The exceptions that reading and decoding a damaged row may raise."""
@@ -47,7 +47,7 @@ def version_of(collection_id: int, ordinal: int) -> int:
 
 
 def ordinal_of(version: int) -> int:
-    """Returns the ordinal of a document; `version` is the result of `version_of` for it."""
+    """Returns the ordinal from `version`, which is a result of `version_of`."""
     return version & ((1 << _ORDINAL_BITS) - 1)
 
 
@@ -79,7 +79,7 @@ def next_unsummarised(
 
 @contextmanager
 def _report_damage(version: int, name: str) -> Iterator[None]:
-    """Translates the exceptions `_DAMAGE` that the block raises to UnreadableVersion.
+    """Raises UnreadableVersion if the `with` block raises one of the exceptions in `_DAMAGE`.
 
     `version` identifies the damaged document or collection, and `name` describes it in the message.
     """

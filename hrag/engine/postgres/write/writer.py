@@ -95,8 +95,8 @@ FROM (SELECT *, record->>'summarises' = '0' AS named FROM hrag.collections) AS s
 class PostgresWriter(CollectionWriter):
     """Writes collections and documents to PostgreSQL.
 
-    Implements `hrag.engine.Writer`. Without `maintenance`, nothing is indexed, and
-    `wait_for_capacity` returns at once.
+    Implements `hrag.engine.Writer`. If the argument `maintenance` is None, no HNSW index and no
+    part of the lexical index is built, and `wait_for_capacity` returns at once.
     """
 
     # The following methods read and change documents.

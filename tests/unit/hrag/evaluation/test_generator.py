@@ -140,7 +140,7 @@ def test_a_full_disk_ends_the_run_and_the_file_can_be_continued(tmp_path: Path) 
     [
         ("A question? Why?", "no JSON in the reply"),
         ("[1]", "no JSON in the reply"),
-        (question(question=""), "nothing to ask about the chunk"),
+        (question(question=""), "no question in the reply"),
         (question(question="Why?"), "the question is too short"),
         (question(quote=""), "no quote in the reply"),
         (question(quote="opens at 4 bar"), "the quote is not in the chunk"),

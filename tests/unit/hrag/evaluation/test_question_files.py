@@ -130,7 +130,7 @@ def test_rows_of_a_table_with_the_same_question_are_joined(tmp_path: Path) -> No
         ("q.csv", ["question,quote", "x,y,z"], "line 2: row is '3 cells'; it must be at most 2"),
         ("q.csv", ["question,quote", ",y"], "line 2: question is missing"),
         ("q.csv", ["question,quote", '"x" z,y'], "line 2: "),
-        ("q.pdf", ["x"], "its name ends in '.pdf'; questions are a BEIR folder"),
+        ("q.pdf", ["x"], "its name ends in '.pdf'; questions are read from a BEIR folder"),
     ],
 )
 def test_the_error_for_an_invalid_file_names_line_and_field(

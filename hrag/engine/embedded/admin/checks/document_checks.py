@@ -21,7 +21,8 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import DataLoss
 from hrag.values.tree import NONE, Tree
 
-# The beginning of the problem "its text does not match its checksum", for each part of a document.
+# For each part of a document, the second and the third word of the message "its text does not match
+# its checksum".
 _PARTS = {
     ContentPart.TEXT: "text does",
     ContentPart.TREE: "tree does",
@@ -35,10 +36,10 @@ _UNIT_TOLERANCE = 1e-3
 def document_problems(
     walk: Walk, collection: int, record: CollectionRecord, stored: Counters
 ) -> Iterator[str]:
-    """Checks the documents of a collection, and the counters of the documents. Yields problems.
+    """Checks the documents of a collection, and the collection's counters. Yields the problems.
 
-    `stored` are the counters that the store has for the collection. Adds the documents to the
-    totals in `walk`.
+    `stored` are the counters that the store has for the collection. Only the counters that are sums
+    over the documents are checked. Adds the documents to the totals in `walk`.
     """
     counted = stored._replace(**dict.fromkeys(OF_DOCUMENTS, 0))
     terms, are_readable = 0, True
@@ -75,14 +76,19 @@ def document_problems(
 def _documents(walk: Walk, collection: int) -> Iterator[tuple[int, int, bytes]]:
     """Yields the ordinal, the leaf count and the address of each document.
 
-    Skips damaged entries, which `value_problems` reports.
+    An address is the slot, the collection id and the ordinal of a document, encoded as bytes. Skips
+    documents with a damaged entry in `ordinals`, because `value_problems` reports these entries.
     """
     for (_, ordinal), entry in walk.txn.ordinals.sound_entries(collection):
         yield ordinal, entry.leaf_count, schema.address(entry.slot, collection, ordinal)
 
 
 def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
-    """Returns a problem for each of text, tree and vectors that does not match its checksum."""
+    """Returns a problem for each part of a document that does not match its checksum.
+
+    The parts are text, tree and vectors. A part that is not stored is skipped. `address` is the
+    document's slot, collection id and ordinal, encoded as bytes.
+    """
     contents = walk.txn.contents
     return [
         f"its {part_does} not match its checksum"
@@ -94,7 +100,8 @@ def _checksum_problems(walk: Walk, address: bytes) -> list[str]:
 def _add_usage(walk: Walk, record: CollectionRecord, counted: Counters) -> None:
     """Adds a collection to the counted usage of its tenant.
 
-    Of a summary collection, adds only the bytes.
+    `counted` are the collection's counters. For a summary collection, adds only the bytes, because
+    a tenant's usage counts neither summary collections nor summary documents.
     """
     usage = Usage(1, counted.documents) if not record.summarises else Usage()
     usage = usage._replace(stored_bytes=counted.stored_bytes)

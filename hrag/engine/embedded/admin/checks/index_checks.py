@@ -21,10 +21,10 @@ def sequence_problems(
 ) -> Iterator[str]:
     """Yields a problem for each of a collection's sequence numbers that exceeds its upper limit.
 
-    These are the limits. A segment covers the changes up to a sequence number, which must be at
-    most `sealed_sequence` in the collection's counters. `sealed_sequence` must be at most the
-    collection's last sequence number. The collection's last sequence number must be at most the
-    tenant's.
+    * The last sequence number that a segment covers must be at most the `sealed_sequence` in the
+      collection's counters.
+    * `sealed_sequence` must be at most the collection's last sequence number.
+    * The collection's last sequence number must be at most the tenant's last sequence number.
     """
     last = read_usage(walk.txn, tenant_id).sequence
     if counters.sequence > last:
@@ -115,7 +115,7 @@ def _uncovered_problems(walk: Walk, collection: int, after: int, last: int) -> I
 
 
 def _deleted_in(walk: Walk, collection: int, record: SegmentRecord) -> dict[int, int]:
-    """Returns the leaf counts of the deleted documents that a segment contains, by ordinal."""
+    """Returns a dictionary from ordinal to leaf count, for a segment's deleted documents."""
     return dict(
         manifest.read_tombstones(walk.txn, collection, record.first_ordinal, record.last_ordinal)
     )

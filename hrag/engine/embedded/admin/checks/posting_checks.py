@@ -1,11 +1,13 @@
 """Checks that a segment's postings agree with the texts.
 
-A segment has one row for each leaf. The check builds postings from the texts of the documents that
-are not deleted, in the same way as a segment is built. It compares them with the segment's postings
-without the rows of deleted documents. Equal rows always result in the same postings, byte for byte.
-The documents are compared in batches of some ten thousand leaves, so memory and a temporary file
-contain the postings of only one batch at a time. The file is outside the store's folder, because
-the store may be read-only.
+A segment has one row for each leaf. The check builds new postings from the texts of the documents
+that are not deleted, with the functions that also build segments. It compares the new postings with
+the segment's postings, from which it leaves out the rows of deleted documents. Equal rows always
+result in equal postings, byte for byte.
+
+The documents are compared in batches of about 20,000 leaves. So only the new postings of one batch
+are in memory and in a temporary file at a time. The temporary file is outside the store's folder,
+because the store may be read-only.
 """
 
 import hashlib
@@ -33,10 +35,11 @@ from hrag.values.collections import CollectionSettings
 from hrag.values.errors import InvalidArgument, StorageFull, StoreUnavailable
 from hrag_fast import Postings, write_postings
 
-# A batch has about this many entries (pairs of a leaf and a term), which are some 20,000 leaves.
-# The segment's postings are read for each batch, so smaller batches would take longer. Larger
-# batches may not fit into /tmp: the temporary file usually needs 4 bytes for an entry, 9 MB in all.
-# If no term occurs twice, it needs 28 bytes for an entry, 56 MiB in all; a small /tmp has 64 MiB.
+# A batch has about this many entries (pairs of a leaf and a term), which are about 20,000 leaves.
+# All postings of the segment are read for each batch, so with smaller batches the check would take
+# longer. With larger batches, the temporary file might not fit into a /tmp of 64 MiB. The file of a
+# batch of this size usually needs 4 bytes for an entry, 9 MB in all. In the worst case, if no term
+# occurs twice, it needs 28 bytes for an entry, 56 MiB in all.
 BATCH_ENTRIES = 1 << 21
 # Reading the leaves of a damaged document raises one of these errors. The module `document_checks`
 # reports the damage.
@@ -118,10 +121,11 @@ def _batches(
 ) -> Iterator[tuple[PostingsPart, Labels]]:
     """Builds postings from the texts of the segment's documents, in batches.
 
-    Yields the postings of each batch, and the labels of its leaves. Skips documents that are
-    deleted or cannot be read. Raises InvalidArgument if the analyzer is unknown.
+    Yields the postings and the labels of the leaves of each batch. Skips documents that are deleted
+    or cannot be read. Raises InvalidArgument if the analyzer is unknown.
     """
-    # This raises InvalidArgument for an unknown analyzer. `_blocks` would treat it as damage.
+    # This raises InvalidArgument for an unknown analyzer. `_blocks` would treat this error as
+    # damage of a document.
     analyzer(record.analyzer)
     lexical_settings = replace(settings, analyzer=record.analyzer, dimension=0)
     batch, labels, entries = PostingsPart(), list[Labels](), 0
@@ -147,7 +151,7 @@ def _blocks(
 
 
 def _build_postings(batch: PostingsPart, leaf_count: int, folder: Path) -> _ComparedPostings:
-    """Writes the postings of a batch to a file in `folder`, reads the file and returns them.
+    """Writes the postings of a batch to a file in `folder`. Returns the postings in this file.
 
     In the result, all rows are marked as compared.
     """
@@ -159,9 +163,10 @@ def _build_postings(batch: PostingsPart, leaf_count: int, folder: Path) -> _Comp
 
 
 def _first_difference(actual: _ComparedPostings, expected: _ComparedPostings, folder: Path) -> int:
-    """Returns the index of the first compared row whose terms or term counts differ.
+    """Returns the index of the first compared row in which `actual` and `expected` differ.
 
-    Finds the row by bisection.
+    A row differs if its terms or its term counts differ. Finds the row by bisection. The caller has
+    checked that at least one row differs.
     """
     counts = range(1, len(actual.lengths) + 1)
     return bisect_left(counts, True, key=lambda count: _differ(actual, expected, count, folder))

@@ -1,8 +1,8 @@
 """Checks that entries refer only to existing collections and documents.
 
 Also checks the numbers that a store assigns: ordinals, slots (the keys under which documents are
-stored) and the keys of commits. The store counts the numbers of each kind up from 1, across all
-collections.
+stored) and the keys of commits. For each kind, the store assigns the numbers 1, 2, 3 and so on,
+across all collections.
 """
 
 from collections.abc import Iterator
@@ -48,10 +48,11 @@ def stray_problems(walk: Walk) -> Iterator[str]:
 
 
 def counting_problems(walk: Walk) -> Iterator[str]:
-    """Yields a problem if an ordinal or the key of a commit is larger than the last assigned one.
+    """Checks the ordinals and the keys of the list of commits. Yields the problems.
 
-    The database `meta` contains the last ordinal and the last key that were assigned. Also yields a
-    problem if the list of commits has gaps.
+    The database `meta` contains the ordinal that was assigned last, and the key in the list of
+    commits that was assigned last. No ordinal and no key may be greater than these. The list of
+    commits must end with the key that was assigned last, and must have no gaps.
     """
     commits = list(walk.txn.commits.keys())
     cursor = walk.txn.number(schema.COMMIT_CURSOR)

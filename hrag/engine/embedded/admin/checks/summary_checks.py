@@ -25,9 +25,9 @@ def waiting_problems(walk: Walk, collection: int, counters: Counters) -> Iterato
 def summary_problems(walk: Walk, collection: int, summarised_collection: int) -> Iterator[str]:
     """Checks the summary collection `collection`. Yields the problems.
 
-    Each of its documents has the summaries of one document of `summarised_collection`. This
-    document must exist. The database `summarised` says which leaves of the document each section
-    consists of, and these leaves must exist.
+    Each document of `collection` contains the summaries of one document of `summarised_collection`.
+    This document must exist. The database `summarised` says which leaves of the document each
+    section consists of, and these leaves must exist.
     """
     documents = 0
     for (_, ordinal), summarised in walk.txn.summarised.entries(collection):

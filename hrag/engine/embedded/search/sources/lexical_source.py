@@ -45,10 +45,10 @@ _NO_MATCHES = TermMatches(_NONE, _NONE, _NONE)
 class LexicalQuery:
     """The q terms of a query, with the statistics of one view that BM25 needs.
 
-    `ids` are the ids of the terms, ascending: `uint64[q]`. `weights` is each term's share of the
-    highest possible score: `float32[q]`. `norm` has the parameters from which BM25's length
-    normalisation of each leaf is computed. `in_tail` are the occurrences of the terms in the view's
-    tail.
+    `ids` are the ids of the terms, ascending: `uint64[q]`. `weights` has the weight of each term,
+    `float32[q]`: the fraction of the highest possible score that the term can contribute. `norm`
+    has the parameters from which BM25's length normalisation of each leaf is computed. `in_tail`
+    are the occurrences of the terms in the view's tail.
     """
 
     ids: NDArray[np.uint64]
@@ -78,7 +78,7 @@ def lexical_query(terms: Sequence[QueryTerm], view: View) -> LexicalQuery:
 
 
 def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
-    """Returns the occurrences of terms in the rows of the tail that are not deleted.
+    """Returns the occurrences of terms in those rows of the tail that are not deleted.
 
     `ids` are the ids of the terms, ascending: `uint64[q]`.
     """
@@ -96,9 +96,10 @@ def _match_tail(ids: NDArray[np.uint64], view: View) -> TermMatches:
 def _segment_frequencies(ids: NDArray[np.uint64], view: View) -> NDArray[np.int64]:
     """Returns in how many rows of segments each term occurs, not counting deleted rows: `int64[q]`.
 
-    If a segment has deleted rows, its posting list of each term must be read to count the other
-    rows. So the counts are cached in the view. The cache is effective because the terms with the
-    longest posting lists are common terms, which many queries contain.
+    If a segment has deleted rows, counting the other rows takes long, because the whole posting
+    list of each term must be read. So the counts are cached in the view. The longest posting lists
+    are those of common terms, which many queries contain, so most of these counts are found in the
+    cache.
     """
     cached = view.segment_frequencies  # All threads that search the view share this cache.
     frequencies = {term: cached.get(term) for term in ids.tolist()}
@@ -138,7 +139,7 @@ class LexicalSource:
                 *query.norm,
                 eligible.view.lengths[base:end],
                 allowed,
-                count + 1,  # If one row more is found, there are further matches.
+                count + 1,  # If more than `count` rows are found, there are further matches.
             )
             complete = len(rows) <= count
             candidates.append(

@@ -22,9 +22,9 @@ from hrag_fast import inner_products
 # segment of 100,000 rows with 384 dimensions. A graph search for 50 rows took as long as a scan of
 # 30 * 50 rows, and a graph search for 200 rows took as long as a scan of 36 * 200 rows.
 _SEARCH_COST = 33
-# If only some rows of a segment are eligible, a search requests more rows from the graph than are
-# needed on average, so that enough of them are eligible. It requests this many standard deviations
-# more.
+# If only some rows of a segment are eligible, a graph search returns eligible rows and other rows,
+# and the count of eligible rows among them varies. This count must rarely be too small. So a search
+# requests more rows than are needed on average, by this many standard deviations of the count.
 _SPARE_DEVIATIONS = 3
 
 
@@ -104,12 +104,17 @@ def _nearest(
 ) -> Candidates:
     """Returns the `count` nearest eligible rows of a segment, or all of them if there are fewer.
 
-    The segment has the rows of the view from `base` up to, but not including, `end`. If a scan of
-    the eligible rows costs less than a search in the segment's graph, or if the graph search does
-    not reach enough rows, the eligible rows are scanned exactly.
+    The segment has the rows of the view from `base` up to, but not including, `end`. The eligible
+    rows are scanned exactly in each of these cases:
 
-    The graph search continues until it has found `count` eligible rows. If it stopped earlier, rows
-    of the tail or of other segments would be returned in place of nearer rows of this segment.
+    * `eligible.exact` is True.
+    * A scan of the eligible rows costs less than a search in the segment's graph. Searching the
+      graph for one row is assumed to cost as much as scanning `search_cost` rows.
+    * The graph is not fully connected, and the graph search cannot reach enough rows.
+
+    In other cases, the graph is searched until `count` eligible rows are found. If the search
+    stopped earlier, the caller would fill the result with rows of the tail or of other segments,
+    although this segment has nearer rows.
     """
     eligible_count = eligible.count_between(base, end)
     requested = _rows_to_request(count, eligible_count, end - base)
@@ -130,9 +135,9 @@ def _nearest(
 def _rows_to_request(count: int, eligible_count: int, rows: int) -> int:
     """Returns how many rows to request from a graph so that `count` of them are probably eligible.
 
-    The segment has `rows` rows, of which `eligible_count` are eligible. The result is greater, by
-    some standard deviations, than the count of rows that is needed on average. If only the average
-    were requested, every second search would find too few eligible rows.
+    The segment has `rows` rows, of which `eligible_count` are eligible. On average,
+    count * rows / eligible_count rows would be enough. The result is some standard deviations
+    greater: with only the average, every second search would find too few eligible rows.
     """
     spare = _SPARE_DEVIATIONS * math.sqrt(count * (1 - eligible_count / rows))
     return math.ceil((count + spare) * rows / max(eligible_count, 1))

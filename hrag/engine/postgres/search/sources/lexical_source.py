@@ -3,7 +3,8 @@
 The analyzer, the formula (`hrag.text.bm25`) and the statistics are the same in every engine. One
 statement reads the postings of the query's terms, the term vectors of documents that have no
 postings yet, and the tombstones of deleted documents. Scores are computed in this process for a
-limited number of documents at a time, so that memory does not grow with the number of matches.
+limited count of documents at a time, so that the memory for decoded postings does not grow with the
+count of matches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,11 +48,13 @@ UNION ALL
 SELECT 2, ordinal, 0, NULL, NULL FROM hrag.tombstones
 WHERE tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s
 """
-"""The statement for the rows that `_StoredMatches.of` decodes.
+"""The SQL statement that reads postings, term vectors and tombstones.
 
-A larger statement may append rows of other kinds by UNION ALL.
+`_StoredMatches.of` decodes its rows. A larger statement may append rows of other kinds by UNION
+ALL.
 """
-# The values of the column `kind` of MATCHES: 0 for postings, 1 for term vectors, 2 for tombstones.
+# The values of the column `kind` in the rows of the SQL statement MATCHES: 0 for postings, 1 for
+# term vectors, 2 for tombstones.
 _KINDS = range(3)
 
 Row = tuple[int, int, int, bytes, float]
@@ -63,9 +66,9 @@ class TermMatches:
 
     `labels`, `uint64[n]`, are the labels of the leaves with at least one of the terms, ascending.
     `lengths`, `uint32[n]`, are the lengths of these leaves. `rows`, `term_indices` and
-    `frequencies` are `uint32[m]`. Each j is one match: the leaf `labels[rows[j]]` contains the term
-    with the index `term_indices[j]`, among the terms that were looked up, `frequencies[j]` times.
-    The matches of each leaf are in order of terms.
+    `frequencies` are `uint32[m]`, where m is the count of matches. Match j means that the leaf
+    `labels[rows[j]]` contains a term `frequencies[j]` times. `term_indices[j]` is the index of this
+    term among the terms that were looked up. The matches of each leaf are in order of terms.
     """
 
     labels: Labels
@@ -75,9 +78,9 @@ class TermMatches:
     frequencies: NDArray[np.uint32]
 
     def with_all(self, terms: int) -> Labels:
-        """Returns the leaves that have all terms, in ascending order.
+        """Returns the labels of the leaves that contain all looked-up terms, in ascending order.
 
-        `terms` is the count of the terms that were looked up.
+        `terms` is the count of the looked-up terms.
         """
         counts = np.bincount(self.rows, minlength=len(self.labels))
         labels: Labels = self.labels[counts == terms]
@@ -87,9 +90,10 @@ class TermMatches:
 class LexicalQuery:
     """The BM25 scores of all leaves of a collection for a query.
 
-    `terms` are in ascending order of their ids, and `rows` are the rows of MATCHES for these terms.
-    `weights`, `float32[q]`, has the share of each term in the largest possible score. Creating the
-    object computes the scores, and raises the errors of `Deadline.check`.
+    `terms` are the query's terms in ascending order of their ids. `rows` are the rows that the SQL
+    statement MATCHES returned for these terms. `weights`, `float32[q]`, has the share of each of
+    the q terms in the largest possible score. Creating the object computes the scores, and raises
+    the errors of `Deadline.check`.
     """
 
     def __init__(
@@ -138,8 +142,8 @@ class LexicalQuery:
             return labels, scores, True
         lowest = np.partition(scores, len(scores) - count)[-count]
         best = scores > lowest
-        # Among leaves with the same score, those with the lowest labels come first: `equal` is in
-        # ascending order of labels, because `labels` is.
+        # If not all leaves with the score `lowest` can be returned, those with the lowest labels
+        # are returned. They are first in `equal`, because `labels` is in ascending order.
         equal = np.flatnonzero(scores == lowest)
         best[equal[: count - np.count_nonzero(best)]] = True
         return labels[best], scores[best], False
@@ -155,9 +159,9 @@ class LexicalQuery:
 def leaves_with_all(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> Labels:
-    """Returns the labels of the leaves that have all of the terms, in ascending order.
+    """Returns the labels of the leaves that contain every term in `ids`, in ascending order.
 
-    `ids` are the ids of the terms, in ascending order.
+    `ids` are the ids of terms, in ascending order.
     """
     stored = _read_matches(connection, collection, ids)
     leaves = [m.by_leaf().with_all(len(ids)) for m in stored.slices(connection.deadline)]
@@ -167,9 +171,9 @@ def leaves_with_all(
 def matches_of(
     connection: Connection, collection: OpenedCollection, ids: NDArray[np.uint64]
 ) -> TermMatches:
-    """Returns the occurrences of terms in the leaves of documents that are not deleted.
+    """Returns where the terms in `ids` occur in the leaves of documents that are not deleted.
 
-    `ids` are the ids of the terms, in ascending order.
+    `ids` are the ids of terms, in ascending order.
     """
     return _read_matches(connection, collection, ids).whole().by_leaf()
 
@@ -245,9 +249,9 @@ class _Matches(NamedTuple):
 
 
 class _StoredMatches(NamedTuple):
-    """The rows that the statement MATCHES returned: postings, term vectors and tombstones.
+    """The rows that the SQL statement MATCHES returned: postings, term vectors and tombstones.
 
-    `ids` are the ids of the terms, in ascending order.
+    `ids` are the ids of the looked-up terms, in ascending order.
     """
 
     ids: NDArray[np.uint64]

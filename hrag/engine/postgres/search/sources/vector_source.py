@@ -6,10 +6,10 @@ the HNSW index returns the nearest leaves of its table, and the tail is scanned.
 until it has found enough eligible leaves (pgvector's iterative scan in relaxed order). If only a
 few leaves are eligible, or if the index returns too few leaves, all leaves are scanned exactly.
 
-The index returns too few leaves if most leaves near the query are not eligible. In this case it
-stops at `hnsw.max_scan_tuples`, and the eligible leaves that it has reached may not be the nearest
-ones. Stored vectors and the query's vector have 16 bits per dimension, so a cosine is exact to
-about 0.0005.
+The index returns too few leaves if most leaves near the query are not eligible. In this case the
+scan of the index stops after `hnsw.max_scan_tuples` leaves, and the eligible leaves among them are
+perhaps not the nearest eligible leaves of the collection. Stored vectors and the query's vector
+have 16 bits per dimension, so a cosine is exact to about 0.0005.
 """
 
 import math
@@ -34,12 +34,13 @@ from hrag.engine.postgres.store.vectors import QueryVector
 _SEARCH_COST = 20
 # The maximum of `hnsw.ef_search` in pgvector.
 _MAX_EF = 1000
-# If at least this share of the leaves in the index is eligible, the estimate of how many leaves the
-# index visits ignores the filter. So the search keeps the usual `hnsw.ef_search`; to set another
-# value would take a round trip.
+# If at least this share of the leaves in the index is eligible, the search runs as if all of them
+# were. So it keeps the usual value of `hnsw.ef_search`, and saves the round trip that setting a
+# larger value takes.
 _NEARLY_ALL = 0.9
 # With a filter, the index also visits leaves that are not eligible, and its recall is lower. To
-# compensate, the search visits this many times as many leaves.
+# compensate, a search with a filter requests this many times as many leaves from the index as it
+# needs.
 _FILTER_FACTOR = 2
 
 _COLLECTION_CONDITION = "tenant_id = %(tenant_id)s AND collection_id = %(collection_id)s"
@@ -136,8 +137,9 @@ class VectorSource:
     ) -> Cursor[Any]:
         """Runs a statement that contains the SQL query which `nearest_leaves` returns.
 
-        If the index has to visit more than EF_SEARCH leaves, first sets `hnsw.ef_search`. `extra`
-        are additional parameters of the statement.
+        If the HNSW index is expected to visit more than EF_SEARCH leaves, first sets
+        `hnsw.ef_search` to a larger value than EF_SEARCH, its usual value. `extra` are additional
+        parameters of the statement.
         """
         ef_search = min(self._visited_leaves(eligible, max(count, EF_SEARCH)), _MAX_EF)
         # Each step of pgvector's iterative scan finds at most `ef_search` rows, so a search that
