@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 
 # Data of programs is seldom nested deeper than 20 levels.
@@ -151,7 +152,7 @@ class _DataWriter:
 
     def _write_text(self, path: str, text: str) -> None:
         if len(text) >= _MIN_ENCODED_CHARS or "\n" in text or "\r" in text:
-            self._write_long_text(path, text.replace("\r\n", "\n").replace("\r", "\n").strip())
+            self._write_long_text(path, with_line_feeds(text).strip())
             return
         line = f"{path}: {text}" if path else text
         self._lines.append(line.rstrip())

@@ -29,6 +29,7 @@ from indexer_svc.parsers.html_nodes import (
 from indexer_svc.parsers.html_tables import layout_tables, table_of
 from indexer_svc.parsers.html_visibility import Visibility
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import filled_lines
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -47,7 +48,6 @@ _XML_ONLY_MARKUP = re.compile(
 _XHTML_SIGNS = ("<?xml", "//DTD XHTML", "http://www.w3.org/1999/xhtml")
 _SEARCHED_CHARS = 4096
 _NOTE_TYPES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"))
-_MAX_LIST_DEPTH = 1_000
 
 
 def parse_html(
@@ -197,7 +197,7 @@ class _BodyReader:
             self._inline.leave(node)
             return
         if tag == "dt":
-            self._terms += _lines(self._inline.take())
+            self._terms += filled_lines(self._inline.take())
             return
         self._end_block()
         if tag in LISTS:
@@ -208,7 +208,7 @@ class _BodyReader:
             self._write_terms()
 
     def _end_block(self) -> None:
-        text = "\n".join(_lines(self._inline.take()))
+        text = "\n".join(filled_lines(self._inline.take()))
         if not text:
             return
         if self._terms:
@@ -283,11 +283,6 @@ class _BodyReader:
 
         walk(root, self._visibility.shows, enter, leave)
         return inline.take()
-
-
-def _lines(text: str) -> list[str]:
-    """Returns the lines of a paragraph that are not blank, with single spaces."""
-    return list(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
 def _is_note(node: LexborNode) -> bool:

@@ -141,7 +141,7 @@ def _linear(math: LexborNode) -> str:
             values[-1].append(value)
             node = parent.next
         elif node.is_text_node:
-            values[-1].append(" ".join((node.text_content or "").translate(_INVISIBLE).split(" ")))
+            values[-1].append((node.text_content or "").translate(_INVISIBLE))
             node = node.next
         elif node.is_element_node and _name(node) not in _NOT_READ:
             ancestors.append(node)

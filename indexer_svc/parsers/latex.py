@@ -35,12 +35,12 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import Position, plain_line
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text, with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _KIND = "a LaTeX text"
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
 _LEVELS = (
     *("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph"),
 )
@@ -152,7 +152,7 @@ def parse_latex(content: bytes, max_text_bytes: int) -> ParsedFile:
     Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        pieces = _pieces(content.decode().removeprefix(_BYTE_ORDER_MARK))
+        pieces = _pieces(utf8_text(content))
         source = "\n".join(piece.text for piece in pieces if not piece.is_code)
         inline = _InlineText(_definitions(source))
         writer = TextWriter(max_text_bytes)
@@ -160,9 +160,10 @@ def parse_latex(content: bytes, max_text_bytes: int) -> ParsedFile:
         for piece in _body(pieces):
             reader.read(piece)
         reader.end()
-        first = next((head.title for head in writer.headings if head.depth == 1), "")
         title = metadata_title(inline.text(_NOTES.sub("", _value_of("title", source))))
-        return writer.parsed(title or metadata_title(first), metadata=_metadata(source, inline))
+        return writer.parsed(
+            title or metadata_title(writer.first_heading), metadata=_metadata(source, inline)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class _SourcePart:
 
 def _pieces(source: str) -> list[_SourcePart]:
     """Returns the source without comments, divided at what is written verbatim."""
-    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    source = with_line_feeds(source)
     pieces: list[_SourcePart] = []
     parts: list[str] = []
     position = 0
@@ -627,9 +628,9 @@ class _BlockReader:
         self._writer.table(rows)
 
     def _end_block(self) -> None:
-        source = "".join(self._inline)
+        source = "".join(self._inline).strip()
         self._inline.clear()
-        text = "\n".join(filter(None, (" ".join(line.split()) for line in self._lines(source))))
+        text = "\n".join(filled_lines(self._text.text(source)))
         if not text:
             return
         if self._marker:
@@ -637,9 +638,6 @@ class _BlockReader:
             self._marker = ""
         else:
             self._writer.paragraph(text)
-
-    def _lines(self, source: str) -> list[str]:
-        return self._text.text(source.strip()).split("\n") if source.strip() else []
 
 
 def _rows(source: str) -> Iterator[list[str]]:

@@ -31,6 +31,7 @@ from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
+from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.text_encoding import DECLARATIONS, decode
 from indexer_svc.titles import document_title, section_title
@@ -253,11 +254,11 @@ class _MessageWriter:
 
 def _write_body(body: Body, writer: TextWriter) -> None:
     if not body.html.strip():
-        writer.paragraph(_without_carriage_returns(body.plain))
+        writer.paragraph(_without_line_spaces(body.plain))
         return
     page = LexborHTMLParser(body.html)
     if body.plain.strip() and not _says_more(page, body.plain):
-        writer.paragraph(_without_carriage_returns(body.plain))
+        writer.paragraph(_without_line_spaces(body.plain))
     else:
         write_html(page, writer)
 
@@ -270,9 +271,9 @@ def _says_more(page: LexborHTMLParser, plain: str) -> bool:
     return len(plain.split()) < _MIN_WORD_SHARE * words
 
 
-def _without_carriage_returns(text: str) -> str:
-    lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return "\n".join(lines)
+def _without_line_spaces(text: str) -> str:
+    """Returns a text without carriage returns and without white space at the ends of its lines."""
+    return "\n".join(map(str.rstrip, with_line_feeds(text).split("\n")))
 
 
 def _metadata(message: Message) -> Mapping[str, str | list[str]]:

@@ -19,12 +19,12 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.markdown import parse_markdown
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _KIND = "a notebook (IPYNB)"
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
 # A table of ten rows with its header and its count of rows, as pandas prints it, fits.
 _MAX_OUTPUT_LINES = 15
 _MAX_OUTPUT_CHARS = 1_000
@@ -43,7 +43,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
     UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        notebook = json.loads(content.decode().removeprefix(_BYTE_ORDER_MARK), parse_int=_integer)
+        notebook = json.loads(utf8_text(content), parse_int=_integer)
         writer = TextWriter(max_text_bytes)
         for cell in _cells(notebook):
             _write_cell(cell, writer, max_text_bytes)

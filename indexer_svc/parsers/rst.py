@@ -18,6 +18,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 from indexer_svc.parsers.rst_outline import rst_outline
 from indexer_svc.parsers.rst_syntax import document_of
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
 
@@ -57,7 +58,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
     """
     if len(content) <= _MAX_DOCUTILS_BYTES:
         try:
-            document = document_of(content.decode().removeprefix("\ufeff"))
+            document = document_of(utf8_text(content))
             writer = TextWriter(max_text_bytes)
             _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
@@ -158,7 +159,7 @@ class _TreeReader:
             self._flush()
 
     def _paragraph(self, text: str) -> None:
-        text = "\n".join(filter(None, map(_one_line, text.split("\n"))))
+        text = "\n".join(filled_lines(text))
         if not text:
             return
         text, self._before = self._before + text, ""
@@ -297,7 +298,6 @@ def _formula(node: nodes.Node) -> str:
 def _text(root: nodes.Node) -> str:
     """Returns the text of inline nodes, or of the blocks of a cell, one block on each line."""
     parts: list[str] = []
-    chars = 0
     # The text before the last superscript or subscript, and what was written for it.
     before = script = ""
     pending = [root]
@@ -327,7 +327,6 @@ def _text(root: nodes.Node) -> str:
             if is_block and parts:
                 parts.append("\n")
             pending += reversed(node.children)
-        chars += len(parts[-1]) if parts else 0
     return "".join(parts)
 
 

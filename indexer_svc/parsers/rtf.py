@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import filled_lines
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -101,8 +102,8 @@ def parse_rtf(content: bytes, max_text_bytes: int) -> ParsedFile:
         writer = TextWriter(max_text_bytes)
         reader = _Reader(writer)
         reader.read(content)
-        first = next((head.title for head in writer.headings if head.depth == 1), "")
-        return writer.parsed(metadata_title(reader.title) or reader.styled_title or first)
+        title = metadata_title(reader.title) or reader.styled_title
+        return writer.parsed(title or writer.first_heading)
 
 
 @dataclass(slots=True)
@@ -500,8 +501,7 @@ def _is_number(marker: str) -> bool:
 
 def _joined(parts: list[str]) -> str:
     """Returns the lines of a paragraph without white space around them."""
-    text = _paired("".join(parts))
-    return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+    return "\n".join(filled_lines(_paired("".join(parts))))
 
 
 def _paired(text: str) -> str:
