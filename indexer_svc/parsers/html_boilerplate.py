@@ -30,6 +30,7 @@ from indexer_svc.parsers.html_nodes import (
     BLOCKS,
     HEADINGS,
     PREFORMATTED,
+    WIDE_CHARACTER,
     Attributes,
     heading_depth,
     walk,
@@ -58,7 +59,8 @@ _MAX_INNER_LETTERS = 24
 _MAX_ID_WORDS = 2
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
-# A list with this share of letters in at least so many short links is a menu.
+# A list is a menu if it has at least _MIN_MENU_LINKS short links, and if the links have this share
+# of its letters.
 _MENU_LINK_SHARE = 0.75
 _CONTENTS_LINK_SHARE = 0.6
 _MIN_MENU_LINKS = 3
@@ -106,7 +108,6 @@ _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
 )
-_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # A Chinese or Japanese character says as much as this many letters.
 _LETTERS_OF_WIDE = 3
 _MAX_EXAMPLE_CHARS = 400
@@ -239,7 +240,7 @@ class _PartReader:
         letters = len("".join(text.split()))
         if not letters:
             return
-        letters += (_LETTERS_OF_WIDE - 1) * len(_WIDE.findall(text))
+        letters += (_LETTERS_OF_WIDE - 1) * len(WIDE_CHARACTER.findall(text))
         part = self._parts[self._open[-1]]
         part.letters += letters
         if self._links:

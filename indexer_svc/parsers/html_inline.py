@@ -11,14 +11,12 @@ from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers import raised_text
 from indexer_svc.parsers.html_formulas import formula, is_formula, picture_formula, script_formula
-from indexer_svc.parsers.html_nodes import Attributes, words_of
+from indexer_svc.parsers.html_nodes import WIDE_CHARACTER, Attributes, words_of
+from indexer_svc.parsers.raised_text import FRACTION_SLASHES, LOOKED_AT_CHARS, UNSEEN
 
 _WHITE_SPACE = re.compile(r"\s+")
-# Signs that change the direction of text, and signs without width. A search would not find a word
-# that contains one.
-_UNSEEN = re.compile(
-    "[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]|(?<=[!-~])\u200b(?=[!-~])"
-)
+# A space without width inside an ASCII word only allows a line break there.
+_UNSEEN = re.compile(rf"{UNSEEN.pattern}|(?<=[!-~])\u200b(?=[!-~])")
 _REGIONS = frozenset(
     ("sup", "sub", "ruby", "rt", "rtc", "del", "s", "strike", "q", "abbr", "dfn", "a", "span")
 )
@@ -26,15 +24,14 @@ _STRUCK = ("del", "s", "strike")
 _RAISED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 # More nested regions are read without their signs, because each block ends all of them.
 _MAX_REGIONS = 20
-_LOOKED_AT_CHARS = 40
 _MAX_NOTE_CHARS = 12
 _MAX_ABBREVIATION_CHARS = 12
 _MAX_EXPANSION_CHARS = 200
 # A shorter alternative text rarely describes a picture: `logo`, `photo`.
 _MIN_DESCRIPTION_CHARS = 10
+_MIN_WIDE_DESCRIPTION_CHARS = 4  # In Chinese, Japanese and Korean, a few characters are words.
 _FILE_NAME = re.compile(r"\S*\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif)\W*", re.IGNORECASE)
 _MAX_FIGURE_ANCESTORS = 4
-_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOTE_TYPES = ("noteref", "doc-noteref")
 
 
@@ -219,9 +216,9 @@ class InlineText:
         for at in range(end - 1, -1, -1):
             texts.append(self._parts[at])
             chars += len(self._parts[at])
-            if chars >= _LOOKED_AT_CHARS:
+            if chars >= LOOKED_AT_CHARS:
                 break
-        return "".join(reversed(texts))[-_LOOKED_AT_CHARS:]
+        return "".join(reversed(texts))[-LOOKED_AT_CHARS:]
 
     def _add_picture(self, node: LexborNode) -> None:
         attributes = node.attributes
@@ -235,7 +232,10 @@ class InlineText:
         if not any(map(str.isalnum, text)) or self.is_heading:
             self.add(text)
             return
-        is_long = len(text) >= _MIN_DESCRIPTION_CHARS or bool(_WIDE.search(text) and len(text) > 3)
+        min_chars = _MIN_DESCRIPTION_CHARS
+        if WIDE_CHARACTER.search(text):
+            min_chars = _MIN_WIDE_DESCRIPTION_CHARS
+        is_long = len(text) >= min_chars
         if is_long and not _FILE_NAME.fullmatch(text) and not self._repeats_caption(node, text):
             self.add(f" ![{text}] ")
 
@@ -288,7 +288,7 @@ def _precedes_denominator(node: LexborNode) -> bool:
         return False
     below = slash.next
     return (
-        (slash.text_content or "").strip() in ("/", "⁄")
+        (slash.text_content or "").strip() in FRACTION_SLASHES
         and below is not None
         and below.tag == "sub"
     )

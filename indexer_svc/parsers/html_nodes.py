@@ -18,6 +18,8 @@ BLOCKS = frozenset((
     "p", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr",
 ))  # fmt: skip
 
+# Characters of Chinese, Japanese and Korean.
+WIDE_CHARACTER = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 Attributes = dict[str, str | None]

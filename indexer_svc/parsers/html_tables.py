@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers.html_nodes import HEADINGS, LISTS, PREFORMATTED, Shows, children, walk
+from indexer_svc.parsers.table_grid import add_spanning_cells
 
 _GROUPS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
@@ -186,11 +187,11 @@ def _rows(lines: Sequence[_Line], text_of: CellText) -> Iterator[list[str]]:
     that spans several columns is only in the first of these columns. A span ends at column
     _MAX_SPANNED_COLUMNS at the latest, and each cell after this column occupies one column.
     """
-    covering: dict[int, tuple[int, str]] = {}
+    spanning: dict[int, tuple[int, str]] = {}
     for line in lines:
         row: list[str] = []
         for cell in line.cells:
-            _cover(row, covering)
+            add_spanning_cells(row, spanning)
             text = text_of(cell)
             rows_below = min(_span(cell, "rowspan", line.rows_left), line.rows_left) - 1
             first = len(row)
@@ -198,23 +199,9 @@ def _rows(lines: Sequence[_Line], text_of: CellText) -> Iterator[list[str]]:
             end = min(first + _span(cell, "colspan", 1), _MAX_SPANNED_COLUMNS)
             row += [""] * (end - len(row))
             if rows_below:
-                covering |= {column: (rows_below, row[column]) for column in range(first, end)}
-        _cover(row, covering)
+                spanning |= {column: (rows_below, row[column]) for column in range(first, end)}
+        add_spanning_cells(row, spanning)
         yield row
-
-
-def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are the next columns.
-
-    `covering` maps each column with such a cell to the number of rows that the cell still spans,
-    and the cell's text.
-    """
-    while len(row) in covering:
-        column = len(row)
-        rows_below, text = covering.pop(column)
-        if rows_below > 1:
-            covering[column] = rows_below - 1, text
-        row.append(text)
 
 
 def _span(cell: LexborNode, name: str, if_zero: int) -> int:

@@ -34,7 +34,7 @@ from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.raised_text import Position, plain_line
+from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
 from indexer_svc.parsers.text_lines import filled_lines, utf8_text, with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
@@ -134,13 +134,15 @@ _MAX_DEFINITION_CHARS = 300
 _MAX_AUTHORS = 100
 _MAX_COLUMNS = 200
 
-# These characters for private use stand before raised, lowered and other text, until a line is
-# complete and its base is known.
-_RAISED, _LOWERED, _BASELINE = "\ue0f0", "\ue0f1", "\ue0f2"
-_POSITIONS = {
-    _RAISED: Position.RAISED, _LOWERED: Position.LOWERED, _BASELINE: Position.BASELINE
-}  # fmt: skip
-_POSITION_MARK = re.compile(f"([{_RAISED}-{_BASELINE}])")
+# These characters for private use mark the beginning of a superscript, of a subscript, and of the
+# text after it. They are removed when a line is complete and the text before a script is known.
+_SUPERSCRIPT, _SUBSCRIPT, _NORMAL = "\ue0f0", "\ue0f1", "\ue0f2"
+_PLACEMENTS = {
+    _SUPERSCRIPT: Placement.SUPERSCRIPT,
+    _SUBSCRIPT: Placement.SUBSCRIPT,
+    _NORMAL: Placement.NORMAL,
+}
+_PLACEMENT_MARK = re.compile(f"([{_SUPERSCRIPT}-{_NORMAL}])")
 
 # The library logs what it does not understand.
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)
@@ -288,29 +290,29 @@ def _citation(node: Any, l2tobj: Any) -> str:
     return f"[{_last_argument(node, l2tobj)}]"
 
 
-def _raised(node: Any, l2tobj: Any) -> str:
-    return f"{_RAISED}{_last_argument(node, l2tobj)}{_BASELINE}"
+def _superscript(node: Any, l2tobj: Any) -> str:
+    return f"{_SUPERSCRIPT}{_last_argument(node, l2tobj)}{_NORMAL}"
 
 
-def _lowered(node: Any, l2tobj: Any) -> str:
-    return f"{_LOWERED}{_last_argument(node, l2tobj)}{_BASELINE}"
+def _subscript(node: Any, l2tobj: Any) -> str:
+    return f"{_SUBSCRIPT}{_last_argument(node, l2tobj)}{_NORMAL}"
 
 
-def _with_positions(text: str) -> str:
-    """Returns a text in which raised and lowered characters are written as plain text."""
+def _with_scripts(text: str) -> str:
+    """Returns a text in which superscripts and subscripts have signs instead of marks."""
     return "\n".join(
-        plain_line(_runs(line)) if _POSITION_MARK.search(line) else line
+        joined_pieces(_placed_pieces(line)) if _PLACEMENT_MARK.search(line) else line
         for line in text.split("\n")
     )
 
 
-def _runs(line: str) -> Iterator[tuple[str, Position]]:
-    position = Position.BASELINE
-    for part in _POSITION_MARK.split(line):
-        if part in _POSITIONS:
-            position = _POSITIONS[part]
+def _placed_pieces(line: str) -> Iterator[Piece]:
+    placement = Placement.NORMAL
+    for part in _PLACEMENT_MARK.split(line):
+        if part in _PLACEMENTS:
+            placement = _PLACEMENTS[part]
         elif part:
-            yield part, position
+            yield part, placement
 
 
 _CITATIONS = ("cite", "citep", "citet", "parencite", "textcite", "autocite", "footcite")
@@ -363,7 +365,7 @@ class _InlineText:
         try:
             walker = LatexWalker(source, latex_context=_WALKER_CONTEXT, tolerant_parsing=True)
             nodes, _start, _length = walker.get_latex_nodes()
-            return _with_positions(str(self._converter.nodelist_to_text(nodes)))
+            return _with_scripts(str(self._converter.nodelist_to_text(nodes)))
         except MemoryError:
             raise
         except Exception:  # The library raises errors of many kinds for malformed texts.
@@ -389,8 +391,8 @@ def _converter(definitions: dict[str, str]) -> LatexNodes2Text:
         macros=[
             MacroTextSpec("href", simplify_repl=_last_argument),
             MacroTextSpec("url", simplify_repl=_last_argument),
-            MacroTextSpec("textsuperscript", simplify_repl=_raised),
-            MacroTextSpec("textsubscript", simplify_repl=_lowered),
+            MacroTextSpec("textsuperscript", simplify_repl=_superscript),
+            MacroTextSpec("textsubscript", simplify_repl=_subscript),
             MacroTextSpec("-", simplify_repl=""),
             # The same file must give the same text on every day.
             MacroTextSpec("today", simplify_repl=""),

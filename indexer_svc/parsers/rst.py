@@ -18,6 +18,7 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 from indexer_svc.parsers.rst_outline import rst_outline
 from indexer_svc.parsers.rst_syntax import document_of
+from indexer_svc.parsers.table_grid import add_spanning_cells
 from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
@@ -357,25 +358,15 @@ def _rows(table: nodes.Node) -> Iterator[list[str]]:
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
     that spans several columns is only in the first of these columns.
     """
-    covering: dict[int, tuple[int, str]] = {}
+    spanning: dict[int, tuple[int, str]] = {}
     for row in table.findall(nodes.row):
         cells: list[str] = []
         for entry in row.children:
-            _cover(cells, covering)
+            add_spanning_cells(cells, spanning)
             text = _text(entry)
             first = len(cells)
             cells += [text, *[""] * entry.get("morecols", 0)]
             if rows_below := entry.get("morerows", 0):
-                covering |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
-        _cover(cells, covering)
+                spanning |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
+        add_spanning_cells(cells, spanning)
         yield cells
-
-
-def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are next."""
-    while len(cells) in covering:
-        column = len(cells)
-        rows_below, text = covering.pop(column)
-        if rows_below > 1:
-            covering[column] = rows_below - 1, text
-        cells.append(text)

@@ -37,7 +37,7 @@ _NO_STYLE = OdfStyle()
 
 
 class OdfStyles:
-    """The styles of a file. Those of a later part replace those of the same name before them."""
+    """The styles of a file. A style in a later part replaces an earlier style of the same name."""
 
     def __init__(self, *roots: Element) -> None:
         """Reads the styles in the parts with the root elements `roots`."""

@@ -13,6 +13,7 @@ from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.word.names import (
     DELETED,
     EQUATION,
+    FALSE_VALUES,
     MATH,
     MATH_RUN,
     MATH_TEXT,
@@ -20,7 +21,6 @@ from indexer_svc.parsers.word.names import (
 )
 
 _VALUE = f"{MATH}val"
-_FALSE = ("0", "false", "off")
 _SIMPLE = re.compile(r"\w+(?:[.,]\w+)*|\([^()]*\)|\[[^\[\]]*\]|.?", re.DOTALL)
 # Elements that are nested more deeply are left out. They are no equation, but an attack.
 _MAX_DEPTH = 100
@@ -159,7 +159,7 @@ def _accent(element: Element, parts: _Parts) -> str:
 
 
 def _phantom(element: Element, parts: _Parts) -> str:
-    return "" if _setting(element, "show", "1") in _FALSE else _part(parts, "e")
+    return "" if _setting(element, "show", "1") in FALSE_VALUES else _part(parts, "e")
 
 
 def _matrix_row(_element: Element, parts: _Parts) -> str:

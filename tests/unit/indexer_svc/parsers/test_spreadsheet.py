@@ -233,7 +233,7 @@ def test_each_sheet_begins_a_page_of_its_own_also_if_pages_have_several_rows():
         (
             ods_of(**{"META-INF/manifest.xml": "<m><manifest:encryption-data/></m>"}),
             ODS,
-            "an encrypted workbook; save it without a password",
+            "is encrypted; save it without a password",
         ),
         (ods_file()[:1000], ODS, "a workbook .ODS., or it is damaged"),
     ],
