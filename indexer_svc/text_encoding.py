@@ -35,6 +35,7 @@ from chardetng_py.detector import EncodingDetector
 from hrag.values.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import HTML, LATEX, PYTHON, XML
 from hrag.values.ids import quoted
+from indexer_svc.parsers import html_charset
 
 _ENCODING_FIELD = "encoding"
 UTF_8 = "utf-8"
@@ -51,9 +52,7 @@ _NOT_TEXT_CODECS = frozenset((
     "punycode", "quopri_codec", "raw_unicode_escape", "rot_13", "undefined", "unicode_escape",
     "uu_codec", "zlib_codec",
 ))  # fmt: skip
-# The names of all encodings that a client may name. Names that are not in this table are never
-# given to `codecs.lookup`, which keeps every unknown name in memory.
-_CODEC_NAMES = {
+_ALL_CODEC_NAMES = {
     **{module.name: module.name for module in iter_modules(encodings.__path__)},
     **aliases,
     "utf_8_sig": "utf_8",
@@ -63,8 +62,10 @@ _CODEC_NAMES = {
     "iso_8859_8_i": "iso8859_8",
     "ansinew": "cp1252",  # LaTeX's name.
 }
+# The names of all encodings that a client may name. Names that are not in this table are never
+# given to `codecs.lookup`, which keeps every unknown name in memory.
 _CODEC_NAMES = {
-    name: codec for name, codec in _CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
+    name: codec for name, codec in _ALL_CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
 }
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
@@ -86,10 +87,7 @@ _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
 # For each MIME type, a pattern of the place where a file names its encoding: an HTML page, XML,
 # Python (PEP 263), LaTeX.
 DECLARATIONS: Mapping[str, re.Pattern[bytes]] = {
-    HTML: re.compile(
-        rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
-        re.IGNORECASE,
-    ),
+    HTML: html_charset.DECLARATION,
     XML: re.compile(rb"<\?xml[^>]{0,500}?encoding\s*+=\s*+[\"']([\w.:-]{1,40})"),
     PYTHON: re.compile(rb"^[ \t\f]*#[^\n]{0,200}?coding[:=][ \t]*([\w.-]{1,40})", re.MULTILINE),
     LATEX: re.compile(rb"\\usepackage\s*\[([\w-]{1,40})\]\s*\{inputenc\}"),
@@ -125,6 +123,15 @@ class DecodedText:
     text: str
     encoding: str
     is_guessed: bool = False
+
+
+def load_codecs() -> None:
+    """Loads the codecs of all encodings that `decode` may use.
+
+    Codecs are modules, and a confined parser process cannot load modules later.
+    """
+    for codec in set(_CODEC_NAMES.values()):
+        codecs.lookup(codec)
 
 
 def check_encoding(name: str) -> None:
@@ -166,7 +173,7 @@ def _decode_legacy(
     """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
     if declared := _declared_codec(content, declaration):
         return DecodedText(_decoded(content, declared, "replace"), _shown(declared))
-    _check_repairable(content, error)
+    _refuse_damaged_utf8(content, error)
     return _decode_guessed(content)
 
 
@@ -274,12 +281,12 @@ def _declared_codec(content: bytes, declaration: re.Pattern[bytes] | None) -> st
     return "" if codec.startswith("utf") else codec
 
 
-def _check_repairable(content: bytes, error: UnicodeDecodeError) -> None:
+def _refuse_damaged_utf8(content: bytes, error: UnicodeDecodeError) -> None:
     """Raises UnreadableDocument if a text is UTF-8 that is damaged or cut off.
 
-    A text is damaged UTF-8 if at least half of its characters beyond ASCII are valid UTF-8. (The
-    detector's sample is examined.) In
-    sentences in 21 other encodings, at most 28 % of them happen to be valid (in EUC-JP).
+    A text is damaged UTF-8 if at least half of the characters beyond ASCII in its sample are valid
+    UTF-8. In sentences in 21 other encodings, at most 28 % of these characters happen to be valid
+    (in EUC-JP).
     """
     # Only the last character of a text that was cut off is wrong. If the rest is ASCII and one byte
     # is left, it may as well be a letter of another encoding, as in "caf\xe9".

@@ -5,7 +5,7 @@ begins with its path, for example `orders[3].customer.name: Ann`. So a passage t
 lines can be understood without the rest. Indexes count from 0.
 
 A list of flat records becomes a table, and a list of short texts a single line. A text of several
-lines follows its path on lines of its own. The parts of the data become sections: each list or
+lines follows its path on separate lines. The parts of the data become sections: each list or
 record at the first two levels, and each record deeper down that has a title. The section's title is
 the title in the record, or else the path.
 
@@ -65,6 +65,15 @@ class Record:
 Value = str | list["Value"] | Record
 
 
+def check_depth(depth: int) -> None:
+    """Raises UnreadableDocument if values are nested deeper than MAX_DEPTH."""
+    if depth > MAX_DEPTH:
+        raise UnreadableDocument(
+            f"content is nested deeper than {MAX_DEPTH} levels; at most {MAX_DEPTH} are allowed",
+            field=_FIELD,
+        )
+
+
 def step(name: str) -> str:
     """Returns the step of a path for a name. A name with signs of paths is put in quotes."""
     if _PLAIN_NAME.fullmatch(name):
@@ -112,11 +121,7 @@ class _DataWriter:
                 continue
             inner = self._begin(*child, depth=len(open_values) - 1)
             if inner is not None:
-                if len(open_values) > MAX_DEPTH:
-                    raise UnreadableDocument(
-                        f"content is nested deeper than {MAX_DEPTH} levels, which is the limit",
-                        field=_FIELD,
-                    )
+                check_depth(len(open_values))
                 open_values.append(inner)
         self._flush()
 
@@ -184,10 +189,10 @@ def _entries(record: Record, path: str) -> Iterator[tuple[str, Value]]:
     if not record.is_ordered:
         entries = sorted(entries, key=lambda entry: _listed(entry[1]) is None)
     for name, value in entries:
-        yield joined_path(path, name), value
+        yield _joined_path(path, name), value
 
 
-def joined_path(path: str, name: str) -> str:
+def _joined_path(path: str, name: str) -> str:
     """Returns the path of a value in a record; `name` is the step that leads to it."""
     if not path or not name or name[0] in "[@":
         return path + name

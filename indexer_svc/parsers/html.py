@@ -15,7 +15,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.html_boilerplate import boilerplate_of
-from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.html_inline import InlineText
 from indexer_svc.parsers.html_lists import ListNumbers, numbers_of
 from indexer_svc.parsers.html_nodes import (
@@ -29,7 +28,7 @@ from indexer_svc.parsers.html_nodes import (
 from indexer_svc.parsers.html_tables import layout_tables, table_of
 from indexer_svc.parsers.html_visibility import Visibility
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.text_lines import filled_lines
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -53,14 +52,13 @@ _NOTE_TYPES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc
 def parse_html(
     content: bytes, max_text_bytes: int, *, keep_boilerplate: bool = False
 ) -> ParsedFile:
-    """Returns the text of a page, its headings and its title.
+    """Returns the text of a page in UTF-8, its headings and its title.
 
     Navigation, cookie notices, footers and other parts that surround the content of the page are
     left out, unless `keep_boilerplate` is True. The title is the title in the page's head, or else
-    the first heading of level 1. Raises UnreadableDocument if the encoding is unknown, and TooLarge
-    if the text has more than `max_text_bytes` bytes.
+    the first heading of level 1. Raises TooLarge if the text has more than `max_text_bytes` bytes.
     """
-    text = decoded(content)
+    text = utf8_text(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
     left_out: Collection[int] = ()
@@ -99,8 +97,8 @@ def _to_html(match: re.Match[str]) -> str:
 def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
     """Writes the visible text of a page's body to `writer`.
 
-    Elements whose `mem_id` is in `left_out` are not read. Elements
-    that the page marks as notes come last. Raises TooLarge.
+    Elements whose `mem_id` is in `left_out` are not read. Elements that the page marks as notes
+    come last. Raises TooLarge.
     """
     if page.body is None:
         return

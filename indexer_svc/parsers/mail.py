@@ -1,8 +1,8 @@
 """Parses mails (EML: RFC 5322 and MIME) with Python's email package and its modern policy.
 
-Of each set of alternatives, the plain text and the HTML become one body. Text parts without a file
-name are bodies, too. All other parts are attachments, except pictures that the body shows, and
-further alternatives. What a body becomes and how attachments are read is described in `message`.
+The plain text and the HTML in a set of alternatives become one body. Text parts without a file name
+are bodies too. All other parts are attachments, except pictures that the body shows, and further
+alternatives. `message` describes what a body becomes, and how attachments are read.
 
 The package parses broken mails without errors, so a file counts as a mail if it begins with a
 field of a header. Values of fields are cut before they are parsed, because the time for parsing
@@ -137,7 +137,7 @@ def _texts(leaves: Sequence[Any], kind: str) -> str:
 
 
 def _is_attached(leaf: Any) -> bool:
-    """Returns True for a part of a set of alternatives that is an attachment nevertheless."""
+    """Returns True if a part of a set of alternatives is an attachment and no form of the body."""
     if leaf.get_content_type() == "text/calendar" or _is_body(leaf):
         return False
     return leaf.is_multipart() or bool(leaf.get_filename() or leaf.get_content_disposition())

@@ -57,7 +57,7 @@ _SKIPPED = frozenset((
     "aftnsep", "aftnsepc", "ftncn", "aftncn", "bkmkstart", "bkmkend", "private", "nonesttables",
     "do", "falt", "panose", "shprslt",
 ))  # fmt: skip
-# Groups that begin with `\*` and nevertheless have text, or have a meaning here.
+# Groups that begin with `\*` although they have text, or a meaning for this reader.
 _KEPT_STARRED = ("shpinst", "shptxt", "footnote", "ftnalt")
 _CHARACTERS: Mapping[str, str] = {
     "tab": "\t", "emdash": "\u2014", "endash": "\u2013", "emspace": "\u2003", "enspace": "\u2002",
@@ -220,7 +220,8 @@ class _Reader:
     def _begin_group(self) -> bool:
         if len(self._groups) == MAX_DEPTH:
             raise UnreadableDocument(
-                f"content is nested deeper than {MAX_DEPTH} groups, which is the limit",
+                f"content has groups nested deeper than {MAX_DEPTH}; at most {MAX_DEPTH} levels "
+                "are allowed",
                 field=_FIELD,
             )
         self._unread_fallback = 0

@@ -195,6 +195,13 @@ def test_attachments_are_sections_read_by_the_same_parsers():
     assert unread(file) == (0, "")
 
 
+def test_an_attached_page_is_decoded_like_a_page_that_is_sent_alone():
+    page = "<p>Grüße aus Köln: Die Bienen fliegen über die Dörfer.".encode("cp1252")
+    file = parsed(mail_file(attachments=[("page.html", "text/html", page)]))
+    assert "Grüße aus Köln" in file.text
+    assert unread(file) == (0, "")
+
+
 def test_the_pages_of_the_only_attachment_with_pages_are_the_pages():
     file = parsed(mail_file(attachments=[PDF_FILE, CSV_FILE]))
     assert [head for head, _ in sections(file)] == ["prices.csv", "report.pdf"]
