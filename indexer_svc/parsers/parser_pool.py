@@ -52,8 +52,20 @@ _log = structlog.get_logger()
 _POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
-# The log reports the progress of text recognition after so many pages, which take about a minute.
+# The log reports the progress of text recognition after this many pages. They take about a minute.
 _PAGES_PER_LOG = 20
+
+Parse = Callable[[bytes, str, int, bool], ParsedFile]
+"""Parses a file in another process.
+
+The arguments are the bytes, their MIME type, the largest size of the text in bytes of UTF-8, and
+whether the parts of a web page around its content are read too.
+"""
+TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
+"""Parses a file for a tenant, like Parse, with two more arguments before the others.
+
+They are the tenant's id and the deadline of the call.
+"""
 
 _Assignment = tuple[str, FormatFamily]
 """The tenant whose files a process reads, and the family of their formats."""
@@ -104,8 +116,8 @@ class ParserPool:
         be parsed for `timeout_s` seconds. `start` is called with `memory_bytes` and a family of
         formats. It must start a process that reads the formats of this family.
 
-        If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises so
-        many pages of a file, each of which may take `timeout_s` seconds.
+        If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises at
+        most this many pages of a file, each of which may take `timeout_s` seconds.
         """
         self._max_recognised_pages = max_recognised_pages
         self._settings = _OCR_SETTINGS if max_recognised_pages else _PARSER_SETTINGS
@@ -349,7 +361,10 @@ class ParserPool:
             # Without this check, a process that a hostile file has taken over could prolong its
             # time for ever.
             if page_count != next_count or page_count >= self._max_recognised_pages:
-                raise MalformedMessage(f"{page_count} pages are recognised")
+                raise MalformedMessage(
+                    f"the parser reports that {page_count} pages are recognised; it must report "
+                    f"{next_count}, and at most {self._max_recognised_pages} are allowed"
+                )
             next_count += 1
             end_s = time.monotonic() + self._timeout_s
             metrics.recognised_pages.inc()
@@ -368,9 +383,9 @@ class ParserPool:
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
         """Returns the error for the caller if the parser has failed with `failure`."""
-        subject = f"{_FIELD} of type {mime_type}"
         if self._is_closed:
             return self._closing_error()
+        subject = f"{_FIELD} of type {mime_type}"
         if isinstance(failure, ParserNotStarted):
             return ServiceUnavailable(f"the parser does not start: {failure}")
         if isinstance(failure, _OutOfTime) or str(failure) == _CPU_LIMIT_SIGNAL:
