@@ -31,6 +31,7 @@ from hrag.values.formats import (
     JPEG,
     JSON,
     LATEX,
+    MARKDOWN,
     MSG,
     NOTEBOOK,
     ODP,
@@ -40,6 +41,7 @@ from hrag.values.formats import (
     PLAIN_TEXT,
     PNG,
     PPTX,
+    RST,
     RTF,
     SRT,
     TIFF,
@@ -74,7 +76,7 @@ _PDF_SEARCHED_BYTES = 1024
 _MIME_ENTRY, _MIME_START = slice(30, 38), 38
 _PACKAGE_TYPES = (EPUB, ODT, ODP, ODS)
 _ZIP_TYPES = (*_PACKAGE_TYPES, DOCX, PPTX, XLSX)
-# The name of the main part of an Office document tells its format.
+# The name of the main part of an Office document shows its format.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
     b"word/document2.xml": DOCX,  # Word on the Web writes this name.
@@ -115,7 +117,7 @@ _ZIP_REFUSED = (
 # The bytes of formats that are refused: the offset, the bytes, and what the file is. Sources: the
 # specifications, and the table of the program `file`.
 _REFUSED = (
-    (0, b"PK\x05\x06", "an empty ZIP archive"),
+    (0, _ZIP_END, "an empty ZIP archive"),
     (0, b"\x1f\x8b", f"a GZIP file; {_ARCHIVE}"),
     (257, b"ustar", f"a TAR archive; {_ARCHIVE}"),
     (0, b"BZh", "an archive (BZIP2); unpack it first"),
@@ -207,7 +209,7 @@ def detect(content: bytes, name: str = "") -> str:
         return _of_binary_name(content, named)
     if not named or named == PLAIN_TEXT:
         return _by_text(content) or named or PLAIN_TEXT
-    if _is_markup_name(named) and _HTML.match(_start_of(content)):
+    if _may_be_web_page(named) and _HTML.match(_start_of(content)):
         return HTML
     return named
 
@@ -222,9 +224,9 @@ def _path_of(name: str) -> str:
         return ""
 
 
-def _is_markup_name(mime_type: str) -> bool:
-    """Returns True for names such as .md and .xml, whose files are often web pages in fact."""
-    return mime_type in ("text/markdown", "text/x-rst", XML, CSV)
+def _may_be_web_page(mime_type: str) -> bool:
+    """Returns True if files with names of this type, such as .md and .xml, are often web pages."""
+    return mime_type in (MARKDOWN, RST, XML, CSV)
 
 
 def _start_of(content: bytes) -> bytes:

@@ -92,8 +92,8 @@ def _score(sample: str, separator: str) -> float:
     if separator not in sample:
         return 0.0
     rows = list(islice(filter(None, _rows(sample, separator)), _SAMPLE_ROWS))
-    counts = Counter(map(len, rows))
-    shape = sum(rows_of * (1 - 1 / cells) for cells, rows_of in counts.items()) / len(counts)
+    counts = Counter(map(len, rows))  # How many rows have each number of cells.
+    shape = sum(count * (1 - 1 / cells) for cells, count in counts.items()) / len(counts)
     others = _SEPARATORS.replace(separator, "")
     cells = [cell for row in rows for cell in row]
     return shape * sum(_is_known(cell, others) for cell in cells) / len(cells)

@@ -1,7 +1,7 @@
 """Writes the long tables of Markdown texts as records.
 
 A leaf of the chunk tree is a part of the text, and nothing is added to it. So the rows in the
-middle of a long table would have no names of columns: neither a search nor a reader could tell
+middle of a long table would have no names of columns: neither a search nor a reader would know
 which number is the price. Three ways to give each leaf the names were compared. To index the
 header's words with each leaf would find the row, but its text would still not say what the numbers
 mean. To repeat the header within the table after every few rows works for one size of leaves only.

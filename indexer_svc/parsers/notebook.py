@@ -3,7 +3,7 @@
 A notebook is JSON (nbformat 3 and 4). The JSON is read directly. The library nbformat would only
 add a check against a schema, and take forty times as long.
 
-Of the outputs, text is kept: results, tables as text, and what a cell prints. An output of more
+Outputs that are text are kept: results, tables as text, and what a cell prints. An output of more
 than _MAX_OUTPUT_LINES lines or _MAX_OUTPUT_CHARS characters is cut, because it is often a log or a
 dump of data. Pictures, widgets, warnings and tracebacks are left out; the error itself is kept. The
 report counts the outputs that were left out or cut.

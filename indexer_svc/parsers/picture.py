@@ -25,8 +25,8 @@ from indexer_svc.parsers.pdf.recognised_content import recognised_content
 from indexer_svc.parsers.recognition import PageRecogniser, Picture
 from indexer_svc.parsers.text_writer import TextWriter
 
-# A sheet of A3 has so many pixels at 600 dots per inch. With three bytes each, a decoded picture
-# takes 200 MiB.
+# A sheet of A3 has this many pixels at 600 dots per inch. With three bytes per pixel, a decoded
+# picture takes 200 MiB.
 MAX_PIXELS = 70_000_000
 _FORMATS = ("JPEG", "PNG", "TIFF")
 _FIELD = "content"

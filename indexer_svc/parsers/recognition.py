@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 else:  # Parsers that recognise nothing need no numpy.
     Picture = Any
 
-# Only lines of so many characters say how crooked a page is. The boxes of short ones are too
-# irregular.
+# Only lines of at least this many characters show how crooked a page is. The boxes of shorter lines
+# are too irregular.
 _MIN_SKEW_CHARS = 8
 # Pages that are more crooked than this are not scans of pages, and their lines stay as they are.
 _MAX_SKEW_DEGREES = 10.0

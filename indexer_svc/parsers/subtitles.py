@@ -47,7 +47,7 @@ _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{1,31});")
 # A new paragraph begins after a pause of this length. Speakers breathe in less than a second;
 # longer pauses separate thoughts or scenes.
 _PAUSE_MS = 2_000
-# A cue follows another one directly if it begins at most so long after its end. The captions of
+# A cue follows another one directly if it begins at most this time after its end. The captions of
 # video sites leave gaps of up to 10 ms, and some programs leave one picture of 40 ms.
 _GAP_MS = 50
 # The captions of a file are rolling if at least this share of the cues repeat a line of the cue

@@ -36,7 +36,7 @@ MAX_HEADER_ROWS = 3
 # The kinds of columns are determined from this many rows: enough for a stable majority.
 _SAMPLE_ROWS = 50
 _SAMPLE_COLUMNS = 200  # Further columns have no votes.
-# After so many titles, a row with one cell is a title without further examination.
+# After this many titles, a row with one cell is a title without further examination.
 _MAX_EXAMINED_TITLES = 20
 _GROUP_ROWS = _SAMPLE_ROWS + 2
 _MAJORITY = 0.75
