@@ -71,9 +71,9 @@ from indexer_svc.text_recognition import NO_RECOGNITION, CallRecognition
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# The foreign formats: files of these formats are not text that a person can read. Only a parser
-# process parses these files, even if they are small. Each key is a MIME type, and its value is the
-# name of the format in error messages.
+# The foreign formats: the text of these files must be extracted from markup or from binary data.
+# Only a parser process parses these files, even if they are small. Each key is a MIME type, and its
+# value is the name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",

@@ -1,8 +1,8 @@
 """Detects the format of a file from its bytes, and from its name where the bytes do not show it.
 
 First, signatures: most binary formats begin with fixed bytes. ZIP archives and OLE files contain
-files, whose names show the format. A signature decides, also against the name, because names are
-often wrong: mail programs, browsers and people rename files.
+files, whose names show the format. A signature decides even if the name shows another format,
+because names are often wrong: mail programs, browsers and people rename files.
 
 Second, the beginning of a text: formats such as HTML, RTF, mail and subtitles begin in a way that
 ordinary text does not. This decides if the name is unknown or general (`.txt`), or if the name is

@@ -12,7 +12,7 @@ The first of these rules that applies decides:
 5. The encoding that the file declares, for example an HTML page.
 6. A guess by chardetng, the detector of Firefox. It compares the frequencies of pairs of letters
    with those of the languages that each encoding was made for. It knows the encodings that the
-   WHATWG standard lists, so it never takes Windows-1252 for a code page that nobody uses.
+   WHATWG standard lists, so it never guesses a code page that nobody uses.
 
 A guess may be wrong, so it is reported as one. Some guesses would certainly be wrong, and raise
 an error instead: text that is mostly valid UTF-8 with a few wrong bytes, and bytes with control
@@ -101,7 +101,8 @@ _SAMPLE_BYTES = 1 << 16
 _FED_BYTES = 1 << 13
 PART_BYTES = 1 << 20  # A text is decoded in parts of this size.
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-# No text contains these control characters. Escape, shifts and the end mark of old systems occur.
+# No text contains these control characters. Some texts contain others: escape, shifts, and the mark
+# of the end of a file in old systems.
 _CONTROLS = re.compile(rb"[\x00-\x06\x10-\x19\x1c-\x1f\x7f]")
 _MAX_CONTROL_SHARE = 0.005
 # Python's codecs refuse a few bytes that browsers read as control characters. A guess is kept if
@@ -155,11 +156,11 @@ def decode(
     if encoding:
         return _decode_as(content, encoding)
     for mark, name in _MARKS:
-        if content.startswith(mark) and (decoded := _strictly(content[len(mark) :], name)):
+        if content.startswith(mark) and (decoded := _decoded_strictly(content[len(mark) :], name)):
             return decoded
     if b"\0" in content:
         return _decode_wide(content)
-    if _JAPANESE_ESCAPE.search(content) and (decoded := _strictly(content, _ISO_2022_JP)):
+    if _JAPANESE_ESCAPE.search(content) and (decoded := _decoded_strictly(content, _ISO_2022_JP)):
         return decoded
     try:
         return DecodedText(content.decode(), UTF_8)
@@ -172,7 +173,7 @@ def _decode_legacy(
 ) -> DecodedText:
     """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
     if declared := _declared_codec(content, declaration):
-        return DecodedText(_decoded(content, declared, "replace"), _shown(declared))
+        return DecodedText(_decoded(content, declared, "replace"), _reported_name(declared))
     _refuse_damaged_utf8(content, error)
     return _decode_guessed(content)
 
@@ -203,7 +204,7 @@ def _codec_of(name: str) -> str:
     return codec
 
 
-def _shown(codec: str) -> str:
+def _reported_name(codec: str) -> str:
     """Returns the name under which an encoding is reported."""
     if codec in _WHATWG_NAMES:
         return _WHATWG_NAMES[codec]
@@ -218,11 +219,11 @@ def _decode_as(content: bytes, encoding: str) -> DecodedText:
     try:
         text = _decoded(content, codec, "strict")
     except UnicodeDecodeError as error:
-        raise _wrong_byte(_shown(codec), error) from None
-    return DecodedText(text.removeprefix("\ufeff"), _shown(codec))
+        raise _wrong_byte_error(_reported_name(codec), error) from None
+    return DecodedText(text.removeprefix("\ufeff"), _reported_name(codec))
 
 
-def _strictly(content: bytes, codec: str) -> DecodedText | None:
+def _decoded_strictly(content: bytes, codec: str) -> DecodedText | None:
     try:
         return DecodedText(_decoded(content, codec, "strict"), codec)
     except UnicodeDecodeError:
@@ -250,7 +251,7 @@ def _decoded(content: bytes, codec: str, errors: str) -> str:
     return "".join(texts)
 
 
-def _wrong_byte(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
+def _wrong_byte_error(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
     return UnreadableDocument(
         f"content is not {encoding}: byte 0x{error.object[error.start]:02X} at offset "
         f"{error.start:,}; encoding must name the encoding that the text has",
@@ -258,7 +259,7 @@ def _wrong_byte(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
     )
 
 
-def _no_text(content: bytes, problem: str) -> UnreadableDocument:
+def _not_text_error(content: bytes, problem: str) -> UnreadableDocument:
     start = " ".join(f"{byte:02X}" for byte in content[:8])
     return UnreadableDocument(
         f"content is neither text nor a file of a known format: {problem}, and it begins with the "
@@ -292,20 +293,20 @@ def _refuse_damaged_utf8(content: bytes, error: UnicodeDecodeError) -> None:
     # is left, it may as well be a letter of another encoding, as in "caf\xe9".
     is_cut_off = error.end == len(content) and error.reason == "unexpected end of data"
     if is_cut_off and (error.end - error.start > 1 or not content[: error.start].isascii()):
-        raise _wrong_byte(UTF_8, error)
+        raise _wrong_byte_error(UTF_8, error)
     sample = _sample(content)
     text = sample.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
     in_text = sample.count("\N{REPLACEMENT CHARACTER}".encode())
     wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
     if beyond_ascii - wrong >= wrong:
-        raise _wrong_byte(UTF_8, error)
+        raise _wrong_byte_error(UTF_8, error)
 
 
 def _decode_guessed(content: bytes) -> DecodedText:
     controls = sum(1 for _ in _CONTROLS.finditer(content[:_SAMPLE_BYTES]))
     if controls > _MAX_CONTROL_SHARE * min(len(content), _SAMPLE_BYTES):
-        raise _no_text(content, "it has control characters")
+        raise _not_text_error(content, "it has control characters")
     detector = EncodingDetector()
     sample = _sample(content)
     for start in range(0, len(sample), _FED_BYTES):
@@ -315,8 +316,8 @@ def _decode_guessed(content: bytes) -> DecodedText:
     codec = _SUPERSETS.get(codec, codec)
     text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):
-        raise _no_text(content, f"in {_shown(codec)} it has invalid bytes")
-    return DecodedText(text, _shown(codec), is_guessed=True)
+        raise _not_text_error(content, f"in {_reported_name(codec)} it has invalid bytes")
+    return DecodedText(text, _reported_name(codec), is_guessed=True)
 
 
 def _sample(content: bytes) -> bytes:
@@ -346,10 +347,10 @@ def _decode_wide(content: bytes) -> DecodedText:
     order = "le" if odd > even else "be"
     widths = ("32", "16") if min(even, odd) * 4 > max(even, odd) else ("16", "32")
     for width in widths:
-        decoded = _strictly(content, f"utf-{width}-{order}")
+        decoded = _decoded_strictly(content, f"utf-{width}-{order}")
         if decoded is not None and _reads_like_text(decoded.text[:_JUDGED_CHARS]):
             return decoded
-    raise _no_text(content, f"it has a NUL byte at offset {content.index(0):,}")
+    raise _not_text_error(content, f"it has a NUL byte at offset {content.index(0):,}")
 
 
 def _reads_like_text(text: str) -> bool:

@@ -44,13 +44,13 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
         book = package.xml(root)
         items = {item.get("id", ""): item for item in book.iterfind(".//{*}manifest/{*}item")}
         labels = _labels(package, root, items)
-        locked = _encrypted_parts(package)
+        encrypted = _encrypted_parts(package)
         writer = TextWriter(max_text_bytes)
         chapters = list(_chapters(book, root, items))
-        is_page = frozenset(chapters).difference(locked).__contains__
-        notes = BookNotes(lambda part: _page(package, part) if is_page(part) else None)
+        readable_pages = frozenset(chapters) - encrypted
+        notes = BookNotes(lambda part: _page(package, part) if part in readable_pages else None)
         for part in chapters:
-            if part in locked:
+            if part in encrypted:
                 raise UnreadableDocument(
                     f"content is an EPUB whose chapter {part[:200]} is encrypted; send it without "
                     "copy protection",

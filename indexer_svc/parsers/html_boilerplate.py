@@ -149,9 +149,9 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
     parts = _PartReader(visibility).read(page.body)
     marked = _marked(parts)
     content = _content(parts, marked)
-    unmarked = marked | _outside(parts, content) | _unmarked(parts, content)
+    all_evidence = marked | _outside(parts, content) | _unmarked(parts, content)
     for left_out, min_letters, min_share in (
-        (unmarked, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
+        (all_evidence, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
         (marked, _MIN_LETTERS, _MIN_CONTENT_SHARE),
     ):
         outermost = _outermost(parts, left_out)

@@ -1,7 +1,7 @@
 """Collects the text of inline elements of an HTML page: one paragraph, heading or cell.
 
-Some elements change the text inside them, for example `sup`, `ruby` and `del`. The text since the
-beginning of the innermost of them is a region. When the element ends, the region is replaced.
+Some elements change the text inside them, for example `sup`, `ruby` and `del`. A region is the text
+since the beginning of one of these elements. When the element ends, its region is replaced.
 """
 
 import re

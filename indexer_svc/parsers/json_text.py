@@ -17,7 +17,7 @@ from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
-KIND = "JSON"
+_KIND = "JSON"
 _FIELD = "content"
 _WHITE_SPACE = re.compile(r"[ \t\n\r\x1e]*")  # U+001E stands before each value of a JSON sequence.
 
@@ -27,7 +27,7 @@ def parse_json(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     The title is the text under `title` or `name` at the top. Raises UnreadableDocument or TooLarge.
     """
-    with readable(KIND):
+    with readable(_KIND):
         value = _value(_decode_all(utf8_text(content)))
         writer = TextWriter(max_text_bytes)
         write_data(value, "", writer)

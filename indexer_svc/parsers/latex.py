@@ -107,7 +107,8 @@ _COMMAND = re.compile(
     re.DOTALL,
 )
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_OPTION = re.compile(r"\s*\[[^\]]{0,1000}\]")
+_OPTION = re.compile(r"\s*\[([^\]]{0,1000})\]")
+_COMMAND_NAME = re.compile(r"\s*\\[A-Za-z]{1,60}")
 _SPACE = re.compile(r"[ \t]*\n?[ \t]*")
 _DEFINITION = re.compile(
     r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand)\*?\s*\{?\s*\\([A-Za-z]{1,60})\s*\}?"
@@ -359,7 +360,7 @@ class _InlineText:
             return source
         if len(source) <= _MAX_INLINE_CHARS:
             return self._converted(source)
-        return "".join(map(self._converted, _halves(source)))
+        return "".join(map(self._converted, _divided(source)))
 
     def _converted(self, source: str) -> str:
         try:
@@ -372,7 +373,7 @@ class _InlineText:
             return _LEFT_COMMANDS.sub(" ", source)
 
 
-def _halves(source: str) -> Iterator[str]:
+def _divided(source: str) -> Iterator[str]:
     """Yields a long text in parts of at most _MAX_INLINE_CHARS characters, cut at white space."""
     start = 0
     while start < len(source):
@@ -506,13 +507,23 @@ class _BlockReader:
 
     def _skip_settings(self, count: int) -> None:
         for _ in range(count):
-            while option := _OPTION.match(self._source, self._position):
-                self._position = option.end()
+            self._skip_options()
             if not self._next_argument():
-                name = re.compile(r"\s*\\[A-Za-z]{1,60}").match(self._source, self._position)
+                name = _COMMAND_NAME.match(self._source, self._position)
                 self._position = name.end() if name else self._position
-        while option := _OPTION.match(self._source, self._position):
-            self._position = option.end()
+        self._skip_options()
+
+    def _skip_options(self) -> None:
+        while self._next_option() is not None:
+            pass
+
+    def _next_option(self) -> str | None:
+        """Returns the text in the brackets that follow; None if there are none."""
+        option = _OPTION.match(self._source, self._position)
+        if option is None:
+            return None
+        self._position = option.end()
+        return option[1]
 
     def _next_argument(self) -> str:
         """Returns the argument in braces that follows, after any options in brackets."""
@@ -539,10 +550,7 @@ class _BlockReader:
 
     def _item(self, *, is_bibliography: bool = False) -> None:
         self._end_block()
-        option = re.compile(r"\s*\[([^\]]{0,1000})\]").match(self._source, self._position)
-        if option:
-            self._position = option.end()
-        label = self._text.text(option[1]).strip() if option else ""
+        label = self._text.text(self._next_option() or "").strip()
         if is_bibliography:
             key = self._next_argument()
             label = f"[{label or key}]"
@@ -560,20 +568,17 @@ class _BlockReader:
             if environment == "thebibliography":
                 self._next_argument()
         elif environment in _NAMED:
-            option = re.compile(r"\s*\[([^\]]{0,500})\]").match(self._source, self._position)
-            if option:
-                self._position = option.end()
-            name = f" ({option[1]})" if option else ""
-            self._inline.append(f"{environment.capitalize()}{name}. ")
+            title = self._next_option()
+            title = f" ({title})" if title else ""
+            self._inline.append(f"{environment.capitalize()}{title}. ")
         else:
-            self._next_argument_of(environment)
+            self._skip_environment_options(environment)
         if environment in _SECTIONS:
             self._writer.heading(1, _SECTIONS[environment])
 
-    def _next_argument_of(self, environment: str) -> None:
+    def _skip_environment_options(self, environment: str) -> None:
         """Skips the options of an environment, for example the position of a figure."""
-        while option := _OPTION.match(self._source, self._position):
-            self._position = option.end()
+        self._skip_options()
         if environment in ("minipage", "multicols", "wrapfigure", "subfigure", "adjustbox"):
             self._skip_settings(2 if environment == "wrapfigure" else 1)
 

@@ -23,7 +23,7 @@ from indexer_svc.parsers.message import Attachment, Body, Message, parsed_messag
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 
-KIND = "a mail (EML)"
+_KIND = "a mail (EML)"
 _FIELD = "content"
 _FIELD_NAME = re.compile(rb"[!-9;-~]{1,100}[ \t]*:")
 _MBOX_LINE = re.compile(rb"From [^\n]{0,1000}\n")
@@ -41,7 +41,7 @@ def parse_mail(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     Raises UnreadableDocument or TooLarge.
     """
-    with readable(KIND):
+    with readable(_KIND):
         return parsed_message(read_message(content), max_text_bytes)
 
 
@@ -52,7 +52,7 @@ def read_message(content: bytes) -> Message:
         start = start[mbox_line.end() :]
     if not _FIELD_NAME.match(start):
         raise UnreadableDocument(
-            f"content is not {KIND}: it does not begin with the fields of a header", field=_FIELD
+            f"content is not {_KIND}: it does not begin with the fields of a header", field=_FIELD
         )
     mail = BytesParser(policy=policy.default).parsebytes(start)
     message = _message(mail)

@@ -54,7 +54,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _integer(digits: str) -> int:
-    """Returns a number, which is wrong if it is very long; no number of a notebook is."""
+    """Returns the number of the first digits. Python refuses to convert thousands of digits."""
     return int(digits[:9].rstrip("-") or 0)
 
 

@@ -33,7 +33,7 @@ from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.rtf import parse_rtf
 
-KIND = "an Outlook message (MSG)"
+_KIND = "an Outlook message (MSG)"
 _FIELD = "content"
 # The offset of the first property in the table of each kind of storage.
 _ROOT_OFFSET, _INNER_OFFSET, _OTHER_OFFSET = 32, 24, 8
@@ -68,7 +68,7 @@ def parse_outlook_message(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     Raises UnreadableDocument or TooLarge.
     """
-    with readable(KIND):
+    with readable(_KIND):
         return parsed_message(read_message(content), max_text_bytes)
 
 
@@ -78,7 +78,7 @@ def read_message(content: bytes) -> Message:
         sizes = sum(entry.size for entry in ole.direntries if entry is not None)
         if sizes > _MAX_STREAM_BYTES_RATIO * len(content):
             raise TooLarge(
-                f"content is {KIND} whose streams have {sizes} bytes in total; at most "
+                f"content is {_KIND} whose streams have {sizes} bytes in total; at most "
                 f"{_MAX_STREAM_BYTES_RATIO * len(content)} are allowed, which is "
                 f"{_MAX_STREAM_BYTES_RATIO} times the size of the file",
                 field=_FIELD,
@@ -86,7 +86,7 @@ def read_message(content: bytes) -> Message:
         root = Storage.from_ole(ole)
     if all(file.name != _TABLE for file in root.streams):
         raise UnreadableDocument(
-            f"content is not {KIND}: it is another OLE file, without properties", field=_FIELD
+            f"content is not {_KIND}: it is another OLE file, without properties", field=_FIELD
         )
     return _message(root, _ROOT_OFFSET, 0)
 

@@ -33,7 +33,8 @@ _FIELD = "content"
 # The modes of pictures with more than 256 grey values. They are divided by 256.
 _DEEP_MODES = ("I;16", "I;16B", "I;16L", "I", "F")
 _DEEP_FACTOR = 256
-# What must be done to a picture that has an orientation (Exif 2.3, 4.6.4). 1 is upright.
+# For each orientation (Exif 2.3, 4.6.4), the change that makes a picture upright. A picture whose
+# orientation is 1 is upright already.
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

@@ -145,8 +145,8 @@ def _write_table(table: Element, writer: TextWriter) -> None:
     """
     rows: list[list[str]] = []
     spans = [1]
-    for line in table.iter(f"{_DRAWING}tr"):
-        cells = list(line.iter(f"{_DRAWING}tc"))
+    for row in table.iter(f"{_DRAWING}tr"):
+        cells = list(row.iter(f"{_DRAWING}tc"))
         above = rows[-1] if rows else []
         if not rows:
             spans += (_row_span(cell) for cell in cells)

@@ -9,9 +9,9 @@ How a page is recognised:
 
 1. The recogniser finds the lines, wherever they are and however they are turned, and reads each of
    them upright. It says for each line how its text is turned on the picture.
-2. `upright_page` turns the page: the turn of most of the text is the turn of the page. A scan that
-   was put on its side or upside down so becomes a page like any other. Then it turns the page by
-   the few degrees by which it was laid crookedly, because the order of lines depends on it.
+2. `upright_page` turns the page: the turn of most of the text is the turn of the page. So a
+   scan that lay on its side or upside down becomes a page like any other. Then `upright_page` turns
+   the page by the few degrees by which it lay crookedly, because the order of lines depends on it.
 3. `PageRecogniser` counts the pages. A file may have more pages than the service is willing to
    recognise, because one page takes seconds.
 """

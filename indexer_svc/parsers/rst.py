@@ -32,7 +32,8 @@ _NOT_TEXT = (
     nodes.raw,
     nodes.decoration,
     nodes.meta,
-    nodes.title,  # The parent of a title writes it, and also what follows.
+    # The parents of the following nodes write their text.
+    nodes.title,
     nodes.label,
     nodes.classifier,
     nodes.field_name,

@@ -45,7 +45,11 @@ _TOKEN = re.compile(
 MAX_DEPTH = 10_000
 _MAX_CELLS = 1_000
 _MAX_ROWS = 50_000  # A longer table is written as several tables, so that it needs less memory.
-_MAX_FONTS = 10_000
+_MAX_FONTS = _MAX_STYLES = 10_000
+_MAX_TITLE_CHARS = 2_000
+_MAX_STYLE_NAME_CHARS = 200
+_MAX_LIST_LEVEL = 8
+_BODY_LEVEL = 9  # Outline levels are counted from 0. The last one means body text.
 
 # Groups that begin with these words have no text of the document. Most other such groups begin
 # with `\*`, which says that a reader may skip them.
@@ -85,6 +89,7 @@ _CODECS = {name: codecs.lookup(name) for name in {*_CHARSETS.values(), *_CODE_PA
 _DEFAULT = "cp1252"
 _HEADING_STYLE = re.compile(r"(?:heading|标题|見出し|titre|überschrift) ?([1-9])")
 _TITLE_STYLES = ("title", "titel", "titre", "标题")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BULLETS = re.compile(r"[\u2022\u00b7\u25cf\u25aa\u25e6\uf0a7\uf0b7oo*-]")
 
 
@@ -177,6 +182,7 @@ class _Reader:
         self._is_starred = False
 
     def read(self, content: bytes) -> None:
+        """Writes the text of a file."""
         position = content.index(b"{")
         size = len(content)
         while position < size:
@@ -321,7 +327,7 @@ class _Reader:
     def _read_style(self, word: str, number: int | None) -> None:
         if word == "s":
             self._style = number or 0
-        elif word == "outlinelevel" and len(self._styles) < _MAX_FONTS:
+        elif word == "outlinelevel" and len(self._styles) < _MAX_STYLES:
             self._styles.setdefault(self._style, _Style()).outline = number or 0
 
     def _read_layout(self, word: str, number: int | None) -> None:
@@ -333,13 +339,13 @@ class _Reader:
         elif word == "s":
             paragraph.style = number or 0
         elif word == "outlinelevel":
-            paragraph.outline = 9 if number is None else number
+            paragraph.outline = _BODY_LEVEL if number is None else number
         elif word == "intbl":
             paragraph.is_cell = True
         elif word == "itap":
             paragraph.nesting = number or 0
         elif word == "ilvl":
-            paragraph.list_level = max(0, min(number or 0, 8))
+            paragraph.list_level = max(0, min(number or 0, _MAX_LIST_LEVEL))
         elif word in ("cell", "nestcell"):
             self._end_cell(is_nested=word == "nestcell")
         elif word in ("row", "nestrow"):
@@ -392,17 +398,17 @@ class _Reader:
         if state.target == "styles":
             self._append_style_name(text)
         elif state.target == "title":
-            self.title = _paired(self.title + text)[:2_000]
+            self.title = _paired(self.title + text)[:_MAX_TITLE_CHARS]
         elif state.target == "marker":
             self._marker.append(text)
         elif state.target in ("", "note"):
             self._inline.append(text)
 
     def _append_style_name(self, text: str) -> None:
-        if len(self._styles) < _MAX_FONTS or self._style in self._styles:
+        if len(self._styles) < _MAX_STYLES or self._style in self._styles:
             style = self._styles.setdefault(self._style, _Style())
             if not style.name.endswith(";"):
-                style.name = (style.name + text)[:200]
+                style.name = (style.name + text)[:_MAX_STYLE_NAME_CHARS]
 
     def _begin_note(self) -> None:
         if self._note is None:
@@ -488,12 +494,12 @@ _NO_STYLE = _Style()
 
 
 def _heading_depth(style: str, style_outline: int, outline: int) -> int:
-    """Returns the depth of a heading, from 1; 0 for other paragraphs. Level 9 is body text."""
+    """Returns the depth of a heading, from 1; 0 for other paragraphs."""
     match = _HEADING_STYLE.fullmatch(style)
     if match:
         return int(match[1])
     level = outline if outline >= 0 else style_outline
-    return level + 1 if 0 <= level < 9 else 0
+    return level + 1 if 0 <= level < _BODY_LEVEL else 0
 
 
 def _is_number(marker: str) -> bool:
@@ -513,6 +519,3 @@ def _paired(text: str) -> str:
     if _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -67,7 +67,7 @@ class OdfStyles:
     def _style(self, family: str, style_name: str) -> OdfStyle:
         """Returns a style with the properties of its parents.
 
-        Styles that are the parents of each other end at the first one that was met before.
+        If styles are the parents of each other in a circle, each of them is used once.
         """
         unresolved: list[str] = []
         visited = set()

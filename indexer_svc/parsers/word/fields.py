@@ -19,7 +19,7 @@ from indexer_svc.parsers.word.names import WORD, number_of, switch_of
 _PAGE_FIELDS = ("PAGE", "NUMPAGES", "SECTIONPAGES", "SECTION")
 _CONTENTS_FIELDS = ("TOC", "INDEX", "TOA", "RD")
 _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
-# Fields that are nested more deeply are not told apart.
+# The beginnings of fields that are nested more deeply are ignored.
 _MAX_FIELDS = 64
 _MAX_CODE_CHARS = 2_000
 # The code of an equation field contains readings above text, `\o\ad(\s\up 9(reading),text)`, and

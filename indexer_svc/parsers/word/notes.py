@@ -21,7 +21,7 @@ _NOT_NOTES = ("separator", "continuationSeparator", "continuationNotice")
 
 
 class WordNote(NamedTuple):
-    """A note to which a text refers. `mark` is what stands in the text.
+    """A note to which a text refers. `mark` is the mark in this text, for example `1`.
 
     `is_custom_mark` is True if the author has chosen the mark. Then the note's text has it too.
     """

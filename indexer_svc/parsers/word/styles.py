@@ -144,7 +144,7 @@ class WordStyles:
     def _style(self, kind: str, style_id: str) -> WordStyle:
         """Returns a style with the properties of its bases.
 
-        Styles that are based on each other end at the first one that was met before.
+        If styles are based on each other in a circle, each of them is used once.
         """
         if (kind, style_id) in self._resolved:
             return self._resolved[kind, style_id]
