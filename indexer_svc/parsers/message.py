@@ -37,7 +37,7 @@ from indexer_svc.titles import document_title, section_title
 
 # People attach a few files; automatic mails with logs have some dozens.
 MAX_ATTACHMENTS = 100
-# A message that was forwarded as an attachment twice lies two messages deep.
+# A message that was forwarded as an attachment twice is two levels deep.
 MAX_DEPTH = 3
 _MAX_ADDRESSES = 100
 _MAX_ADDRESS_CHARS = 300

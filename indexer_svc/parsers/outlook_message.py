@@ -45,7 +45,7 @@ _TO, _CC = 1, 2
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".emz", ".wmz")
 _INNER_MESSAGE = "__substg1.0_3701000D"
 _MAX_RECIPIENTS = 1_000
-# Messages that lie deeper in messages are not read. `parsed_message` reads even fewer levels.
+# Messages that are nested more deeply are not read. `parsed_message` reads even fewer levels.
 _MAX_DEPTH = 10
 # The streams of an ordinary file together are not larger than the file, except for the unused ends
 # of their last sectors. If they are larger than this, they share their bytes.

@@ -53,7 +53,7 @@ _MAX_UNIT_CHARS = 16
 _MAX_NAME_CHARS = 100
 _COMMENT_MARKS = ("#", "//")
 
-# What tables have in place of a value.
+# These texts show in tables that a value is missing.
 _MISSING = frozenset(("", *"-–—.*?…", "--", "..", "...", "n/a", "na", "n.a."))
 _YEAR = r"(?:1[5-9]|2[01])\d\d"
 _PERIOD = re.compile(

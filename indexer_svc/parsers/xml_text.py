@@ -45,7 +45,7 @@ _MARKUP = re.compile(
     r"(?:(?P<entity>[A-Za-z_:][\w:.-]{0,100});)?",
     re.DOTALL,
 )
-# What is not closed is matched up to the end of the text, so that the match takes linear time.
+# A part without an end is matched up to the end of the text, so that the match takes linear time.
 _DOCTYPE = re.compile(
     r"""<!DOCTYPE(?:[^\[<>"']|"[^"]*"|'[^']*')*+"""
     r"""(?:\[(?:<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\]"'])*+"""
