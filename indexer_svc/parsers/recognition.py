@@ -43,9 +43,9 @@ class FoundLine(NamedTuple):
     """A line of text as a recogniser finds it on a picture.
 
     `corners` are the corners of its box in pixels, clockwise on the picture; the first one is
-    nearest to the top left corner of the picture. `turn` says by how many degrees the text is turned
-    counterclockwise: 0 if it is upright, 90 if it runs upwards, 180 if it is upside down, and 270
-    if it runs downwards. `score` is from 0 to 1.
+    nearest to the top left corner of the picture. `turn` says by how many degrees the text is
+    turned counterclockwise: 0 if it is upright, 90 if it runs upwards, 180 if it is upside down,
+    and 270 if it runs downwards. `score` is from 0 to 1.
     """
 
     text: str
