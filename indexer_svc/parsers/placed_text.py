@@ -38,12 +38,11 @@ def joined_pieces(pieces: Iterable[Piece]) -> str:
     for index, (text, placement) in enumerate(groups):
         written = text
         if placement is not Placement.NORMAL:
-            following = groups[index + 1][0] if index + 1 < len(groups) else ""
             if _is_numerator(groups, index):
                 written = raised_text.numerator(before, text)
             else:
                 written = _with_sign(before, text, placement)
-            if raised_text.needs_space(before, written, following):
+            if raised_text.needs_space(before, written, _normal_text(groups, index + 1)):
                 written += " "
         parts.append(written)
         before = (before + written)[-LOOKED_AT_CHARS:]
@@ -70,6 +69,12 @@ def _groups(pieces: Iterable[Piece]) -> list[Piece]:
         else:
             groups.append(([text], placement))
     return [("".join(texts), placement) for texts, placement in groups]
+
+
+def _normal_text(groups: list[Piece], index: int) -> str:
+    """Returns the text of a group; empty if there is no such group, or if it has a sign."""
+    text, placement = groups[index] if index < len(groups) else ("", Placement.NORMAL)
+    return text if placement is Placement.NORMAL else ""
 
 
 def _is_numerator(groups: list[Piece], index: int) -> bool:

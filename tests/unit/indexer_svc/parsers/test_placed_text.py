@@ -16,6 +16,8 @@ BASE, UP, DOWN = Placement.NORMAL, Placement.SUPERSCRIPT, Placement.SUBSCRIPT
         ([("log", BASE), ("2", DOWN), ("8", BASE)], "log2 8"),
         ([("x", BASE), ("2", UP), ("y", BASE)], "x^2 y"),
         ([("SO", BASE), ("4", DOWN), ("2−", UP)], "SO4^2−"),
+        ([("x", BASE), ("i", DOWN), ("2", UP)], "x_i^2"),
+        ([("x", BASE), ("2", UP), ("i", DOWN)], "x^2_i"),
         ([("of ", BASE), ("14", UP), ("C", BASE)], "of ^14C"),
         ([("Warranty", BASE), ("2", UP), ("is", BASE)], "Warranty [2] is"),
         ([("a", BASE), (" ", UP), ("b", BASE)], "a b"),
