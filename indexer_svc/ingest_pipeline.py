@@ -437,7 +437,16 @@ class Pipeline:
         content_hash = pending.content_hash
         if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
             content_hash = _with_unread_pages(content_hash)
-        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed, content_hash)
+        draft = IngestDraft(
+            pending,
+            title,
+            extracted.parsed,
+            tree,
+            completed.metadata,
+            completed.metadata_json,
+            completed.report,
+            content_hash,
+        )
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 
