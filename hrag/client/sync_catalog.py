@@ -122,8 +122,8 @@ class Catalog(ABC):
         (created, updated or unchanged), the sequence number of the change, the count of chunks at
         each level, and the length in tokens. To wait until the change is visible to a
         search, pass the sequence number to `search` as `min_sequence`. If an identical document is
-        stored already, the outcome is UNCHANGED and the document is not embedded again. The
-        result's report says what was read of the body.
+        stored already, the outcome is UNCHANGED and the document is not embedded again. Otherwise
+        the result's report says what was read of the body.
 
         With `validate_only`, the document is read and checked, and nothing is stored. The result
         says what would be done.

@@ -49,8 +49,9 @@ from tests.support.documents.format_files import (
     with_part,
     xlsx_file,
 )
-from tests.support.documents.messages import mail, mail_file, msg_file, ole_archive
+from tests.support.documents.messages import mail, mail_file, msg_file
 from tests.support.documents.odf_files import odp_file, odt_file
+from tests.support.documents.ole_files import ole_archive
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
