@@ -49,6 +49,7 @@ from hrag.values.formats import (
     XLS,
     XLSX,
     XML,
+    Format,
     format_of,
     mime_type_of,
 )
@@ -206,7 +207,7 @@ def detect(content: bytes, name: str = "") -> str:
         return PDF
     named_format = format_of(named)
     if named_format is not None and not named_format.is_text:
-        return _of_binary_name(content, named)
+        return _of_binary_name(content, named_format)
     if not named or named == PLAIN_TEXT:
         return _by_text(content) or named or PLAIN_TEXT
     if _may_be_web_page(named) and _HTML.match(_start_of(content)):
@@ -295,12 +296,13 @@ def _refusal(meaning: str) -> UnreadableDocument:
     return UnreadableDocument(f"content is {meaning}", field=_FIELD)
 
 
-def _of_binary_name(content: bytes, named: str) -> str:
+def _of_binary_name(content: bytes, named_format: Format) -> str:
     """Returns the format of a file that is named like a binary format but has no signature.
 
     If the file is no text, the parser of the named format reports what is wrong. Raises
     UnreadableDocument for a text of unknown format.
     """
+    named = named_format.mime_type
     if named == EML or not content.strip(_BLANKS):
         return named
     if not is_text(content):
@@ -310,8 +312,8 @@ def _of_binary_name(content: bytes, named: str) -> str:
     if named in _TABLE_TYPES and _is_table(content):
         return CSV
     raise UnreadableDocument(
-        f"content is a text, although its name is the name of {named}; mime_type text/plain reads "
-        "it as text",
+        "content is a text, although its name says that it is a "
+        f"{named_format.extensions[0]} file; mime_type text/plain reads it as text",
         field="mime_type",
     )
 

@@ -42,8 +42,14 @@ _MAX_HEADER_BYTES = 1 << 20
 
 _ZIP_MAGIC, _GZIP_MAGIC, _TAR_MAGIC, _TAR_MAGIC_AT = b"PK\x03\x04", b"\x1f\x8b", b"ustar", 257
 _START_BYTES = 512
-# A ZIP file with one of these members is a document of a format that consists of files.
-_DOCUMENT_MEMBERS = ("[Content_Types].xml", "mimetype", "META-INF/container.xml")
+# A ZIP file with one of these members is a document of a format that consists of files. The indexer
+# refuses some of them, for example documents of Pages (.iwa), and says what helps.
+_DOCUMENT_MEMBERS = (
+    "[Content_Types].xml",
+    "mimetype",
+    "META-INF/container.xml",
+    "Index/Document.iwa",
+)
 _ENCRYPTED = 0x1
 _UTF_8_NAME = 0x800
 _DRIVE = re.compile(r"[A-Za-z]:")

@@ -52,6 +52,8 @@ _log = structlog.get_logger()
 _POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
+# A process loads its libraries in 1 to 3 s. On a busy machine it may take a minute.
+_MAX_START_S = 120.0
 # The log reports the progress of text recognition after this many pages. They take about a minute.
 _PAGES_PER_LOG = 20
 
@@ -108,13 +110,15 @@ class ParserPool:
         start: Callable[[int, FormatFamily], ParserProcess] = ParserProcess,
         *,
         max_recognised_pages: int = 0,
+        max_start_s: float = _MAX_START_S,
     ) -> None:
         """Starts no process yet.
 
         `slots`, at least 2, is the count of files that may be parsed at once. `memory_bytes` limits
         the address space of a process. A file may wait for a slot for `timeout_s` seconds, and then
         be parsed for `timeout_s` seconds. `start` is called with `memory_bytes` and a family of
-        formats. It must start a process that reads the formats of this family.
+        formats. It must start a process that reads the formats of this family. The process must be
+        ready within `max_start_s` seconds, which do not count as time of the file.
 
         If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises at
         most this many pages of a file, each of which may take `timeout_s` seconds.
@@ -125,6 +129,7 @@ class ParserPool:
         self._tenant_slots = slots // 2
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
+        self._max_start_s = max_start_s
         self._start = partial(start, memory_bytes)
         # The kernel ends a parser process when the thread that has started the process ends. So no
         # parser process outlives the indexer. For the same reason, one thread, which runs until
@@ -348,8 +353,17 @@ class ParserPool:
         content: bytes,
         request: Head,
     ) -> ParsedFile:
-        end_s = time.monotonic() + self._timeout_s
+        start_end_s = time.monotonic() + self._max_start_s
         next_count = 0
+
+        def check_start() -> None:
+            deadline.check("extracting")
+            if time.monotonic() > start_end_s:
+                raise ParserNotStarted(f"it was not ready in {self._max_start_s} s")
+
+        process.wait_until_ready(check_start)
+        self._warn_if_unconfined(process)
+        end_s = time.monotonic() + self._timeout_s
 
         def check() -> None:
             deadline.check("extracting")
@@ -371,8 +385,6 @@ class ParserPool:
             if page_count and not page_count % _PAGES_PER_LOG:
                 _log.info("pages_recognised", pages=page_count, size_bytes=len(content))
 
-        process.wait_until_ready(check)
-        self._warn_if_unconfined(process)
         max_body_bytes = int(request["max_text_bytes"]) + len(PAGE_BREAK) * MAX_PAGES
         return process.parse(request, content, max_body_bytes, check, on_page)
 

@@ -12,8 +12,14 @@ const RATIO_APPLIES_BYTES = 64 << 20;
 const MAX_DEPTH = 3;
 const MAX_HEADER_BYTES = 1 << 20;
 const BLOCK = 512;
-// A ZIP file with one of these members is a document of a format that consists of files.
-const DOCUMENT_MEMBERS = ["[Content_Types].xml", "mimetype", "META-INF/container.xml"];
+// A ZIP file with one of these members is a document of a format that consists of files. The indexer
+// refuses some of them, for example documents of Pages (.iwa), and says what helps.
+const DOCUMENT_MEMBERS = [
+  "[Content_Types].xml",
+  "mimetype",
+  "META-INF/container.xml",
+  "Index/Document.iwa",
+];
 const END_SIGNATURE = 0x06054b50;
 const ENTRY_SIGNATURE = 0x02014b50;
 const END_BYTES = 22;

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hrag.cli import archives
 from hrag.cli.archives import ArchiveListing, list_archive
 from hrag.cli.input_documents import Unreadable
-from tests.support.documents.format_files import docx_file
+from tests.support.documents.format_files import archive, docx_file
 
 Pack = Callable[[Mapping[str, bytes]], bytes]
 
@@ -151,8 +151,9 @@ def test_names_in_utf_8_that_are_not_marked_and_backslashes_are_read(listed):
     assert contents(listed("a.zip", content)) == {"docs/Grö.txt": b"x"}
 
 
-def test_an_office_document_is_no_archive(tmp_path):
-    (tmp_path / "a.zip").write_bytes(docx_file())
+@pytest.mark.parametrize("content", [docx_file(), archive({"Index/Document.iwa": b"\0"})])
+def test_a_document_that_consists_of_files_is_no_archive(tmp_path, content):
+    (tmp_path / "a.zip").write_bytes(content)
     assert list_archive(tmp_path / "a.zip") is None
 
 
