@@ -5,7 +5,8 @@ A row at the upper or lower edge of a page is one of them
 - if a neighbouring page has the same text at the same place, and so at least three pages, or
 - if it begins or ends with a number that grows by one with each page, at the same place, and the
   number stands apart from the other words, or the words are those of another such row, or
-- if most rows at its place, in its size, are one of them: the title of a short chapter.
+- if other rows at its place, in its size, are one of them: the title of a short chapter. They are
+  most rows there, or all have a gap, as between the titles of a section and a chapter.
 
 A number directly beside words that no other row has is that of a heading: `2 Use` and `3 Care` may
 be the first lines of two pages. Numbers with dots inside (`2.1 Use`) are numbers of headings, too.
@@ -37,8 +38,12 @@ _NEIGHBOUR_PAGES = 2
 _TABLE_PITCH = 2.2
 _TEXT_PITCH = 1.6
 _CELL_GAP = 1.0
-# The number of a heading is at most so many font sizes apart from its words.
+# The number of a heading is at most so many font sizes apart from its words. A typesetter puts one
+# font size there.
 _NUMBER_GAP = 2.0
+# Two parts of a running head, at both sides of a page, are at least so many font sizes apart. Words
+# of a title or sentence never are.
+_PART_GAP = 4.0
 _BARS = ("|", "\u2022", "\u00b7")
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
@@ -59,6 +64,7 @@ class EdgeRow(NamedTuple):
     `inner_text` is the text of the next row towards the middle of the page if it is as close as the
     next line of a paragraph, or empty. `first_gap` is the gap after the first word, and `last_gap`
     the gap before the last word, both in font sizes. They are infinite if the row has one word.
+    `is_divided` is True if a wide gap divides the row into two parts.
     """
 
     page: int
@@ -72,6 +78,7 @@ class EdgeRow(NamedTuple):
     row_count: int
     first_gap: float
     last_gap: float
+    is_divided: bool
 
     @property
     def is_only_number(self) -> bool:
@@ -109,8 +116,9 @@ def _edge_row(
     if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
         inner_text = line_text(inner.words)
     place = page, is_top, distance, text, row.baseline, row.size
+    is_divided = sum(gap > _PART_GAP for gap in gaps) == 1
     first_gap, last_gap = (gaps[0], gaps[-1]) if gaps else (math.inf, math.inf)
-    return EdgeRow(*place, is_table_like, inner_text, row_count, first_gap, last_gap)
+    return EdgeRow(*place, is_table_like, inner_text, row_count, first_gap, last_gap, is_divided)
 
 
 def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
@@ -128,6 +136,9 @@ def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
             share = sum(row in confirmed for row in size_rows)
             if share >= _MIN_PAGES and share >= 0.5 * len(size_rows):
                 confirmed.update(size_rows)
+            divided = [row for row in size_rows if row.is_divided]
+            if sum(row in confirmed for row in divided) >= _MIN_PAGES:
+                confirmed.update(divided)
     return _outermost(_beside_text(_outermost(confirmed)))
 
 

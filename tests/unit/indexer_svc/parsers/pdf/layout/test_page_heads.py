@@ -77,6 +77,18 @@ def test_a_page_number_that_stands_apart_from_the_title_of_a_section(is_left):
     ]
 
 
+def test_titles_of_chapter_and_section_at_both_sides_of_a_page():
+    sections = ["3.1 Use"] * 3 + ["3.2 Care", "3.3 Spares", "4.1 Waste", "4.2 Limits", "5.1 Law"]
+    pages = [
+        [*body(index), run(title, 50, 30), run("The chapter", 400, 30)]
+        for index, title in enumerate(sections)
+    ]
+    assert heads(pages) == [[f"{title} The chapter"] for title in sections]
+    # A heading at the same place has no such gap.
+    pages[5] = [*body(5), run("4.1 Waste", 50, 30)]
+    assert heads(pages)[5] == []
+
+
 def test_a_page_number_beside_the_title_of_a_chapter():
     titles = ["First chapter"] * 4 + ["Short"] + ["Last chapter"] * 3
     pages = pages_with(lambda index: f"{titles[index]} {index + 1}")
