@@ -298,10 +298,8 @@ def _without_cover(
     last = cover[-1]
     kept = {id(largest), id(last)} if begins < len(first_page) else {id(largest)}
     styles = {_style(block) for block in candidates[len(cover) :]}
-    for block, after in pairwise(cover):
-        is_title = _is_numbered(block.text) and _style(block) in styles
-        if is_title or _continues_number(block, after):
-            kept.add(id(block))
+    kept |= {id(block) for block in cover if _is_numbered(block.text) and _style(block) in styles}
+    kept |= {id(block) for block, after in pairwise(cover) if _continues_number(block, after)}
     if begins < len(first_page):
         directly_above = first_page[: first_page.index(last)]
         for block in reversed(directly_above):

@@ -161,6 +161,21 @@ def test_the_style_of_a_later_heading_does_not_make_a_title_of_an_author():
     assert [text for _, text in typographic(runs)] == ["The title", "Abstract", "9 Last section"]
 
 
+def test_numbered_headings_on_a_first_page_without_long_paragraphs():
+    heads = [("The title", 20, None), ("Ann Author", 12, None), ("1 Use", 14, BOLD)]
+    runs = [
+        run(text, 50, 40 + 40 * at, size=size, font=font or REGULAR)
+        for at, (text, size, font) in enumerate(heads)
+    ]
+    runs += paragraph(["Short words."], 50, 150)
+    runs.append(run("2 Care", 50, 190, size=14, font=BOLD))
+    first, second = lines(runs), lines(sections(("3 Spares", 14, BOLD), ("4 Waste", 14, BOLD)))
+    pages = [blocks_of(page, NO_WORDS, fixed_is_code=True) for page in (first, second)]
+    mark_typographic(pages, body_style(first + second), ())
+    found = [block.text for page in pages for block in page if block.heading_depth]
+    assert found == ["The title", "1 Use", "2 Care", "3 Spares", "4 Waste"]
+
+
 @pytest.mark.parametrize("title", ["1 Unreleased (0.1.0)", "2 Version 1.0.3 (2019-05-01)", "Use"])
 def test_headings_that_follow_one_another_above_the_text(title):
     # The style of the title is that of a later heading.
