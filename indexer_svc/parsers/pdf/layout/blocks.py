@@ -3,7 +3,8 @@
 A new block begins where the style or the distance of the lines changes, at the mark of an item, and
 at the indented first line of a paragraph. A line that ends early, although the next word would have
 fitted, ends a paragraph if it ends a sentence. Otherwise it is a line of its own in the paragraph,
-as in an address.
+as in an address. A line that begins with the rest of a word belongs to the line before, whatever
+the style of most of its characters.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from indexer_svc.parsers.pdf.layout.lines import TextLine
-from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, ends_inside_word, joined
 
 # The distance between two paragraphs is at least so much larger than that of two lines of one.
 _PARAGRAPH_GAP = 1.28
@@ -89,7 +90,9 @@ def _continues(
     before = block.lines[-1]
     if line.heading_number or before.heading_number:
         return line.heading_number == before.heading_number
-    if not _same_style(before, line, right, fixed_is_code):
+    if not _begins_with_rest_of_word(before, line) and not _same_style(
+        before, line, right, fixed_is_code
+    ):
         return False
     distance = line.baseline - before.baseline
     size = max(line.size, before.size)
@@ -98,6 +101,14 @@ def _continues(
     if fixed_is_code and line.is_fixed:
         return True
     return not _starts_block(block, before, line, right)
+
+
+def _begins_with_rest_of_word(before: TextLine, line: TextLine) -> bool:
+    return (
+        ends_inside_word(before.text)
+        and line.text[0].islower()
+        and abs(before.size - line.first_size) < _MAX_SIZE_DIFFERENCE * before.size
+    )
 
 
 def _same_style(before: TextLine, line: TextLine, right: float, fixed_is_code: bool) -> bool:
@@ -157,7 +168,7 @@ def _ends_early(before: TextLine, line: TextLine, right: float) -> bool:
 def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) -> None:
     """Sets the text of a block."""
     lines = block.lines
-    if fixed_is_code and not block.heading_depth and lines[0].is_fixed:
+    if fixed_is_code and not block.heading_depth and all(line.is_fixed for line in lines):
         block.is_code = len(lines) > 1
         block.text = _code(lines)
         return
@@ -167,7 +178,7 @@ def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) 
             not block.heading_depth
             and _ends_early(before, line, right)
             and not line.text[0].islower()
-            and before.text[-1] not in "-,"
+            and before.text[-1] not in "-/,"
         )
         text = f"{text}\n{line.text}" if is_own_line else joined(text, line.text, words)
     bullet = _BULLET.match(text)

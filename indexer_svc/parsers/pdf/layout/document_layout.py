@@ -45,7 +45,7 @@ from indexer_svc.parsers.pdf.layout.page_layout import (
     page_layout,
     page_rows,
 )
-from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, joined
+from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, ends_inside_word, joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, PageContent, Tag
 
@@ -332,9 +332,10 @@ def _is_text(block: Block) -> bool:
 def _runs_on(block: Block, after: Block, *, is_new_page: bool) -> bool:
     """Returns True if `after` continues the sentence, or on a new page the word, of `block`."""
     end, start = block.lines[-1], after.first
-    is_open = block.text[-1] == "-" or (block.text[-1].isalnum() or block.text[-1] == ",")
+    is_broken = ends_inside_word(block.text)
+    is_open = is_broken or block.text[-1].isalnum() or block.text[-1] == ","
     return (
-        (block.text[-1] == "-" if is_new_page else is_open)
+        (is_broken if is_new_page else is_open)
         and (after.text[0].islower() or (is_new_page and after.text[0].isdigit()))
         and not after.marker
         and abs(end.size - start.size) < 0.5

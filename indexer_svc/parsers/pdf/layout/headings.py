@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.blocks import Block
@@ -31,12 +32,13 @@ _SMALLER = 0.93
 # A heading in the size and weight of the text is at most so long.
 _MAX_PLAIN_CHARS = 95
 _MIN_LETTERS = 0.45
-_NUMBERED = re.compile(
+_NUMBER = re.compile(
     r"(?:(?:chapter|section|part|article|appendix|annex|kapitel|teil|abschnitt|anhang|chapitre|partie)"
     r"\s+)?(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z](?:\.\d{1,3}){1,5}|[A-Z](?=[.:)]\s)|[IVXLC]{1,6}(?=[.:)\s]))"
-    r"[.:)]?\s+(?=\S*[^\W\d_])",
+    r"[.:)]?\s+",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(rf"{_NUMBER.pattern}(?=\S*[^\W\d_])", re.IGNORECASE)
 _KEYWORD = re.compile(
     r"(?:chapter|part|appendix|annex|kapitel|teil|anhang|chapitre)\s+(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})\b",
     re.IGNORECASE,
@@ -48,7 +50,8 @@ _CAPTION = re.compile(
 )
 _BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
 _CJK_NUMBERED = re.compile(
-    "\u7b2c[\u4e00-\u9fff\\d]{1,4}[\u7ae0\u8282\u7bc0\u7de8\u7f16]|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
+    "\u7b2c ?[\u4e00-\u9fff\\d]{1,4} ?[\u7ae0\u8282\u7bc0\u7de8\u7f16]"
+    "|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
 )
 
 
@@ -140,7 +143,9 @@ def _find_title(
         whole = ""
         for after in range(first, min(first + _MAX_TITLE_LINES, len(lines))):
             whole += texts[after]
-            if _is_title(whole, title):
+            # The number of a title is in the line of its first words. A number in a line of its
+            # own may be the end of the paragraph above: `s.` after `5 m/`.
+            if len(whole) - len(title) < len(head) and _is_title(whole, title):
                 return first, after + 1
             if len(whole) > len(title) + 24:
                 break
@@ -199,7 +204,7 @@ def _is_candidate(
     """Returns True if a block may be a heading. `titles` are those of the tables of contents."""
     text, first = block.text, block.first
     is_larger = first.size >= _LARGER * body.size
-    if not _may_be_heading(block) or (block.is_code and not is_larger):
+    if not _may_be_heading(block, is_larger=is_larger) or (block.is_code and not is_larger):
         return False
     if titles and normalised(text) in titles:
         return True
@@ -215,16 +220,21 @@ def _is_candidate(
     )
 
 
-def _may_be_heading(block: Block) -> bool:
-    """Returns True if a block is short, has letters, and is no item and no caption."""
+def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
+    """Returns True if a block is short, has letters, and is no item and no caption.
+
+    Most characters are letters, except in a numbered title in large letters: `2 Version 1.0.3`.
+    """
     text = block.text
     letters = sum(map(str.isalpha, text))
+    least = _MIN_LETTERS * len(text.replace(" ", ""))
     return (
         len(block.lines) <= _MAX_HEADING_LINES
         and len(text) <= _MAX_HEADING_CHARS
         and not block.marker
         and not _CAPTION.match(text)
-        and letters >= max(2, _MIN_LETTERS * len(text.replace(" ", "")))
+        and letters >= 2
+        and (letters >= least or (is_larger and bool(_NUMBERED.match(text))))
     )
 
 
@@ -262,9 +272,12 @@ def _is_apart(block: Block, before: Block | None, after: Block | None) -> bool:
 def _without_cover(
     pages: Sequence[Sequence[Block]], candidates: list[Block], body: BodyStyle
 ) -> list[Block]:
-    """Returns the candidates; of those before the text begins, only the largest.
+    """Returns the candidates; of those before the text begins, only the titles.
 
-    The first page often has the names of authors and other lines in large letters.
+    The first page often has the names of authors and other lines in large letters. The titles are
+    the largest line, the last line if text follows, numbered lines in the style of a later heading
+    or with a number that the next line continues (`1 Use` before `1.1 Safety`), and lines in the
+    style of a later heading that are directly above the last line.
     """
     if not pages or not pages[0]:
         return candidates
@@ -284,8 +297,29 @@ def _without_cover(
     largest = max(cover, key=lambda block: block.first.size)
     last = cover[-1]
     kept = {id(largest), id(last)} if begins < len(first_page) else {id(largest)}
+    styles = {_style(block) for block in candidates[len(cover) :]}
+    kept |= {id(block) for block in cover if _is_numbered(block.text) and _style(block) in styles}
+    kept |= {id(block) for block, after in pairwise(cover) if _continues_number(block, after)}
+    if begins < len(first_page):
+        directly_above = first_page[: first_page.index(last)]
+        for block in reversed(directly_above):
+            if id(block) not in is_candidate or _style(block) not in styles:
+                break
+            kept.add(id(block))
     dropped = {id(block) for block in cover if id(block) not in kept}
     return [block for block in candidates if id(block) not in dropped]
+
+
+def _is_numbered(text: str) -> bool:
+    return bool(_NUMBERED.match(text) or _CJK_NUMBERED.match(text))
+
+
+def _continues_number(block: Block, after: Block) -> bool:
+    """Returns True if the number of a block is the begin of that of the next one."""
+    number, next_number = _NUMBERED.match(block.text), _NUMBERED.match(after.text)
+    if number is None or next_number is None:
+        return False
+    return next_number["number"].startswith(f"{number['number']}.")
 
 
 def _without_lists(pages: Sequence[Sequence[Block]], candidates: list[Block]) -> list[Block]:
@@ -327,7 +361,7 @@ def _depths(headings: Sequence[Block]) -> dict[Block, int]:
 
 def _number_depth(text: str) -> int:
     """Returns how many parts the number of a heading has; 1 if it has no number."""
-    match = _NUMBERED.match(text)
+    match = _NUMBER.match(text)
     if match is None or _KEYWORD.match(text):
         return 1
     return match["number"].count(".") + 1

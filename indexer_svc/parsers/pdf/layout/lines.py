@@ -77,17 +77,18 @@ class TextRow:
 class TextLine:
     """A line of text in one column, with the style of most of its characters.
 
-    `first_width` is the width of the first word. `is_italic` and `is_fixed` are True if all words
-    are italic, and if all characters have the same width. `mark` is the number of the first marked
-    content. `note_start` is True if the line begins
-    with a superscript, as a footnote does. `heading_depth` is the depth of the heading that the
-    line belongs to, or 0, and `heading_number` is the same for all lines of one heading.
+    `first_width` and `first_size` are those of the first word. `is_italic` and `is_fixed` are True
+    if all words are italic, and if all characters have the same width. `mark` is the number of the
+    first marked content. `note_start` is True if the line begins with a superscript, as a footnote
+    does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
+    `heading_number` is the same for all lines of one heading.
     """
 
     __slots__ = (
         *("text", "left", "top", "right", "bottom", "baseline", "size", "font", "is_bold"),
         *(
             "first_width",
+            "first_size",
             "is_fixed",
             "is_italic",
             "mark",
@@ -104,6 +105,7 @@ class TextLine:
         self.top = min(word.top for word in words)
         self.bottom = max(word.bottom for word in words)
         self.first_width = words[0].right - words[0].left
+        self.first_size = words[0].size
         styles: Counter[tuple[float, float, str]] = Counter()
         bold_chars = chars = 0
         by_style = {}

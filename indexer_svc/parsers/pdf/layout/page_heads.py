@@ -3,8 +3,13 @@
 A row at the upper or lower edge of a page is one of them
 
 - if a neighbouring page has the same text at the same place, and so at least three pages, or
-- if it begins or ends with a number that grows by one with each page, at the same place, or
-- if most rows at its place, in its size, are one of them: the title of a short chapter.
+- if it begins or ends with a number that grows by one with each page, at the same place, and the
+  number stands apart from the other words, or the words are those of another such row, or
+- if other rows at its place, in its size, are one of them: the title of a short chapter. They are
+  most rows there, or all have a gap, as between the titles of a section and a chapter.
+
+A number directly beside words that no other row has is that of a heading: `2 Use` and `3 Care` may
+be the first lines of two pages. Numbers with dots inside (`2.1 Use`) are numbers of headings, too.
 
 A row can only be one of them if all rows between it and the edge of the page are, and if the text
 of the page does not follow closely. So the header of a table that is repeated on each page is text,
@@ -13,9 +18,10 @@ the text. Labels, cards and slides have a few words on each page, which may be t
 with numbers. So the rows at a place are text if most of their pages have no other text.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,9 +38,17 @@ _NEIGHBOUR_PAGES = 2
 _TABLE_PITCH = 2.2
 _TEXT_PITCH = 1.6
 _CELL_GAP = 1.0
+# The number of a heading is at most so many font sizes apart from its words. A typesetter puts one
+# font size there.
+_NUMBER_GAP = 2.0
+# Two parts of a running head, at both sides of a page, are at least so many font sizes apart. Words
+# of a title or sentence never are.
+_PART_GAP = 4.0
+_BARS = ("|", "\u2022", "\u00b7")
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
-    r"^\W{0,2}(\d{1,5})\b|(?<![\d.,])(\d{1,5})\W{0,2}$|^\W{0,2}([ivxlc]{1,7})\b|\b([ivxlc]{1,7})\W{0,2}$"
+    r"^\W{0,2}(\d{1,5})\b(?!\.\d)|(?<![\d.,])(\d{1,5})\W{0,2}$"
+    r"|^\W{0,2}([ivxlc]{1,7})\b|\b([ivxlc]{1,7})\W{0,2}$"
 )
 _TOTAL = r"\s?(?:/|of|von|de|sur)\s?(\d{1,5})"
 _OF_TOTAL = re.compile(rf"(?<!\d)(\d{{1,5}}){_TOTAL}\W{{0,2}}$", re.IGNORECASE)
@@ -48,7 +62,9 @@ class EdgeRow(NamedTuple):
 
     `row_count` is the number of rows of the page.
     `inner_text` is the text of the next row towards the middle of the page if it is as close as the
-    next line of a paragraph, or empty.
+    next line of a paragraph, or empty. `first_gap` is the gap after the first word, and `last_gap`
+    the gap before the last word, both in font sizes. They are infinite if the row has one word.
+    `is_divided` is True if a wide gap divides the row into two parts.
     """
 
     page: int
@@ -60,6 +76,9 @@ class EdgeRow(NamedTuple):
     is_table_like: bool
     inner_text: str
     row_count: int
+    first_gap: float
+    last_gap: float
+    is_divided: bool
 
     @property
     def is_only_number(self) -> bool:
@@ -89,16 +108,17 @@ def _edge_row(
     page: int, is_top: bool, distance: int, row: TextRow, inner: TextRow | None, row_count: int
 ) -> EdgeRow:
     text = line_text(row.words)
-    cells = 1 + sum(
-        after.left - word.right > _CELL_GAP * row.size for word, after in pairwise(row.words)
-    )
+    gaps = [(after.left - word.right) / row.size for word, after in pairwise(row.words)]
+    cells = 1 + sum(gap > _CELL_GAP for gap in gaps)
     is_close = inner is not None and abs(inner.baseline - row.baseline) < _TABLE_PITCH * row.size
     is_table_like = is_top and cells >= 3 and is_close
     inner_text = ""
     if inner is not None and abs(inner.baseline - row.baseline) < _TEXT_PITCH * row.size:
         inner_text = line_text(inner.words)
     place = page, is_top, distance, text, row.baseline, row.size
-    return EdgeRow(*place, is_table_like, inner_text, row_count)
+    is_divided = sum(gap > _PART_GAP for gap in gaps) == 1
+    first_gap, last_gap = (gaps[0], gaps[-1]) if gaps else (math.inf, math.inf)
+    return EdgeRow(*place, is_table_like, inner_text, row_count, first_gap, last_gap, is_divided)
 
 
 def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
@@ -116,6 +136,9 @@ def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
             share = sum(row in confirmed for row in size_rows)
             if share >= _MIN_PAGES and share >= 0.5 * len(size_rows):
                 confirmed.update(size_rows)
+            divided = [row for row in size_rows if row.is_divided]
+            if sum(row in confirmed for row in divided) >= _MIN_PAGES:
+                confirmed.update(divided)
     return _outermost(_beside_text(_outermost(confirmed)))
 
 
@@ -166,14 +189,19 @@ def _has_neighbour(page: int, pages: set[int]) -> bool:
 
 
 def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
-    """Returns the rows with a number that grows with the page number."""
-    offsets: dict[tuple[int, bool], list[EdgeRow]] = defaultdict(list)
+    """Returns the rows with a number that grows with the page number.
+
+    The words directly beside the number are those of another such row.
+    """
+    groups: dict[tuple[int, bool], dict[EdgeRow, str]] = defaultdict(dict)
     for row in place:
-        for offset, is_roman in _offsets(row):
-            offsets[offset, is_roman].append(row)
+        for offset, is_roman, words in _numbers(row):
+            groups[offset, is_roman][row] = words
     found: set[EdgeRow] = set()
     least = _MIN_PAGES if page_count > 4 else 2
-    for same in offsets.values():
+    for words_of in groups.values():
+        counts = Counter(words_of.values())
+        same = [row for row, words in words_of.items() if not words or counts[words] > 1]
         pages = {row.page for row in same}
         near = [row for row in same if _has_neighbour(row.page, pages)]
         if len({row.page for row in near}) >= least:
@@ -188,22 +216,31 @@ def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
     return found
 
 
-def _offsets(row: EdgeRow) -> set[tuple[int, bool]]:
-    """Returns how much each number at an end of a row exceeds the page index.
+def _numbers(row: EdgeRow) -> Iterator[tuple[int, bool, str]]:
+    """Yields the numbers at the ends of a row.
 
-    The second value of each pair is True if the number is Roman.
+    The first value is how much the number exceeds the page index, and the second one is True if the
+    number is Roman. The third one has the words directly beside the number, or is empty.
     """
-    found = set()
-    for match in _NUMBER_AT_EDGE.finditer(row.text):
+    text = row.text
+    for match in _NUMBER_AT_EDGE.finditer(text):
         arabic, roman = match[1] or match[2], match[3] or match[4]
-        if arabic:
-            found.add((int(arabic) - row.page, False))
-        elif roman:
-            found.add((_roman_value(roman) - row.page, True))
-    total = _OF_TOTAL.search(row.text)
+        before, after = text[: match.start()], text[match.end() :]
+        if _is_apart(row, before, after):
+            words = ""
+        else:
+            words = "".join(filter(str.isalnum, before + after))
+        yield int(arabic or _roman_value(roman)) - row.page, not arabic, words
+    total = _OF_TOTAL.search(text)
     if total:
-        found.add((int(total[1]) - row.page, False))
-    return found
+        yield int(total[1]) - row.page, False, ""
+
+
+def _is_apart(row: EdgeRow, before: str, after: str) -> bool:
+    """Returns True if a gap or a bar is between a number and the text before or after it."""
+    if before:
+        return row.last_gap > _NUMBER_GAP or before.rstrip().endswith(_BARS)
+    return row.first_gap > _NUMBER_GAP or after.lstrip().startswith(_BARS)
 
 
 def _roman_value(numeral: str) -> int:

@@ -2,9 +2,11 @@
 
 A hyphen at the end of a line is either a break inside a word (`transporta-/tion`), which is taken
 back, or belongs to the word (`E-/4711`, `well-/known`), and then stays. It stays if what follows is
-no lower-case letter, or if the part before it contains a digit, a capital letter inside, or another
-hyphen. Otherwise the document decides: which of both words it has inside its lines, and whether its
-lines are hyphenated at all. At last, some words make compounds in English.
+no lower-case letter, or if the part before it contains a digit or a capital letter inside.
+Otherwise the document decides: which of both words it has inside its lines, and whether its lines
+are hyphenated at all. After another hyphen (`high-pres-/sure`, `state-of-the-/art`), the hyphen is
+a break only if the document has the compound or its last word. At last, some words make compounds
+in English.
 """
 
 import re
@@ -13,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from indexer_svc.parsers.pdf.layout.lines import TextLine
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
+_BROKEN_WORD = re.compile(r"[^\W_][-/]$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
 # hundred lines does. Lines that all end at the same x are nearly always hyphenated, others seldom.
@@ -90,6 +93,11 @@ def joined_lines(lines: Sequence[TextLine], words: Vocabulary = NO_WORDS) -> str
     return text
 
 
+def ends_inside_word(text: str) -> bool:
+    """Returns True if a line ends with a hyphen or slash directly after a letter or digit."""
+    return bool(_BROKEN_WORD.search(text))
+
+
 def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
     """Returns `text` followed by the next line of the same paragraph."""
     if not text or not after:
@@ -110,13 +118,18 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     """
     next_word = _FIRST_WORD.match(after)
     match = _LAST_WORD.search(text[:-1])
-    if next_word is None or match is None or not after[0].islower() or _is_code(match.group()):
+    if next_word is None or match is None or not after[0].islower():
         return True
-    first, second = match.group().lower(), next_word.group().lower()
-    if first + second in words:
+    compound, _, first = match.group().rpartition("-")
+    if _is_code(first):
+        return True
+    whole, first, second = match.group().lower(), first.lower(), next_word.group().lower()
+    if whole + second in words:
         return False
-    if f"{first}-{second}" in words or not words.is_hyphenated or _INNER_WORD.match(after):
+    if f"{whole}-{second}" in words or not words.is_hyphenated or _INNER_WORD.match(after):
         return True
+    if compound:
+        return first + second not in words
     are_words = len(first) > 3 and len(second) > 2 and first in words and second in words
     return are_words or (
         len(second) > 2 and first in _IS_COMPOUND_START and second not in _IS_CLOSED_ENDING
@@ -124,8 +137,8 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
 
 
 def _is_code(word: str) -> bool:
-    """Returns True if a word has another hyphen, a digit, or a capital letter inside."""
-    return "-" in word or _has_inner_capital(word) or any(map(str.isdigit, word))
+    """Returns True if a word has a digit, or a capital letter inside."""
+    return _has_inner_capital(word) or any(map(str.isdigit, word))
 
 
 def _has_inner_capital(word: str) -> bool:

@@ -1,5 +1,6 @@
 """Lines become paragraphs, items and code."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,30 @@ def test_a_larger_line_is_a_block_of_its_own():
 def test_a_bold_line_is_a_block_of_its_own():
     runs = [run("Title", 50, 88, font=BOLD), *paragraph([FULL, FULL], 50, 100)]
     assert texts(runs) == ["Title", f"{FULL} {FULL}"]
+
+
+@pytest.mark.parametrize("end", ["a broken w-", "a speed in m/"])
+def test_the_rest_of_a_word_continues_a_line_whatever_its_style(end):
+    line = f"{FULL[: -len(end)]}{end}"
+    small = [run(line, 50, 100), run("s. Use ", 50, 112)]
+    small.append(run("the_long_name=12", 85, 112, size=8, font=FIXED))
+    assert len(texts(small)) == 1
+
+
+@pytest.mark.parametrize("after", ["Small words", "small words"])
+def test_a_line_of_small_words_continues_no_broken_word(after):
+    line = f"{FULL[:-10]} a broken-"
+    assert texts([run(line, 50, 100), run(after, 50, 112, size=8)]) == [line, after]
+
+
+def test_an_address_in_the_font_of_code_that_is_broken_at_a_hyphen():
+    runs = [
+        run("//example.org/features/every-", 50, 100, font=FIXED),
+        run("thing", 50, 112, font=FIXED),
+    ]
+    runs.append(run("at that place.", 85, 112))
+    [block] = blocks(runs)
+    assert not block.is_code
 
 
 def test_code_keeps_its_lines_and_indentation():

@@ -7,6 +7,7 @@ import pytest
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block
 from indexer_svc.parsers.pdf.layout.document_layout import WINDOW_PAGES, DocumentLayout
+from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
 from tests.support.documents.page_contents import (
@@ -151,6 +152,20 @@ def test_a_paragraph_goes_on_in_the_next_column():
 def test_a_word_that_a_new_page_breaks_is_on_the_first_page():
     pages = [page([run("the trans-", 50, 700)]), page([run("portation of goods", 50, 60)])]
     assert [texts(blocks) for blocks in laid_out(pages)] == [["the transportation"], ["of goods"]]
+
+
+@pytest.mark.parametrize(
+    ("end", "start"), [("a speed in m/", "s. "), ("a bro-", "ken "), ("a -", "")]
+)
+def test_a_page_ends_with_a_whole_word(end, start):
+    pages = [
+        page(paragraph([FULL, end], 50, 100)),
+        page(paragraph([f"{start}more", FULL], 50, 100)),
+    ]
+    first, second = laid_out(pages)
+    whole = joined(end, start.strip()) if start else end
+    assert texts(first) == [f"{FULL} {whole}"]
+    assert texts(second) == [f"more {FULL}"]
 
 
 def test_values_of_a_form_stand_beside_their_labels():

@@ -11,7 +11,7 @@ from indexer_svc.parsers.pdf.layout.headings import (
 )
 from indexer_svc.parsers.pdf.layout.paragraphs import NO_WORDS
 from indexer_svc.parsers.pdf.page_content import Bookmark
-from tests.support.documents.page_contents import BOLD, ITALIC, lines, paragraph, run
+from tests.support.documents.page_contents import BOLD, ITALIC, REGULAR, lines, paragraph, run
 
 TEXT = "some words of the text that go on and on to the end of the line,"
 
@@ -45,6 +45,23 @@ def test_the_title_of_a_bookmark_may_be_broken():
         "On the",
         "valve",
     ]
+
+
+@pytest.mark.parametrize("end", ["s.", "12.", "2019.", "IV.", "A."])
+@pytest.mark.parametrize("title", [["On the valve"], ["On the", "valve"], ["3.1 On the valve"]])
+def test_the_end_of_the_paragraph_above_is_no_number_of_a_title(end, title):
+    runs = paragraph(["it moves by 5 m/", end], 50, 100)
+    runs += paragraph(title, 50, 136)
+    page = lines(runs)
+    assert mark_bookmarks([page], [Bookmark("On the valve", 1, 0)]) == []
+    assert [line.text for line in page if line.heading_depth] == title
+
+
+def test_the_end_of_a_paragraph_at_the_top_of_a_column_is_no_number_of_a_title():
+    left = lines(paragraph(["words", "it moves by 5 m/"], 50, 700))
+    right = lines([run("s.", 320, 100), run("On the valve", 320, 124, font=BOLD)])
+    assert mark_bookmarks([left + right], [Bookmark("On the valve", 1, 0)]) == []
+    assert [line.text for line in left + right if line.heading_depth] == ["On the valve"]
 
 
 def test_bookmarks_with_the_same_title_have_different_lines():
@@ -117,6 +134,79 @@ def test_numbers_say_the_depth_within_a_style():
 )
 def test_bold_text_that_is_no_heading(text):
     assert typographic(sections((text, 10, BOLD))) == []
+
+
+def first_page(*heads):
+    """Returns a page with lines in larger fonts above its text, and a section below it."""
+    runs = [
+        run(text, 50, 40 + 30 * at, size=size, font=font or REGULAR)
+        for at, (text, size, font) in enumerate(heads)
+    ]
+    runs += paragraph([TEXT] * 5, 50, 60 + 30 * len(heads))
+    runs.append(run("9 Last section", 50, 500, size=14, font=BOLD))
+    return runs + paragraph([TEXT] * 3, 50, 520)
+
+
+def test_of_the_lines_above_the_text_only_titles_are_headings():
+    authors = [("Ann Author", 12, None), ("University of Brindlewick", 12, None)]
+    runs = first_page(
+        ("The title", 20, None), *authors, ("12 May 2019", 12, None), ("Abstract", 11, BOLD)
+    )
+    assert [text for _, text in typographic(runs)] == ["The title", "Abstract", "9 Last section"]
+
+
+def test_the_style_of_a_later_heading_does_not_make_a_title_of_an_author():
+    authors = [("Ann Author", 14, BOLD), ("University of Brindlewick", 12, None)]
+    runs = first_page(("The title", 20, None), *authors, ("Abstract", 11, BOLD))
+    assert [text for _, text in typographic(runs)] == ["The title", "Abstract", "9 Last section"]
+
+
+def test_numbered_headings_on_a_first_page_without_long_paragraphs():
+    heads = [("The title", 20, None), ("Ann Author", 12, None), ("1 Use", 14, BOLD)]
+    runs = [
+        run(text, 50, 40 + 40 * at, size=size, font=font or REGULAR)
+        for at, (text, size, font) in enumerate(heads)
+    ]
+    runs += paragraph(["Short words."], 50, 150)
+    runs.append(run("2 Care", 50, 190, size=14, font=BOLD))
+    first, second = lines(runs), lines(sections(("3 Spares", 14, BOLD), ("4 Waste", 14, BOLD)))
+    pages = [blocks_of(page, NO_WORDS, fixed_is_code=True) for page in (first, second)]
+    mark_typographic(pages, body_style(first + second), ())
+    found = [block.text for page in pages for block in page if block.heading_depth]
+    assert found == ["The title", "1 Use", "2 Care", "3 Spares", "4 Waste"]
+
+
+@pytest.mark.parametrize("title", ["1 Unreleased (0.1.0)", "2 Version 1.0.3 (2019-05-01)", "Use"])
+def test_headings_that_follow_one_another_above_the_text(title):
+    # The style of the title is that of a later heading.
+    runs = first_page(("The title", 20, None), (title, 14, BOLD), ("Search", 12, BOLD))
+    assert typographic(runs) == [
+        (1, "The title"),
+        (2, title),
+        (3, "Search"),
+        (2, "9 Last section"),
+    ]
+
+
+def test_a_number_that_the_next_line_continues_is_that_of_a_heading():
+    runs = first_page(
+        ("The title", 20, None), ("1 Unreleased (0.1.0)", 16, BOLD), ("1.1 Search", 14, BOLD)
+    )
+    assert [text for _, text in typographic(runs)] == [
+        "The title",
+        "1 Unreleased (0.1.0)",
+        "1.1 Search",
+        "9 Last section",
+    ]
+
+
+def test_the_depth_of_a_number_before_digits():
+    heads = [
+        ("1 One", 12, BOLD),
+        ("1.1 2019 was good", 12, BOLD),
+        ("1.2 0.1.0 was better", 12, BOLD),
+    ]
+    assert [depth for depth, _ in typographic(sections(*heads))] == [1, 2, 2]
 
 
 def test_a_table_of_contents_confirms_a_heading():

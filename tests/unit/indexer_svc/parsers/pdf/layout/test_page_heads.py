@@ -46,6 +46,55 @@ def test_numbers_in_other_words(form):
     assert heads(pages) == [[form.format(index + 1)] for index in range(8)]
 
 
+# The words of the following titles are different on each page.
+TITLES = ["Use", "Care", "Cold start", "Spares", "Waste", "Storage", "Limits", "Contact"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("form", ["{0} {1}", "{0}. {1}", "2.{0} {1}", "{0}.1.2 {1}", "{1} {0}"])
+def test_numbered_headings_at_the_top_of_several_pages_are_text(form, count):
+    pages = pages_with(lambda index: form.format(index + 1, TITLES[index]), count)
+    assert heads(pages) == [[]] * count
+
+
+@pytest.mark.parametrize("form", ["{0} | {1}", "{1} | {0}", "{0} \u2022 {1}"])
+def test_a_bar_divides_a_page_number_from_the_title_of_a_section(form):
+    pages = pages_with(lambda index: form.format(index + 1, TITLES[index]))
+    assert heads(pages) == [[form.format(index + 1, title)] for index, title in enumerate(TITLES)]
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_page_number_that_stands_apart_from_the_title_of_a_section(is_left):
+    xs = (50, 80) if is_left else (500, 50)
+    pages = [
+        [*body(index), run(str(index + 1), xs[0], 30), run(title, xs[1], 30)]
+        for index, title in enumerate(TITLES)
+    ]
+    found = heads(pages)
+    assert found == [
+        [f"{index + 1} {title}" if is_left else f"{title} {index + 1}"]
+        for index, title in enumerate(TITLES)
+    ]
+
+
+def test_titles_of_chapter_and_section_at_both_sides_of_a_page():
+    sections = ["3.1 Use"] * 3 + ["3.2 Care", "3.3 Spares", "4.1 Waste", "4.2 Limits", "5.1 Law"]
+    pages = [
+        [*body(index), run(title, 50, 30), run("The chapter", 400, 30)]
+        for index, title in enumerate(sections)
+    ]
+    assert heads(pages) == [[f"{title} The chapter"] for title in sections]
+    # A heading at the same place has no such gap.
+    pages[5] = [*body(5), run("4.1 Waste", 50, 30)]
+    assert heads(pages)[5] == []
+
+
+def test_a_page_number_beside_the_title_of_a_chapter():
+    titles = ["First chapter"] * 4 + ["Short"] + ["Last chapter"] * 3
+    pages = pages_with(lambda index: f"{titles[index]} {index + 1}")
+    assert heads(pages) == [[f"{title} {index + 1}"] for index, title in enumerate(titles)]
+
+
 def test_heads_of_left_and_right_pages():
     pages = pages_with(lambda index: ("The book", "The chapter")[index % 2])
     assert heads(pages) == [[("The book", "The chapter")[index % 2]] for index in range(8)]

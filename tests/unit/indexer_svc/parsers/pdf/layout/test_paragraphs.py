@@ -20,6 +20,9 @@ from tests.support.documents.page_contents import lines, paragraph
         ("high-", "est", "highest"),
         ("a dash -", "and more", "a dash - and more"),
         ("see example.org/", "path", "see example.org/path"),
+        ("by 5 m/", "s in", "by 5 m/s in"),
+        ("and/", "or", "and/or"),
+        ("one /", "two", "one / two"),
         ("plain", "words", "plain words"),
         ("中文", "字", "中文字"),
         ("", "first", "first"),
@@ -34,6 +37,25 @@ def test_the_document_decides_if_it_has_one_of_both_words():
     words = Vocabulary(known)
     assert joined("the e-", "mail", words) == "the email"
     assert joined("a co-", "operative", words) == "a co-operative"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # The document has the compound, or the last word of it.
+        ("the high-pres-", "sure pump", "the high-pressure pump"),
+        ("High-pres-", "sure pumps", "High-pressure pumps"),
+        ("a low-pres-", "sure pump", "a low-pressure pump"),
+        ("an input/out-", "put unit", "an input/output unit"),
+        # It has the compound with this hyphen, or none of both.
+        ("a step-by-", "step guide", "a step-by-step guide"),
+        ("a high-tempera-", "ture pump", "a high-tempera-ture pump"),
+        ("the E-47-", "pressure", "the E-47-pressure"),
+    ],
+)
+def test_a_compound_is_broken_inside_its_last_word_if_the_document_says_so(before, after, expected):
+    known = ["the high-pressure pump has much pressure", "step-by-step", "the output"]
+    assert joined(before, after, Vocabulary(lines(paragraph(known, 0, 10)))) == expected
 
 
 def test_hyphens_stay_in_a_document_whose_lines_are_not_hyphenated():
