@@ -82,7 +82,7 @@ def short_pages(cited: Citable | Citation) -> str:
 
 
 def _pages(cited: Citable | Citation, one: str, several: str) -> str:
-    """Returns the pages, with `one` before the number of a page and `several` before two numbers."""
+    """Returns the pages, with `one` before a single number and `several` before two numbers."""
     first, last = cited.first_page, cited.last_page
     if not first:
         return ""
