@@ -51,8 +51,8 @@ class AsyncCatalog(ABC):
     ) -> Collection:
         """Creates a collection. If a value in `settings` is None, the indexer's setting is used.
 
-        Returns the collection with all its settings, which never change. Raises
-        CollectionExists, StorageQuotaExceeded.
+        Returns the collection with all its settings. They never change, except for the version of
+        the analyzer, which `hrag reindex` raises. Raises CollectionExists, StorageQuotaExceeded.
         """
         return await self._run(calls.create_collection(tenant_id, name, settings), timeout_s)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures import Results
-from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, main, run
+from benchmarks.quality.__main__ import main, run
+from benchmarks.run_folder import FIGURES, LATEST, STORED
 from benchmarks.quality.sets import read_sets
 from tests.support.servers.processes import Running
 
