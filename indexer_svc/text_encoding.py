@@ -66,6 +66,8 @@ _CODEC_NAMES = {
 _CODEC_NAMES = {
     name: codec for name, codec in _CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
 }
+TEXT_CODECS = frozenset(_CODEC_NAMES.values())
+"""Python's names of all encodings of text that `decode` may use."""
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
 # characters of the larger encoding.

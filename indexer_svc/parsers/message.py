@@ -18,7 +18,6 @@ pages. Otherwise the document has no pages, because several files have the same 
 import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from encodings.aliases import aliases
 from importlib import import_module
 
 from selectolax.lexbor import LexborHTMLParser
@@ -32,7 +31,7 @@ from indexer_svc.parsers.html import write_html
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.text_writer import TextWriter
-from indexer_svc.text_encoding import DECLARATIONS, decode
+from indexer_svc.text_encoding import DECLARATIONS, TEXT_CODECS, decode
 from indexer_svc.titles import document_title, section_title
 
 # People attach a few files; automatic mails with logs have some dozens.
@@ -55,10 +54,6 @@ _SIGNATURES = frozenset((
     "application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature",
     "application/pgp-keys", "application/pgp-encrypted",
 ))  # fmt: skip
-_NOT_TEXT_CODECS = frozenset((
-    "base64_codec", "bz2_codec", "hex_codec", "mbcs", "oem", "palmos", "punycode", "quopri_codec",
-    "raw_unicode_escape", "rot_13", "unicode_escape", "uu_codec", "zlib_codec",
-))  # fmt: skip
 
 
 def _load_codecs() -> None:
@@ -66,9 +61,8 @@ def _load_codecs() -> None:
 
     Codecs are modules, and a confined process cannot load modules later.
     """
-    for name in sorted({*aliases.values(), "utf_8_sig", "raw_unicode_escape", "idna"}):
-        if name not in _NOT_TEXT_CODECS or name == "raw_unicode_escape":
-            codecs.lookup(name)
+    for name in sorted({*TEXT_CODECS, "raw_unicode_escape", "idna"}):
+        codecs.lookup(name)
 
 
 _load_codecs()
