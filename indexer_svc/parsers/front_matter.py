@@ -30,6 +30,8 @@ _MAX_VALUES = 256
 _MAX_FIELD_CHARS = 16_384
 _MAX_NAME_CHARS = 100
 _MAX_VALUE_CHARS = 1_000
+# tomllib needs time and memory in proportion to the square of the number of dots in a name.
+_MAX_TOML_DOTS = 100
 # A name is searched in this many characters of a line.
 _MAX_NAME_LINE_CHARS = 300
 # A name of a field has at most this many words. More words before a colon are a sentence.
@@ -124,7 +126,9 @@ def _enclosed(text: str, start: int, fence: str) -> tuple[_Values, int] | None:
 
 
 def _toml(lines: Sequence[str]) -> _Values:
-    """Returns the fields of TOML; an empty list if it is not valid."""
+    """Returns the fields of TOML; an empty list if it is not valid, or a line has many dots."""
+    if any(line.count(".") > _MAX_TOML_DOTS for line in lines):
+        return []
     try:
         return _texts_of(tomllib.loads("\n".join(lines)))
     except (ValueError, RecursionError):

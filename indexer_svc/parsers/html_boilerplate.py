@@ -33,6 +33,7 @@ from indexer_svc.parsers.html_nodes import (
     WIDE_CHARACTER,
     Attributes,
     heading_depth,
+    holders,
     walk,
     words_of,
 )
@@ -101,6 +102,7 @@ _PROMOTION_NAMES = frozenset((
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
 _ALL_NAMES = _NAVIGATION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
+_CONTROL = "button, a, input"
 _TEXT_FIELD = (
     "textarea, input[type=text], input[type=email], input[type=password], input:not([type])"
 )
@@ -131,6 +133,9 @@ class _PagePart:
     links_to_page: int = 0
     has_title: bool = False
     has_content: bool = False
+    has_heading: bool = False
+    has_control: bool = False
+    has_text_field: bool = False
 
     @property
     def prose(self) -> int:
@@ -147,6 +152,7 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
         return {}
     visibility = Visibility(page)
     parts = _PartReader(visibility).read(page.body)
+    _note_elements(page, parts)
     marked = _marked(parts)
     content = _content(parts, marked)
     all_evidence = marked | _outside(parts, content) | _unmarked(parts, content)
@@ -170,6 +176,17 @@ def navigation_of(page: LexborHTMLParser) -> dict[int, str]:
     return {
         nav.mem_id: " ".join(nav.text()[:_MAX_EXAMPLE_CHARS].split()) for nav in page.css("nav")
     }
+
+
+def _note_elements(page: LexborHTMLParser, parts: list[_PagePart]) -> None:
+    """Notes in each part which elements it contains or is, also those that are not shown."""
+    with_heading, with_control, with_text_field = (
+        holders(page, selector) for selector in (_HEADING, _CONTROL, _TEXT_FIELD)
+    )
+    for part in parts:
+        part.has_heading = part.node.mem_id in with_heading
+        part.has_control = part.node.mem_id in with_control
+        part.has_text_field = part.node.mem_id in with_text_field
 
 
 class _PartReader:
@@ -295,7 +312,7 @@ def _is_notice(part: _PagePart, attributes: Attributes) -> bool:
     is_named = not words.isdisjoint(_NOTICE) or (
         not words.isdisjoint(_COOKIE) and not words.isdisjoint(_NOTICE_FORM)
     )
-    return is_named and part.node.css_first("button, a, input") is not None
+    return is_named and part.has_control
 
 
 def _is_skip_link(part: _PagePart, attributes: Attributes) -> bool:
@@ -383,7 +400,7 @@ def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
         return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
     id_words = words_of(attributes, "id")
     if len(id_words) <= _MAX_ID_WORDS and not id_words.isdisjoint(_ALL_NAMES):
-        words |= id_words if part.node.css_first(_HEADING) is None else set()
+        words |= set() if part.has_heading else id_words
     if words.isdisjoint(_ALL_NAMES):
         return False
     if is_in_content:
@@ -400,7 +417,7 @@ def _is_form(part: _PagePart) -> bool:
     Some programs put the whole page into one form, so a long form is not left out.
     """
     is_short = part.tag == "form" and part.prose <= _MAX_PROMOTION_LETTERS
-    return is_short and part.node.css_first(_TEXT_FIELD) is not None
+    return is_short and part.has_text_field
 
 
 def _is_menu(part: _PagePart, share: float, prose: int) -> bool:

@@ -60,6 +60,7 @@ class InlineText:
         # The `mem_id` of the last figure with a picture, and its caption. It is read once, because
         # reading it for each picture of a figure would take quadratic time.
         self._figure: tuple[int, str] = (0, "")
+        self._formula_parent: tuple[int, bool] = (0, False)
         # The text before the last superscript or subscript, and what was written for it.
         self._script: tuple[str, str] = ("", "")
 
@@ -223,7 +224,7 @@ class InlineText:
     def _add_picture(self, node: LexborNode) -> None:
         attributes = node.attributes
         if tex := picture_formula(attributes):
-            if not _has_formula_near(node):
+            if not self._has_formula_near(node):
                 self.add(tex)
             return
         text = " ".join((attributes.get("alt") or "").split())
@@ -250,6 +251,16 @@ class InlineText:
             self._figure = figure.mem_id, words
         words = self._figure[1]
         return bool(words) and (text in words or words in text)
+
+    def _has_formula_near(self, picture: LexborNode) -> bool:
+        """Returns True if the parent of a picture of a formula also has the formula in MathML."""
+        parent = picture.parent
+        if parent is None:
+            return False
+        # One parent may have many pictures, and is searched once.
+        if parent.mem_id != self._formula_parent[0]:
+            self._formula_parent = parent.mem_id, parent.css_first("math") is not None
+        return self._formula_parent[1]
 
     def _add_checkbox(self, attributes: Attributes) -> None:
         """Adds the state of a box in a list of tasks, as in Markdown."""
@@ -292,12 +303,6 @@ def _precedes_denominator(node: LexborNode) -> bool:
         and below is not None
         and below.tag == "sub"
     )
-
-
-def _has_formula_near(picture: LexborNode) -> bool:
-    """Returns True if the parent of a picture of a formula also has the formula in MathML."""
-    parent = picture.parent
-    return parent is not None and parent.css_first("math") is not None
 
 
 def _figure_of(picture: LexborNode) -> LexborNode | None:

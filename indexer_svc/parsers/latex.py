@@ -111,8 +111,10 @@ _OPTION = re.compile(r"\s*\[([^\]]{0,1000})\]")
 _COMMAND_NAME = re.compile(r"\s*\\[A-Za-z]{1,60}")
 _SPACE = re.compile(r"[ \t]*\n?[ \t]*")
 _DEFINITION = re.compile(
-    r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand)\*?\s*\{?\s*\\([A-Za-z]{1,60})\s*\}?"
-    r"\s*(?=\{)|\\def\s*\\([A-Za-z]{1,60})\s*(?=\{)"
+    # White space is matched possessively, because two runs of it that follow one another would take
+    # quadratic time.
+    r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand)\*?\s*+\{?\s*+\\"
+    r"([A-Za-z]{1,60})\s*+\}?\s*+(?=\{)|\\def\s*+\\([A-Za-z]{1,60})\s*+(?=\{)"
 )
 _CELL = re.compile(r"\\begin\s*\{|\\end\s*\{|\\\\(?:\s*\[[^\]]{0,50}\])?|\\.|[{}&]", re.DOTALL)
 _RULES = re.compile(
@@ -247,7 +249,7 @@ def _definitions(source: str) -> dict[str, str]:
 
 def _value_of(name: str, source: str) -> str:
     """Returns the argument of the first command with this name; empty if there is none."""
-    match = re.search(rf"\\{name}(?![A-Za-z])\s*(?:\[[^\]]{{0,300}}\])?\s*(?=\{{)", source)
+    match = re.search(rf"\\{name}(?![A-Za-z])\s*+(?:\[[^\]]{{0,300}}\])?\s*+(?=\{{)", source)
     return "" if match is None else _argument(source, match.end(), _MAX_ARGUMENT_CHARS)[0] or ""
 
 

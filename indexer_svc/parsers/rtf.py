@@ -177,6 +177,8 @@ class _Reader:
         self._notes: list[str] = []
         self._note: _Note | None = None
         self._row: list[str] = []
+        # The texts of the cells beyond the first _MAX_CELLS cells of the row.
+        self._more_cells: list[str] = []
         self._rows: list[list[str]] = []
         self._is_group_start = False
         self._is_starred = False
@@ -471,12 +473,15 @@ class _Reader:
         if len(self._row) < _MAX_CELLS:
             self._row.append(f"{marker} {text}" if _is_number(marker) else text)
         elif text:
-            self._row[-1] += f" {text}"
+            self._more_cells.append(text)
 
     def _end_row(self, *, is_nested: bool) -> None:
         if is_nested or self._note is not None:
             self._inline.append("\n")
         elif self._row:
+            if self._more_cells:
+                self._row[-1] = " ".join((self._row[-1], *self._more_cells))
+                self._more_cells.clear()
             self._rows.append(self._row)
             self._row = []
             if len(self._rows) >= _MAX_ROWS:

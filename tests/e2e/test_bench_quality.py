@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.figures import Results
 from benchmarks.quality.__main__ import main, run
-from benchmarks.run_folder import FIGURES, LATEST, STORED
 from benchmarks.quality.sets import read_sets
+from benchmarks.run_folder import FIGURES, LATEST, STORED
 from tests.support.servers.processes import Running
 
 DATA = Path(__file__).parent.parent / "data" / "quality"

@@ -63,7 +63,8 @@ _MARKER = re.compile(
 _ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
-_LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
+# A leader begins where no dot stands before it, so that each run of dots is searched only once.
+_LEADER = re.compile(r"(?<![.\u2026])(?<![.\u2026]\s)(?:[.\u2026]\s?){3,}+$")
 
 
 class _Piece:

@@ -224,7 +224,8 @@ def _checked_spans(
     if right.left - left.right < _MIN_GUTTER_SIZE * size:
         return []
     spans = []
-    for first, last in _without_wide_tables(left, right):
+    for first_row, last in _without_wide_tables(left, right):
+        first = first_row
         while first < last and not right_parts[first] and _continues_above(rows, start + first, x):
             first += 1
         if are_columns(left.part(first, last), right.part(first, last)):
