@@ -40,7 +40,6 @@ from hrag.values.formats import (
     SRT,
     TIFF,
     TSV,
-    UNKNOWN_TYPES,
     VTT,
     XLS,
     XLSX,
@@ -233,8 +232,7 @@ def _decode(document: Document, mime_type: str, max_bytes: int) -> DecodedText |
     known = format_of(mime_type)
     if not isinstance(document.body, bytes) or known is None or not known.is_text:
         return None
-    named = "" if document.mime_type in UNKNOWN_TYPES else mime_type
-    decoded = decode(document.body, document.encoding, DECLARATIONS.get(mime_type), named)
+    decoded = decode(document.body, document.encoding, DECLARATIONS.get(mime_type))
     # A text may be larger in UTF-8, for example a Chinese text of two bytes per character.
     size = 0 if decoded.encoding == UTF_8 else _utf8_size(decoded.text, "content", "content")
     if size > max_bytes:

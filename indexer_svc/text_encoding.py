@@ -142,17 +142,13 @@ def check_encoding(name: str) -> None:
 
 
 def decode(
-    content: bytes,
-    encoding: str = "",
-    declaration: re.Pattern[bytes] | None = None,
-    mime_type: str = "",
+    content: bytes, encoding: str = "", declaration: re.Pattern[bytes] | None = None
 ) -> DecodedText:
     """Returns the text of `content`, without a byte order mark.
 
     `encoding` is the encoding that the client names, or empty. The first group of `declaration`
     matches the name of the encoding that a file declares in its first 4 KB. Declared encodings
-    that are unknown are ignored. `mime_type` is the type that the client names, for the messages of
-    errors.
+    that are unknown are ignored.
 
     Raises UnreadableDocument if `content` is not text or not in the given encoding, or
     InvalidArgument if the given encoding is unknown.
@@ -163,26 +159,23 @@ def decode(
         if content.startswith(mark) and (decoded := _decoded_strictly(content[len(mark) :], name)):
             return decoded
     if b"\0" in content:
-        return _decode_wide(content, mime_type)
+        return _decode_wide(content)
     if _JAPANESE_ESCAPE.search(content) and (decoded := _decoded_strictly(content, _ISO_2022_JP)):
         return decoded
     try:
         return DecodedText(content.decode(), UTF_8)
     except UnicodeDecodeError as error:
-        return _decode_legacy(content, error, declaration, mime_type)
+        return _decode_legacy(content, error, declaration)
 
 
 def _decode_legacy(
-    content: bytes,
-    error: UnicodeDecodeError,
-    declaration: re.Pattern[bytes] | None,
-    mime_type: str,
+    content: bytes, error: UnicodeDecodeError, declaration: re.Pattern[bytes] | None
 ) -> DecodedText:
     """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
     if declared := _declared_codec(content, declaration):
         return DecodedText(_decoded(content, declared, "replace"), _reported_name(declared))
     _refuse_damaged_utf8(content, error)
-    return _decode_guessed(content, mime_type)
+    return _decode_guessed(content)
 
 
 def is_text(content: bytes) -> bool:
@@ -266,15 +259,11 @@ def _wrong_byte_error(encoding: str, error: UnicodeDecodeError) -> UnreadableDoc
     )
 
 
-def _not_text_error(content: bytes, problem: str, mime_type: str) -> UnreadableDocument:
+def _not_text_error(content: bytes, problem: str) -> UnreadableDocument:
     start = " ".join(f"{byte:02X}" for byte in content[:8])
-    found = f"{problem}, and it begins with the bytes {start}"
-    if mime_type:
-        problem = f"content is not text, although its format is given as {mime_type}: {found}"
-        return UnreadableDocument(problem, field="content")
     return UnreadableDocument(
-        f"content is neither text nor a file of a known format: {found}; mime_type must name its "
-        "format",
+        f"content is neither text nor a file of a known format: {problem}, and it begins with the "
+        f"bytes {start}; mime_type may name its format if it is not text",
         field="mime_type",
     )
 
@@ -314,10 +303,10 @@ def _refuse_damaged_utf8(content: bytes, error: UnicodeDecodeError) -> None:
         raise _wrong_byte_error(UTF_8, error)
 
 
-def _decode_guessed(content: bytes, mime_type: str) -> DecodedText:
+def _decode_guessed(content: bytes) -> DecodedText:
     controls = sum(1 for _ in _CONTROLS.finditer(content[:_SAMPLE_BYTES]))
     if controls > _MAX_CONTROL_SHARE * min(len(content), _SAMPLE_BYTES):
-        raise _not_text_error(content, "it has control characters", mime_type)
+        raise _not_text_error(content, "it has control characters")
     detector = EncodingDetector()
     sample = _sample(content)
     for start in range(0, len(sample), _FED_BYTES):
@@ -327,9 +316,7 @@ def _decode_guessed(content: bytes, mime_type: str) -> DecodedText:
     codec = _SUPERSETS.get(codec, codec)
     text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):
-        raise _not_text_error(
-            content, f"in {_reported_name(codec)} it has invalid bytes", mime_type
-        )
+        raise _not_text_error(content, f"in {_reported_name(codec)} it has invalid bytes")
     return DecodedText(text, _reported_name(codec), is_guessed=True)
 
 
@@ -350,7 +337,7 @@ def _sample(content: bytes) -> bytes:
     return bytes(sample[:_SAMPLE_BYTES])
 
 
-def _decode_wide(content: bytes, mime_type: str) -> DecodedText:
+def _decode_wide(content: bytes) -> DecodedText:
     """Returns the text of bytes in UTF-16 or UTF-32 without a mark. Raises UnreadableDocument."""
     even, odd = (
         content[: 2 * _JUDGED_CHARS : 2].count(0),
@@ -363,7 +350,7 @@ def _decode_wide(content: bytes, mime_type: str) -> DecodedText:
         decoded = _decoded_strictly(content, f"utf-{width}-{order}")
         if decoded is not None and _reads_like_text(decoded.text[:_JUDGED_CHARS]):
             return decoded
-    raise _not_text_error(content, f"it has a NUL byte at offset {content.index(0):,}", mime_type)
+    raise _not_text_error(content, f"it has a NUL byte at offset {content.index(0):,}")
 
 
 def _reads_like_text(text: str) -> bool:

@@ -224,7 +224,7 @@ def _check_doors(
         assert replace(by_http, sequence=0) == replace(by_grpc, sequence=0), name
 
         assert by_grpc.report is not None
-        report = report_fields(by_grpc.report)
+        report = json.loads(json.dumps(report_fields(by_grpc.report)))
         assert planned[name]["report"] == lines[name]["report"] == read[name]["report"] == report
 
         info, text, chunks = _stored(client, tenant, "default", name)
