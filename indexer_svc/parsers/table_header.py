@@ -180,6 +180,8 @@ def _is_header_of(rows: Sequence[Row], count: int) -> bool:
     several rows.
     """
     body, last = _body(rows, count), rows[count - 1]
+    if not body:  # All further rows repeat these rows, so nothing shows that they are a header.
+        return False
     return all(
         _belong_together(upper, lower, body) or _belong_together(upper, last, body)
         for upper, lower in pairwise(rows[:count])
