@@ -146,8 +146,8 @@ def _table_rows(rows: Sequence[TextRow]) -> list[_TableRow]:
         table_rows.append(_TableRow(rows[start:index], start))
         start = index
     lines = [row for at, row in enumerate(table_rows) if _is_justified(table_rows, at)]
-    for row in lines:
-        row.pieces = [_Piece(row.words)]
+    for line in lines:
+        line.pieces = [_Piece(line.words)]
     return table_rows
 
 

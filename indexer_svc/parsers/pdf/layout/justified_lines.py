@@ -26,8 +26,8 @@ def even_space(words: Sequence[Word]) -> float:
 
     At least three words are needed to say that. A row of numbers has no letters, and is no line.
     """
-    spaces = []
-    others = []
+    spaces: list[float] = []
+    others: list[float] = []
     for word, after in pairwise(words):
         space = after.left - word.right
         if space <= WORD_GAP * after.size:
