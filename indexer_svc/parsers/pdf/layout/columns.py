@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from indexer_svc.parsers.pdf.layout.justified_lines import even_space
 from indexer_svc.parsers.pdf.layout.lines import TextRow, rows_of
 from indexer_svc.parsers.pdf.layout.words import Word
 
@@ -101,6 +102,15 @@ def mask_of(words: Sequence[Word]) -> int:
     return mask
 
 
+def _row_mask(row: TextRow) -> int:
+    """Returns the strips that a row covers. A row with equal spaces is one line and covers them."""
+    mask = mask_of(row.words)
+    if not even_space(row.words):
+        return mask
+    first = (mask & -mask).bit_length() - 1
+    return (1 << mask.bit_length()) - (1 << first)
+
+
 def _inside(strip: int) -> int:
     return min(max(strip, 0), _MAX_PAGE_STRIPS)
 
@@ -123,7 +133,7 @@ def _column_spans(rows: Sequence[TextRow]) -> list[_ColumnSpan]:
     """Returns the spans of rows that are divided into columns, from the top down."""
     if len(rows) < _MIN_COLUMN_ROWS:
         return []
-    masks = [mask_of(row.words) for row in rows]
+    masks = [_row_mask(row) for row in rows]
     strips = _candidate_strips(rows)
     # The page numbers of a table of contents look like a column. So it must be recognised first.
     for are_columns in (_are_contents, _are_columns):
@@ -224,12 +234,12 @@ def _checked_spans(
     if right.left - left.right < _MIN_GUTTER_SIZE * size:
         return []
     spans = []
-    for first_row, last in _without_wide_tables(left, right):
-        first = first_row
-        while first < last and not right_parts[first] and _continues_above(rows, start + first, x):
-            first += 1
-        if are_columns(left.part(first, last), right.part(first, last)):
-            spans.append(_ColumnSpan(start + first, start + last, x))
+    for first, last in _without_wide_tables(left, right):
+        top = first
+        while top < last and not right_parts[top] and _continues_above(rows, start + top, x):
+            top += 1
+        if are_columns(left.part(top, last), right.part(top, last)):
+            spans.append(_ColumnSpan(start + top, start + last, x))
     return spans
 
 
@@ -311,7 +321,8 @@ class _Side:
 
 
 def _has_cells(part: Sequence[Word]) -> bool:
-    return any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
+    is_wide = any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
+    return is_wide and not even_space(part)
 
 
 def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
