@@ -51,8 +51,12 @@ _BOLD_WEIGHT = 600
 _FLAG_FIXED, _FLAG_ITALIC, _FLAG_BOLD = 1, 1 << 6, 1 << 18
 _FILL_AND_STROKE = 2
 
+# `Medi` is the bold face of Nimbus Roman, which TeX has as Times. The names of Linux Libertine end
+# with one letter for the face.
 _BOLD_NAME = re.compile(
-    r"bold|black|heavy|demi(?!ng)|-b(?![a-z])|cmb|cmssbx|sfbx|sfb[0-9]|ecbx|\bbd", re.IGNORECASE
+    r"bold|black|heavy|demi(?!ng)|-medi(?!um)|-b(?![a-z])|cmb|cmssbx|sfbx|sfb[0-9]|ecbx|\bbd"
+    r"|lin(?:libertine|biolinum)[to][bz]",
+    re.IGNORECASE,
 )
 _ITALIC_NAME = re.compile(r"ital|obli|slant|cmti|cmsl|sfti|-i(?![a-z])", re.IGNORECASE)
 _FIXED_NAME = re.compile(

@@ -25,6 +25,25 @@ def test_a_run_has_text_place_size_and_font():
     assert run.ends[0] == pytest.approx(run.starts[1], abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_bold"),
+    [
+        (b"LinLibertineTB", True),
+        (b"LinBiolinumOBI", True),
+        (b"NimbusRom-Medi", True),
+        (b"LinLibertineTI", False),
+        (b"Text-MediumCon", False),
+    ],
+)
+def test_the_name_of_a_font_says_whether_it_is_bold(name, is_bold):
+    bold = b"Helvetica-Bold"
+    assert len(name) == len(bold)  # The places of the objects in the file stay the same.
+    pdf = pdf_of_streams([shown_at(50, 700, "words", font="F2")]).replace(bold, name)
+    with closing(pdfium.PdfDocument(pdf)) as document:
+        [run] = page_content(document[0]).runs
+    assert (run.font.name.encode(), run.font.is_bold) == (name, is_bold)
+
+
 def test_each_object_is_a_run():
     stream = shown_at(50, 700, "one", font="F3") + shown_at(90, 700, "two")
     runs = content_of(stream).runs
