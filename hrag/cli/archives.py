@@ -408,9 +408,7 @@ class _HeaderReader:
     def read(self, size: int = -1) -> bytes:
         """Returns bytes of a header. Raises Unreadable if one member has too many of them."""
         if size < 0 or self._count + size > _MAX_HEADER_BYTES:
-            raise Unreadable(
-                f"the archive has a header of more than {_MAX_HEADER_BYTES:,} bytes"
-            )
+            raise Unreadable(f"the archive has a header of more than {_MAX_HEADER_BYTES:,} bytes")
         self._count += size
         return self._file.read(size)
 
