@@ -28,6 +28,7 @@ _FIELD = "content"
 # A table of ten rows with its header and its count of rows, as pandas prints it, fits.
 _MAX_OUTPUT_LINES = 15
 _MAX_OUTPUT_CHARS = 1_000
+_LEVELS = tuple("123456")
 _TEXT_TYPES = ("text/markdown", "text/plain", "text")
 # Programs color their output, and move the cursor, by these sequences (ECMA-48).
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]")
@@ -81,7 +82,7 @@ def _write_cell(cell: dict[str, Any], writer: TextWriter, max_text_bytes: int) -
         writer.include(parse_markdown(plain.encode(), max_text_bytes))
     elif kind == "heading":
         level = str(cell.get("level"))
-        writer.heading(int(level) if level in "123456" else 1, source)
+        writer.heading(int(level) if level in _LEVELS else 1, source)
     elif kind == "code":
         writer.code(source)
         outputs = cell.get("outputs")

@@ -7,12 +7,21 @@ formats, because it also has decoders for many formats that nobody sends.
 
 import io
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from PIL import ExifTags, Image, ImageSequence, UnidentifiedImageError
 
-# A confined process cannot load modules, and Pillow would load these when it opens a file.
-from PIL import JpegImagePlugin, PngImagePlugin, TiffImagePlugin  # noqa: F401  # isort: skip
+# A confined process cannot load modules, and Pillow would load these when it opens or converts a
+# picture.
+from PIL import (  # noqa: F401  # isort: skip
+    ImageColor,
+    ImagePalette,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+)
 
 from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
@@ -63,7 +72,7 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
         ):
             # Each page is counted only when it is reached, because a damaged TIFF may have a list
             # of pages that never ends.
-            for number, page in enumerate(ImageSequence.Iterator(image), start=1):
+            for number, page in enumerate(_pages(image), start=1):
                 _check_size(page, number)
                 if recogniser.is_exhausted:
                     pages.append(PageContent(page.width, page.height, has_pictures=True))
@@ -87,6 +96,18 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     for blocks, page_content in zip(layout.pages(), pages, strict=True):
         write_page(writer, blocks, is_recognised=bool(page_content.runs))
     return writer.parsed()
+
+
+def _pages(image: Image.Image) -> Iterator[Image.Image]:
+    """Yields the pages of a picture.
+
+    A photo in the format MPO, which is JPEG with further pictures, is one page: the others show the
+    same scene from another side, or its depth.
+    """
+    if image.format == MpoImagePlugin.MpoImageFile.format:
+        yield image
+    else:
+        yield from ImageSequence.Iterator(image)
 
 
 def _check_size(page: Image.Image, number: int) -> None:

@@ -140,8 +140,8 @@ def _check_substitutions(document: nodes.document) -> None:
                 else:
                     inserted[reference] = sizes[reference]
                     open_texts.append((reference, iter(inner[reference])))
-    inserting = document.findall(nodes.substitution_reference)
-    total = sum(inserted.get(names.get(node["refname"].lower(), ""), 0) for node in inserting)
+    found = document.findall(nodes.substitution_reference)
+    total = sum(inserted.get(names.get(node["refname"].lower(), ""), 0) for node in found)
     if total > _MAX_INSERTED_CHARS:
         raise ValueError("the substitutions make the text too long")
 

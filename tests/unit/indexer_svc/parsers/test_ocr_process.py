@@ -66,6 +66,12 @@ def test_the_process_is_confined_and_recognises_a_picture(process):
     assert counts == [0]
 
 
+def test_a_photo_of_several_views_is_recognised(process):
+    views = [printed(*LINES).convert("RGB")] * 2
+    content = picture_file(views[0], "MPO", save_all=True, append_images=views[1:])
+    assert read_file(process, content, JPEG).text == TEXT
+
+
 @pytest.mark.parametrize("degrees", [90, 180, 270, 2])
 def test_a_picture_is_recognised_in_any_direction(process, degrees):
     image = printed(*LINES).rotate(degrees, expand=True, fillcolor=255)
