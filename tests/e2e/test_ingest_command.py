@@ -194,7 +194,7 @@ def test_verbose_shows_what_was_left_out(run, folder):
     (folder / "mail.eml").write_bytes(content)
     shown = run(folder, "--dry-run", "--verbose").stdout
     report = f"{folder}/mail.eml: eml; left out: 1 attachment\n"
-    example = "  left out: 1 attachment, for example: a.bin\n"
+    example = "  left out: 1 attachment, for example: a.bin: content is neither text nor a file"
     assert f"would store {report}{example}" in shown
     assert f"{report}{example}" in run(folder, "--verbose").stdout
 
