@@ -607,11 +607,14 @@ def _groups(
             links[index - 1] = index != names and _continues(above, cells[index], pitch)
             above = cells[index]
     else:
+        are_wrapped = _are_close_lines_wrapped(rows, cells, limit)
         for column in range(len(cells[0])):
             filled = [index for index in range(count) if cells[index][column]]
             for upper, lower in pairwise(filled):
                 distance = (rows[lower].first - rows[upper].last) / rows[upper].size
-                if distance <= limit and _may_be_one_cell(cells, upper, lower, column):
+                if distance <= limit and (
+                    _may_be_one_cell(cells[upper], cells[lower], column, are_wrapped=are_wrapped)
+                ):
                     links[upper:lower] = [True] * (lower - upper)
     if names:
         links[names - 1] = False
@@ -623,12 +626,41 @@ def _row_estimate(cells: Sequence[Sequence[str]]) -> int:
     return max(sum(bool(text) for text in column) for column in zip(*cells, strict=True))
 
 
-def _may_be_one_cell(cells: Sequence[Sequence[str]], above: int, below: int, column: int) -> bool:
-    one, other = cells[above], cells[below]
-    if _is_number(one[column]) or _is_number(other[column]):
+def _may_be_one_cell(
+    above: Sequence[str], below: Sequence[str], column: int, *, are_wrapped: bool
+) -> bool:
+    """Returns True if the texts of two close lines in a column may be in one cell.
+
+    Two lines with texts in the same columns are two rows, unless close lines are wrapped cells.
+    """
+    if _is_number(above[column]) or _is_number(below[column]):
         return False
-    same = [bool(text) for text in one] == [bool(text) for text in other]
-    return not (same and sum(map(bool, one)) >= 2 and one[0])
+    return are_wrapped or not _are_alike(above, below)
+
+
+def _are_alike(above: Sequence[str], below: Sequence[str]) -> bool:
+    """Returns True if two lines have texts in the same columns, as two rows of a table have."""
+    same = [bool(text) for text in above] == [bool(text) for text in below]
+    return same and sum(map(bool, above)) >= 2 and bool(above[0])
+
+
+def _are_close_lines_wrapped(
+    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], limit: float
+) -> bool:
+    """Returns True if most lines that are close to the line above have fewer texts than it.
+
+    Then space divides the rows of the table, and all cells of a row may be wrapped. In other tables
+    space divides groups of rows.
+    """
+    alike = wrapped = 0
+    for index in range(1, len(rows)):
+        if (rows[index].first - rows[index - 1].last) / rows[index].size > limit:
+            continue
+        if _are_alike(cells[index - 1], cells[index]):
+            alike += 1
+        else:
+            wrapped += 1
+    return wrapped > alike
 
 
 def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:

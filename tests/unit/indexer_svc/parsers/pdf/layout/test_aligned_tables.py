@@ -215,6 +215,34 @@ def test_the_rows_of_a_table_stay_together_if_cells_have_many_lines(line_count):
     assert item.rows == expected
 
 
+def spaced_table(rows_of_lines, pitch=12, space=6):
+    """Returns the runs of a table whose cells have several lines, with space between its rows."""
+    runs, y = [], 100.0
+    for cells in rows_of_lines:
+        for cell, x in zip(cells, XS, strict=False):
+            runs += paragraph(cell, x, y, pitch=pitch)
+        y += pitch * max(map(len, cells)) + space
+    return runs
+
+
+def test_all_cells_of_a_row_may_have_two_lines():
+    lines = [
+        [["Name"], ["Place"], ["Remark"]],
+        [["Long", "name"], ["Old", "town"], ["first", "second"]],
+        [["Pump"], ["Town"], ["first", "second", "third"]],
+        [["Valve"], ["Old", "town"], ["first", "second"]],
+    ]
+    [item] = found(spaced_table(lines))
+    assert item.rows == [[" ".join(cell) for cell in row] for row in lines]
+
+
+def test_space_may_divide_groups_of_rows():
+    groups = [[[f"Part {at}{index}", "steel", "new"] for index in range(3)] for at in range(4)]
+    lines = [[list(cell) for cell in zip(*group, strict=True)] for group in groups]
+    [item] = found(spaced_table(lines))
+    assert item.rows == [row for group in groups for row in group]
+
+
 def test_code_is_no_table():
     runs = [run(f"x{index}      = {index}", 50, 100 + 12 * index, font=FIXED) for index in range(5)]
     assert found(runs) == []
