@@ -83,8 +83,10 @@ def blocks_of(lines: Sequence[TextLine], words: Vocabulary, *, fixed_is_code: bo
             blocks[-1].lines.append(line)
         else:
             blocks.append(Block([line]))
+            blocks[-1].is_code = fixed_is_code
+        blocks[-1].is_code &= line.is_fixed
     for block in blocks:
-        _finish(block, right, words, fixed_is_code)
+        _finish(block, right, words)
     return blocks
 
 
@@ -106,12 +108,9 @@ def _right_edge(lines: Sequence[TextLine]) -> float:
     long, because the typesetter found no place to break them.
     """
     edges = sorted((line.right for line in lines), reverse=True)
-    least = max(_MIN_FULL_LINES, _MIN_FULL_SHARE * len(lines))
-    for first, edge in enumerate(edges):
-        if first + least > len(edges):
-            break
-        count = sum(edge - other <= _SAME_EDGE for other in edges[first:])
-        if count >= least:
+    least = max(_MIN_FULL_LINES, int(_MIN_FULL_SHARE * len(lines)))
+    for edge, other in zip(edges, edges[least - 1 :], strict=False):
+        if edge - other <= _SAME_EDGE:
             return edge
     return edges[0]
 
@@ -129,7 +128,7 @@ def _continues(
         return False
     distance = line.baseline - before.baseline
     size = max(line.size, before.size)
-    is_code = fixed_is_code and line.is_fixed and all(one.is_fixed for one in block.lines)
+    is_code = block.is_code and line.is_fixed
     limit = _MAX_CODE_GAP if is_code else max(_PARAGRAPH_GAP * pitch, 1.05)
     if distance < -0.5 * size or distance > limit * size:
         return False
@@ -217,10 +216,11 @@ def _ends_early(before: TextLine, line: TextLine, right: float) -> bool:
     return before.right + line.first_width + 0.6 * line.size < right
 
 
-def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) -> None:
-    """Sets the text of a block."""
+def _finish(block: Block, right: float, words: Vocabulary) -> None:
+    """Sets the text of a block. `is_code` is True if all its lines are in the font of code."""
     lines = block.lines
-    if fixed_is_code and not block.heading_depth and all(line.is_fixed for line in lines):
+    is_code, block.is_code = block.is_code, False
+    if is_code and not block.heading_depth:
         block.is_code = len(lines) > 1 or _is_code_line(lines[0])
         block.text = _code(lines)
         return
