@@ -59,8 +59,10 @@ _BOLD_NAME = re.compile(
     re.IGNORECASE,
 )
 _ITALIC_NAME = re.compile(r"ital|obli|slant|cmti|cmsl|sfti|-i(?![a-z])", re.IGNORECASE)
+# `NimbusMonL` and `t1xtt` are what LaTeX has as Courier.
 _FIXED_NAME = re.compile(
-    r"mono|courier|cmtt|cmsltt|sftt|ectt|cmvtt|consol|menlo|typewriter|inconsolata|fixed|lmtt|tt10",
+    r"mono|monaco|nimbusmon|courier|cmtt|cmsltt|sftt|ectt|cmvtt|consol|menlo|typewriter|inconsolata"
+    r"|fixed|lmtt|tt10|t(?:1|y|c)?xb?tt|source ?code|fira ?code|letter ?gothic|andale",
     re.IGNORECASE,
 )
 # PDFium computes the weight of a font from the width of its stems, which is wrong in many files. So

@@ -4,7 +4,10 @@ A new block begins where the style or the distance of the lines changes, at the 
 at the indented first line of a paragraph. A line that ends early, although the next word would have
 fitted, ends a paragraph if it ends a sentence. Otherwise it is a line of its own in the paragraph,
 as in an address. A line that begins with the rest of a word belongs to the line before, whatever
-the style of most of its characters.
+the style of most of its characters. So does a line below a full line that ends no sentence.
+
+Lines in a font whose characters all have the same width are code. One or two empty lines do not
+divide code. A single line is code if it stands apart from the text and does not look like words.
 """
 
 import re
@@ -24,7 +27,20 @@ _BULLET = re.compile(
 )
 _ENUMERATION = re.compile(r"(?:\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]|\[\w{1,12}\])(?=\s)")
 _SECTION_NUMBER = re.compile(r"(?:\d{1,2}|[A-Z])(?:\.\d{1,2}){1,4}\.?\s+[^\W\d_]")
+# These marks of items also occur in a sentence, and then at the start of a line by chance.
+_WEAK_BULLET = re.compile(r"[-\u2013\u2014*]\s")
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\uff1a][)\]\"'\u201d\u2019]*$")
+
+# Lines of code with an empty line between them are at most so far apart, in font sizes, and lines
+# without one at most half as far.
+_MAX_CODE_GAP = 3.3
+_MAX_PITCH = 1.5
+_MAX_INNER_SPACES = 80
+# A single line in the font of code is code if it has such characters, or if it has several words.
+_CODE_SIGN = re.compile(r"[(){}\[\]<>=;$#|\\]")
+# At least so many lines end at the right edge of a text.
+_MIN_FULL_LINES, _MIN_FULL_SHARE = 4, 0.25
+_SAME_EDGE = 1.5
 
 
 class Block:
@@ -61,14 +77,16 @@ def blocks_of(lines: Sequence[TextLine], words: Vocabulary, *, fixed_is_code: bo
     if not lines:
         return blocks
     pitch = _typical_pitch(lines)
-    right = max(line.right for line in lines)
+    right = _right_edge(lines)
     for index, line in enumerate(lines):
         if index and _continues(blocks[-1], line, pitch, right, fixed_is_code):
             blocks[-1].lines.append(line)
         else:
             blocks.append(Block([line]))
+            blocks[-1].is_code = fixed_is_code
+        blocks[-1].is_code &= line.is_fixed
     for block in blocks:
-        _finish(block, right, words, fixed_is_code)
+        _finish(block, right, words)
     return blocks
 
 
@@ -81,6 +99,20 @@ def _typical_pitch(lines: Sequence[TextLine]) -> float:
         and 0.8 < (after.baseline - line.baseline) / line.size < 2.6
     ]
     return sorted(pitches)[len(pitches) // 2] if pitches else 1.2
+
+
+def _right_edge(lines: Sequence[TextLine]) -> float:
+    """Returns the x at which full lines end.
+
+    It is that of the longest line, unless many lines end at the same x: longer lines are then too
+    long, because the typesetter found no place to break them.
+    """
+    edges = sorted((line.right for line in lines), reverse=True)
+    least = max(_MIN_FULL_LINES, int(_MIN_FULL_SHARE * len(lines)))
+    for edge, other in zip(edges, edges[least - 1 :], strict=False):
+        if edge - other <= _SAME_EDGE:
+            return edge
+    return edges[0]
 
 
 def _continues(
@@ -96,9 +128,11 @@ def _continues(
         return False
     distance = line.baseline - before.baseline
     size = max(line.size, before.size)
-    if distance < -0.5 * size or distance > max(_PARAGRAPH_GAP * pitch, 1.05) * size:
+    is_code = block.is_code and line.is_fixed
+    limit = _MAX_CODE_GAP if is_code else max(_PARAGRAPH_GAP * pitch, 1.05)
+    if distance < -0.5 * size or distance > limit * size:
         return False
-    if fixed_is_code and line.is_fixed:
+    if is_code:
         return True
     return not _starts_block(block, before, line, right)
 
@@ -118,17 +152,34 @@ def _same_style(before: TextLine, line: TextLine, right: float, fixed_is_code: b
     """
     if abs(before.size - line.size) > _MAX_SIZE_DIFFERENCE * max(before.size, line.size):
         return False
+    if fixed_is_code and before.is_fixed and line.is_fixed:
+        return True
     if fixed_is_code and before.is_fixed != line.is_fixed:
-        return False
-    if before.is_bold == line.is_bold:
+        return _runs_on(before, line, right)
+    if before.is_bold == line.is_bold or _runs_on(before, line, right):
         return True
     return before.is_bold and not _ends_early(before, line, right) and len(before.text) > 30
+
+
+def _runs_on(before: TextLine, line: TextLine, right: float) -> bool:
+    """Returns True if a line goes on with the sentence of the full line above it.
+
+    A line with a capital letter may be a heading, unless a word is broken before it.
+    """
+    return (
+        abs(before.left - line.left) < 0.5 * line.size
+        and not _ends_early(before, line, right)
+        and not _ends_sentence(before)
+        and (not line.text[0].isupper() or ends_inside_word(before.text))
+    )
 
 
 def _starts_block(block: Block, before: TextLine, line: TextLine, right: float) -> bool:
     """Returns True if a line of the same style and distance begins a block."""
     first = block.first
     is_marked = bool(_BULLET.match(first.text) or _ENUMERATION.match(first.text))
+    if not is_marked and _WEAK_BULLET.match(line.text) and _runs_on(before, line, right):
+        return False
     if _begins_item(line, before, is_marked=is_marked, left=first.left):
         return True
     if _ends_sentence(before) and not line.text[0].islower() and _ends_early(before, line, right):
@@ -165,11 +216,12 @@ def _ends_early(before: TextLine, line: TextLine, right: float) -> bool:
     return before.right + line.first_width + 0.6 * line.size < right
 
 
-def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) -> None:
-    """Sets the text of a block."""
+def _finish(block: Block, right: float, words: Vocabulary) -> None:
+    """Sets the text of a block. `is_code` is True if all its lines are in the font of code."""
     lines = block.lines
-    if fixed_is_code and not block.heading_depth and all(line.is_fixed for line in lines):
-        block.is_code = len(lines) > 1
+    is_code, block.is_code = block.is_code, False
+    if is_code and not block.heading_depth:
+        block.is_code = len(lines) > 1 or _is_code_line(lines[0])
         block.text = _code(lines)
         return
     text = lines[0].text
@@ -182,18 +234,45 @@ def _finish(block: Block, right: float, words: Vocabulary, fixed_is_code: bool) 
         )
         text = f"{text}\n{line.text}" if is_own_line else joined(text, line.text, words)
     bullet = _BULLET.match(text)
-    if bullet and not block.heading_depth and text[bullet.end() :].strip():
-        block.marker = "-"
+    if bullet and not block.heading_depth and any(map(str.isalnum, text[bullet.end() :])):
+        block.marker = "*" if text[0] == "*" else "-"
         text = text[bullet.end() :]
     block.text = text
 
 
+def _is_code_line(line: TextLine) -> bool:
+    """Returns True if a single line in the font of code is code, and no word or address."""
+    text = line.text
+    return not line.is_bold and (" " in text or bool(_CODE_SIGN.search(text)))
+
+
 def _code(lines: Sequence[TextLine]) -> str:
-    """Returns lines of code with their indentation."""
-    widths = [(line.right - line.left) / len(line.text) for line in lines if len(line.text) >= 4]
-    width = sorted(widths)[len(widths) // 2] if widths else lines[0].size * 0.6
-    left = min(line.left for line in lines)
-    return "\n".join(
-        " " * min(80, max(0, round((line.left - left) / max(width, 1.0)))) + line.text
-        for line in lines
+    """Returns lines of code with their indentation, the spaces inside them, and empty lines."""
+    widths = sorted(
+        (word.right - word.left) / len(word.text) for line in lines for word in line.words
     )
+    width = max(widths[len(widths) // 2], 1.0)
+    left = min(line.left for line in lines)
+    distances = [after.baseline - line.baseline for line, after in pairwise(lines)]
+    pitch = min([_MAX_PITCH * lines[0].size, *(one for one in distances if one > lines[0].size)])
+    parts = []
+    for line, distance in zip(lines, [0.0, *distances], strict=True):
+        parts += [""] * (round(distance / pitch) - 1)
+        indent = " " * min(_MAX_INNER_SPACES, max(0, round((line.left - left) / width)))
+        parts.append(indent + _spaced(line, width))
+    return "\n".join(parts)
+
+
+def _spaced(line: TextLine, width: float) -> str:
+    """Returns the text of a line with as many spaces between its words as are as wide."""
+    parts: list[str] = []
+    end = 0
+    for before, word in pairwise(line.words):
+        start = line.text.find(word.text, end + len(before.text))
+        between = line.text[end + len(before.text) : start]
+        if start < 0 or between.strip():
+            return line.text  # A script has a sign before it.
+        spaces = min(_MAX_INNER_SPACES, round((word.left - before.right) / width))
+        parts.append(before.text + " " * max(len(between), spaces))
+        end = start
+    return "".join(parts) + line.text[end:]

@@ -55,6 +55,9 @@ _PAGES_PER_BOOKMARK = 4
 _FOOTNOTE_SIZE = 0.93
 _FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
 _SAME_EDGE = 6.0
+# A typewritten text has few words with such signs, and code has many.
+_CODE_SIGN = re.compile(r"\w[(){}\[\]<>=;_\\|$#&~^]|[{}<>=;_\\|$#&~^]")
+_MAX_CODE_WORDS = 0.15
 _NO_TAG = Tag()
 
 
@@ -193,14 +196,19 @@ class DocumentLayout:
 
 
 def _is_typewritten(pages: Iterable[PageRows]) -> bool:
-    """Returns True if most words have a font whose characters have the same width."""
-    fixed = count = 0
+    """Returns True if most words have a font whose characters have the same width.
+
+    A sheet of code has such a font too, but many of its words have the signs of code.
+    """
+    fixed = code = count = 0
     for page in pages:
         for row in page.rows:
             for word in row.words:
-                fixed += word.font.is_fixed
                 count += 1
-    return fixed > 0.6 * count
+                if word.font.is_fixed:
+                    fixed += 1
+                    code += bool(_CODE_SIGN.search(word.text))
+    return fixed > 0.6 * count and code <= _MAX_CODE_WORDS * fixed
 
 
 def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tuple[Region, Region]:

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 
 from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 
+# Two letters in different fonts are in different words if their distance is more than this share of
+# the font size: the letters of one word touch each other, or are kerned by less.
+_FONT_GAP = 0.09
 # The baselines of one row differ by at most this share of the font size.
 _ROW_TOLERANCE = 0.22
 # A superscript or subscript is at most this large, relative to the word that it belongs to.
@@ -81,7 +84,8 @@ class TextLine:
     if all words are italic, and if all characters have the same width. `mark` is the number of the
     first marked content. `note_start` is True if the line begins with a superscript, as a footnote
     does. `heading_depth` is the depth of the heading that the line belongs to, or 0, and
-    `heading_number` is the same for all lines of one heading.
+    `heading_number` is the same for all lines of one heading. A line whose characters all have the
+    same width has its `words`.
     """
 
     __slots__ = (
@@ -93,6 +97,7 @@ class TextLine:
             "is_italic",
             "mark",
             "note_start",
+            "words",
             "heading_depth",
             "heading_number",
         ),
@@ -125,6 +130,7 @@ class TextLine:
         self.mark = words[0].mark
         self.is_italic = all(word.font.is_italic for word in words)
         self.is_fixed = all(word.font.is_fixed for word in words)
+        self.words = tuple(words) if self.is_fixed else ()
         self.note_start = (
             words[0].size < _MAX_SCRIPT_SIZE * self.size
             and words[0].baseline < self.baseline - 0.1 * self.size
@@ -246,7 +252,11 @@ def line_text(words: Sequence[Word]) -> str:
         separator = ""
         if parts[-1].endswith(" "):
             pass
-        elif gap > WORD_GAP * min(word.size, before.size) or not word.is_glued:
+        elif (
+            gap > WORD_GAP * min(word.size, before.size)
+            or not word.is_glued
+            or _stands_apart(before, word, gap)
+        ):
             separator = " "
             if (
                 gap < 0.5 * word.size
@@ -262,6 +272,16 @@ def line_text(words: Sequence[Word]) -> str:
             host = word
         before = word
     return "".join(parts)
+
+
+def _stands_apart(before: Word, word: Word, gap: float) -> bool:
+    """Returns True if a change of the font shows that a narrow gap divides two words."""
+    return (
+        gap > _FONT_GAP * before.size
+        and word.font != before.font
+        and before.text[-1].isalnum()
+        and word.text[0].isalnum()
+    )
 
 
 def _script(host: Word, word: Word) -> str:

@@ -17,6 +17,7 @@ from indexer_svc.parsers.pdf.layout.lines import TextLine, TextRow, line_text, r
 from indexer_svc.parsers.pdf.layout.page_heads import EdgeRow, edge_rows
 from indexer_svc.parsers.pdf.layout.ruled_tables import ruled_tables
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
+from indexer_svc.parsers.pdf.layout.underscores import with_underscores
 from indexer_svc.parsers.pdf.layout.words import Word, noise_share, words_of, words_of_values
 from indexer_svc.parsers.pdf.page_content import Font, PageContent
 
@@ -89,6 +90,7 @@ def page_rows(index: int, content: PageContent) -> PageRows:
         page.is_unread = True
         return page
     words = words_of([run for run in content.runs if run.angle == 0])
+    words = with_underscores(words, content.rules)
     size = words[0].size if words else _VALUE_SIZE
     words += words_of_values(content.form_values, size, _VALUE_FONT)
     page.rows = rows_of(words)
