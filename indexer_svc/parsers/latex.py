@@ -12,7 +12,8 @@ unknown lose their name and keep the text in their braces. Drawings are left out
 
 pylatexenc recurses over groups and environments. It only gets texts of at most _MAX_INLINE_CHARS
 characters; a text that it cannot read, for example because it is nested too deeply, loses its
-commands and braces instead.
+commands and braces instead. Each argument that is not closed makes pylatexenc read the rest of the
+text twice, so the number of the tokens that it reads is limited too.
 """
 
 import logging
@@ -132,6 +133,9 @@ _MAX_ARGUMENT_CHARS = 20_000
 # Looking for the end of an argument takes time for each that is not closed.
 _MAX_UNCLOSED = 200
 _MAX_INLINE_CHARS = 10_000
+# pylatexenc reads at most 2 tokens for each character of a text whose arguments are closed.
+_MAX_TOKENS_PER_CHAR = 5
+_MIN_TOKENS = 100
 _MAX_DEFINITIONS = 500
 _MAX_DEFINITION_CHARS = 300
 _MAX_AUTHORS = 100
@@ -348,6 +352,25 @@ _WALKER_CONTEXT.add_context_category(
 )
 
 
+class _TooManyTokens(Exception):
+    """Raised if pylatexenc reads the same parts of a text again and again."""
+
+
+class _Walker(LatexWalker):  # type: ignore[misc]  # pylatexenc has no types.
+    """A parser of pylatexenc that reads a limited number of tokens."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source, latex_context=_WALKER_CONTEXT, tolerant_parsing=True)
+        self._tokens_left = _MIN_TOKENS + _MAX_TOKENS_PER_CHAR * len(source)
+
+    def get_token(self, *arguments: Any, **options: Any) -> Any:
+        """Returns a token as the library does. Raises _TooManyTokens."""
+        self._tokens_left -= 1
+        if self._tokens_left < 0:
+            raise _TooManyTokens
+        return super().get_token(*arguments, **options)
+
+
 class _InlineText:
     """Converts the text of a paragraph, a title or a cell."""
 
@@ -366,8 +389,7 @@ class _InlineText:
 
     def _converted(self, source: str) -> str:
         try:
-            walker = LatexWalker(source, latex_context=_WALKER_CONTEXT, tolerant_parsing=True)
-            nodes, _start, _length = walker.get_latex_nodes()
+            nodes, _start, _length = _Walker(source).get_latex_nodes()
             return _with_scripts(str(self._converter.nodelist_to_text(nodes)))
         except MemoryError:
             raise

@@ -122,24 +122,25 @@ def _check_substitutions(document: nodes.document) -> None:
         name: len(definition.rawsource) + _REFERENCE_CHARS
         for name, definition in document.substitution_defs.items()
     }
-    inserted = dict.fromkeys(inner, 0)
-    for name, inner_names in inner.items():
-        # Each entry is a text whose inner texts are still to be added.
-        open_texts = [] if inserted[name] else [(name, iter(inner_names))]
-        inserted[name] = inserted[name] or sizes[name]
-        while open_texts:
-            outer, rest = open_texts[-1]
-            reference = next(rest, None)
-            if reference is None:
-                open_texts.pop()
-                if open_texts:
-                    inserted[open_texts[-1][0]] += inserted[outer]
-            elif reference in inner:
-                if inserted[reference]:
-                    inserted[outer] += inserted[reference]
-                else:
-                    inserted[reference] = sizes[reference]
-                    open_texts.append((reference, iter(inner[reference])))
+    inserted: dict[str, int] = {}
+    for first, first_inner in inner.items():
+        if first in inserted:
+            continue
+        inserted[first] = sizes[first]
+        # The texts that are being measured, each with its inner texts that are still to be added.
+        measured = [(first, iter(first_inner))]
+        while measured:
+            name, rest = measured[-1]
+            inner_name = next(rest, None)
+            if inner_name is None:
+                measured.pop()
+                if measured:
+                    inserted[measured[-1][0]] += inserted[name]
+            elif inner_name in inserted:
+                inserted[name] += inserted[inner_name]
+            elif inner_name in inner:
+                inserted[inner_name] = sizes[inner_name]
+                measured.append((inner_name, iter(inner[inner_name])))
     found = document.findall(nodes.substitution_reference)
     total = sum(inserted.get(names.get(node["refname"].lower(), ""), 0) for node in found)
     if total > _MAX_INSERTED_CHARS:

@@ -30,6 +30,7 @@ from hrag.values.formats import (
     VTT,
     XLS,
     XLSX,
+    XML,
 )
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily, parse

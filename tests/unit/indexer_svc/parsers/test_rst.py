@@ -211,9 +211,9 @@ def test_too_much_text_is_refused():
     "unit", ["* a\n", "`", "**", ".. a::\n", "+-+\n", "|a|_ ", "a\n=\n\n", ":a: b\n"]
 )
 def test_hostile_text_takes_little_time(unit):
-    started = time.perf_counter()
+    started = time.process_time()
     parse_rst((unit * (6_000 // len(unit))).encode(), AMPLE_BYTES)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 WORDS = st.text(alphabet="abcxyz", min_size=3, max_size=8)
