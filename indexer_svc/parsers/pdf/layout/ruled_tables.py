@@ -8,10 +8,11 @@ belongs to the cell in which its centre lies.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.aligned_tables import NUMBER
-from indexer_svc.parsers.pdf.layout.lines import line_text, rows_of
+from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text, rows_of
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable, cell_text
 from indexer_svc.parsers.pdf.layout.words import Word
@@ -36,6 +37,10 @@ _MAX_FRAME_CHARS = 400
 _MIN_CELLS = 0.3
 # Between two lines, so many lines of text in each cell are rows of their own.
 _MIN_LINES = 4
+# The lines of the first column name rows if this share of them has a line beside it.
+_MIN_NAMED = 0.8
+# Two lines have an empty line between them if their distance is so much larger than another one.
+_MIN_HOLE = 1.7
 
 
 class _GridLine(NamedTuple):
@@ -175,16 +180,19 @@ def _table(grid: _Grid, words: Sequence[Word]) -> tuple[PdfTable, list[Word]] | 
             [
                 [] if place in long_cells and place != (row, column) else texts.get(place, [])
                 for column, place in enumerate(places)
-            ]
+            ],
+            xs[1:],
         )
     return PdfTable(rows, header_rows, xs[0], ys[0], xs[-1], ys[-1], xs), contained
 
 
-def _row_lines(cells: Sequence[Sequence[Word]]) -> list[list[str]]:
+def _row_lines(cells: Sequence[Sequence[Word]], rights: Sequence[float]) -> list[list[str]]:
     """Returns the rows between two ruled lines: usually one.
 
     Some tables have lines between their columns only. Their cells seem to have as many lines as the
-    table has rows. Then each line is a row, so that the numbers of a row stay together.
+    table has rows. Then each line is a row, so that the numbers of a row stay together. If some
+    cells have more lines than others, a row begins at each line of the first column. `rights` are
+    the right edges of the columns.
     """
     texts = [cell_text(cell) for cell in cells]
     if not any(len(cell) > 1 for cell in cells):
@@ -197,18 +205,49 @@ def _row_lines(cells: Sequence[Sequence[Word]]) -> list[list[str]]:
         for column in lines
     )
     filled = [column for column in lines if column]
-    if len(full) < 2 or not (has_numbers or (most >= _MIN_LINES and len(full) == len(filled))):
+    if len(full) > 1 and (has_numbers or (most >= _MIN_LINES and len(full) == len(filled))):
+        starts = full[0]
+    elif _names_rows(lines, rights[0]):
+        starts = lines[0]
+    else:
         return [texts]
-    baselines = [line.baseline for line in full[0]]
-    size = full[0][0].size
+    is_wrapped = starts is lines[0] and len(full) < len(filled)
+    baselines = [line.baseline for line in starts]
+    size = starts[0].size
     rows = [[""] * len(cells) for _ in baselines]
     for at, column in enumerate(lines):
         for line in column:
-            row = min(range(most), key=lambda index: abs(baselines[index] - line.baseline))
+            row = min(range(len(rows)), key=lambda index: abs(baselines[index] - line.baseline))
             if abs(baselines[row] - line.baseline) > 0.5 * size:
-                return [texts]
+                row = bisect_right(baselines, line.baseline) - 1
+                if not is_wrapped or row < 0:
+                    return [texts]
             rows[row][at] = joined(rows[row][at], line_text(line.words))
     return rows
+
+
+def _names_rows(lines: Sequence[Sequence[TextRow]], right: float) -> bool:
+    """Returns True if each line of the first column names a row of its own.
+
+    Most of its lines then have a line beside them in another column. And its lines are no wrapped
+    text: either the first word of the next line would have fitted before `right`, the edge of the
+    column, or the column is empty beside the wrapped lines of other columns.
+    """
+    first, *others = lines
+    if len(first) < _MIN_LINES:
+        return False
+    size = first[0].size
+    beside = [line.baseline for column in others for line in column]
+    named = sum(any(abs(line.baseline - other) < 0.3 * size for other in beside) for line in first)
+    unbroken = sum(
+        line.right + after.words[0].right - after.left + 0.3 * size < right
+        for line, after in pairwise(first)
+    )
+    distances = [after.baseline - line.baseline for line, after in pairwise(first)]
+    has_holes = max(distances) > _MIN_HOLE * min(distances)
+    return named >= _MIN_NAMED * len(first) and (
+        has_holes or unbroken >= _MIN_NAMED * len(distances)
+    )
 
 
 def _levels(values: Iterable[float]) -> list[float]:

@@ -103,3 +103,57 @@ def test_a_drawing_of_thousands_of_lines_is_no_table():
     assert (
         rows(rules + [RuledLine(0, y, 6000, y) for y in (0, 500)], words([run("a", 3, 10)])) == []
     )
+
+
+def columns_of(*columns):
+    """Returns the words of columns of lines at given heights, and lines between the columns."""
+    xs = [50, 150, 250, 400]
+    runs = [
+        run(text, x + 5, y)
+        for x, column in zip(xs, columns, strict=False)
+        for y, text in column.items()
+    ]
+    return ruled_tables(grid(xs[: len(columns) + 1], [90, 105, 190]), words(runs))
+
+
+def test_without_lines_between_the_rows_the_first_column_names_them():
+    [(table, _)] = columns_of(
+        {100: "Name", 120: "color", 132: "label", 144: "margin", 168: "width"},
+        {100: "Default", 120: "black", 144: "0.11"},
+        {
+            100: "Values",
+            120: "a color",
+            132: "a text",
+            144: "the space",
+            156: "around",
+            168: "inches",
+        },
+    )
+    assert table.rows == [
+        ["Name", "Default", "Values"],
+        ["color", "black", "a color"],
+        ["label", "", "a text"],
+        ["margin", "0.11", "the space around"],
+        ["width", "", "inches"],
+    ]
+
+
+def test_wrapped_text_in_the_first_column_names_no_rows():
+    [(table, _)] = columns_of(
+        {
+            100: "Name",
+            120: "one long text that",
+            132: "fills its column",
+            144: "down to the end",
+            156: "of it",
+        },
+        {
+            100: "Values",
+            120: "another long text",
+            132: "and its rest",
+            144: "of words",
+            156: "on",
+            168: "more",
+        },
+    )
+    assert len(table.rows) == 2
