@@ -83,7 +83,7 @@ def prepared_of(tenant_id: str, document_id: str, version: int) -> PreparedDocum
     """Returns a version of a document with the tree and the vectors that must be stored."""
     key = (tenant_id, document_id, version)
     text, title = text_of(*key), title_of(*key)
-    document = replace(prepared(document_id, text, SETTINGS), title=title)
+    document = replace(prepared(document_id, text, SETTINGS), title=title, source="")
     leaves = indexed_leaves(text, title, (), document.tree, TREE.embedding_level, headings=True)
     return replace(document, vectors=EMBEDDER.embed([leaf.embedded for leaf in leaves]))
 
