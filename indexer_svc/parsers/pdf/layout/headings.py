@@ -277,7 +277,8 @@ def _without_cover(
     The first page often has the names of authors and other lines in large letters. The titles are
     the largest line, the last line if text follows, numbered lines in the style of a later heading
     or with a number that the next line continues (`1 Use` before `1.1 Safety`), and lines in the
-    style of a later heading that are directly above the last line.
+    style of a later heading that are directly above the last line. Two of these that follow one
+    another have different styles, because a section has text.
     """
     if not pages or not pages[0]:
         return candidates
@@ -301,11 +302,13 @@ def _without_cover(
     kept |= {id(block) for block in cover if _is_numbered(block.text) and _style(block) in styles}
     kept |= {id(block) for block, after in pairwise(cover) if _continues_number(block, after)}
     if begins < len(first_page):
-        directly_above = first_page[: first_page.index(last)]
-        for block in reversed(directly_above):
-            if id(block) not in is_candidate or _style(block) not in styles:
+        below = last
+        for block in reversed(first_page[: first_page.index(last)]):
+            is_title = id(block) in is_candidate and _style(block) in styles
+            if not is_title or _style(block) == _style(below):
                 break
             kept.add(id(block))
+            below = block
     dropped = {id(block) for block in cover if id(block) not in kept}
     return [block for block in candidates if id(block) not in dropped]
 
@@ -353,8 +356,10 @@ def _depths(headings: Sequence[Block]) -> dict[Block, int]:
     keys: dict[Block, tuple[tuple[float, bool, bool], int]] = {}
     for block in headings:
         style = _style(block)
-        order = -style.size, not style.is_bold, not style.is_capital
-        keys[block] = order, _number_depth(block.text)
+        number_depth = _number_depth(block.text)
+        # The number says more than capitals: `2.1.6 NULL` is no other style than `2.1.5 Lists`.
+        is_capital = style.is_capital and number_depth == 1
+        keys[block] = (-style.size, not style.is_bold, not is_capital), number_depth
     ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())), start=1)}
     return {block: min(MAX_DEPTH, ranks[key]) for block, key in keys.items()}
 

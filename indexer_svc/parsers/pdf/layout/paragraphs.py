@@ -2,7 +2,8 @@
 
 A hyphen at the end of a line is either a break inside a word (`transporta-/tion`), which is taken
 back, or belongs to the word (`E-/4711`, `well-/known`), and then stays. It stays if what follows is
-no lower-case letter, or if the part before it contains a digit or a capital letter inside.
+no lower-case letter, if the part before it contains a digit or a capital letter inside, or if it is
+in an address (`https://a-/b.org`).
 Otherwise the document decides: which of both words it has inside its lines, and whether its lines
 are hyphenated at all. After another hyphen (`high-pres-/sure`, `state-of-the-/art`), the hyphen is
 a break only if the document has the compound or its last word. At last, some words make compounds
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from indexer_svc.parsers.pdf.layout.lines import TextLine
 
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
+_ADDRESS = re.compile(r"(?://|www\.|@)\S*$")
 _BROKEN_WORD = re.compile(r"[^\W_][-/]$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
@@ -118,7 +120,7 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     """
     next_word = _FIRST_WORD.match(after)
     match = _LAST_WORD.search(text[:-1])
-    if next_word is None or match is None or not after[0].islower():
+    if next_word is None or match is None or not after[0].islower() or _ADDRESS.search(text):
         return True
     compound, _, first = match.group().rpartition("-")
     if _is_code(first):

@@ -155,6 +155,18 @@ def test_of_the_lines_above_the_text_only_titles_are_headings():
     assert [text for _, text in typographic(runs)] == ["The title", "Abstract", "9 Last section"]
 
 
+def test_of_lines_in_one_style_above_the_text_only_the_last_is_a_heading():
+    dates = [("Ann Author", 14, BOLD), ("Printed in May", 14, BOLD)]
+    runs = first_page(("The title", 20, None), *dates)
+    found = [text for _, text in typographic(runs)]
+    assert found == ["The title", "Printed in May", "9 Last section"]
+
+
+def test_a_numbered_title_of_capitals_has_the_depth_of_its_number():
+    heads = [("1 One", 12, BOLD), ("1.1 Lists", 12, BOLD), ("1.2 NULL", 12, BOLD)]
+    assert [depth for depth, _ in typographic(sections(*heads))] == [1, 2, 2]
+
+
 def test_the_style_of_a_later_heading_does_not_make_a_title_of_an_author():
     authors = [("Ann Author", 14, BOLD), ("University of Brindlewick", 12, None)]
     runs = first_page(("The title", 20, None), *authors, ("Abstract", 11, BOLD))

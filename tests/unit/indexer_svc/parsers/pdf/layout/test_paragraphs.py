@@ -20,6 +20,8 @@ from tests.support.documents.page_contents import lines, paragraph
         ("high-", "est", "highest"),
         ("a dash -", "and more", "a dash - and more"),
         ("see example.org/", "path", "see example.org/path"),
+        ("at ftp://ftp.fu-", "berlin.de/tex", "at ftp://ftp.fu-berlin.de/tex"),
+        ("to ann@rail-", "way.org", "to ann@rail-way.org"),
         ("by 5 m/", "s in", "by 5 m/s in"),
         ("and/", "or", "and/or"),
         ("one /", "two", "one / two"),
