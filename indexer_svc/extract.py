@@ -11,8 +11,6 @@ tokens, storage or gRPC.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 from hrag.values.deadline import Deadline
 from hrag.values.documents import Document, Page
@@ -61,8 +59,9 @@ from indexer_svc.parsers.parsed_file import (
     joined,
     moved,
 )
+from indexer_svc.parsers.parser_pool import Parse
 from indexer_svc.text_encoding import DECLARATIONS, UTF_8, DecodedText, check_encoding, decode
-from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
+from indexer_svc.text_recognition import NO_RECOGNITION, CallRecognition
 
 # A text may have at most MAX_RUN_CHARS characters without white space in a row, and at most
 # MAX_WHITE_SPACE_CHARS characters of white space in a row. The reason is that the tokenizer
@@ -72,9 +71,9 @@ from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 MAX_RUN_CHARS = 1_000_000
 MAX_WHITE_SPACE_CHARS = 250_000
 
-# The foreign formats: files of these formats are not text that a person can read. Only a parser
-# process parses these files, even if they are small. Each key is a MIME type, and its value is the
-# name of the format in error messages.
+# The foreign formats: the text of these files must be extracted from markup or from binary data.
+# Only a parser process parses these files, even if they are small. Each key is a MIME type, and its
+# value is the name of the format in error messages.
 _FOREIGN_FORMATS = {
     PDF: "a PDF",
     HTML: "an HTML page",
@@ -115,17 +114,7 @@ _WHITE_SPACE, _NO_WHITE_SPACE = re.compile(r"\s"), re.compile(r"\S")
 # hyphens before the lengths of runs of characters are measured.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 
-Parse = Callable[[bytes, str, int, bool], ParsedFile]
-"""Parses a file in another process.
-
-The arguments are the bytes, their MIME type, the largest size of the text in bytes of UTF-8, and
-whether the parts of a web page around its content are read too.
-"""
-TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
-"""Parses a file for a tenant, like Parse, with two more arguments before the others.
-
-They are the tenant's id and the deadline of the call.
-"""
+_NO_RECOGNITION = CallRecognition(None, NO_RECOGNITION.advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,29 +148,11 @@ def no_parser(
     raise UnreadableDocument(f"{mime_type} cannot be read without a parser", field="mime_type")
 
 
-@dataclass(frozen=True, slots=True)
-class Recognition:
-    """A parser that also recognises text in pictures of pages, for one call.
-
-    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
-    can be done about it.
-    """
-
-    parse: Parse | None
-    advice: str
-
-
-def recognition_of(text_recognition: TextRecognition, *caller: Any) -> Recognition:
-    """Returns the recognition for one call. `caller` are the first two arguments of TenantParse."""
-    parse = text_recognition.parse
-    return Recognition(None if parse is None else partial(parse, *caller), text_recognition.advice)
-
-
 def extract(
     document: Document,
     max_bytes: int,
     parse: Parse,
-    recognition: Recognition = recognition_of(NO_RECOGNITION),  # noqa: B008
+    recognition: CallRecognition = _NO_RECOGNITION,
 ) -> Extracted:
     """Returns the text, pages, sections and title of a document's body.
 
@@ -222,8 +193,8 @@ def extract(
     body = document.body if decoded is None else decoded.text
     if mime_type in _FOREIGN_FORMATS:
         content = _bytes_of(body)
-        how = (mime_type, max_bytes, document.keep_boilerplate)
-        read = _read_file(content, how, parse, recognition)
+        options = (mime_type, max_bytes, document.keep_boilerplate)
+        read = _read_file(content, options, parse, recognition)
         return _with_report(_from_file(read, mime_type, field), mime_type, decoded, read.report)
     text, pages = _text_of(body)
     _check_text(text, field)
@@ -386,14 +357,14 @@ def _sections(read: ParsedFile) -> tuple[Section, ...]:
 
 
 def _read_file(
-    content: bytes, how: tuple[str, int, bool], parse: Parse, recognition: Recognition
+    content: bytes, options: tuple[str, int, bool], parse: Parse, recognition: CallRecognition
 ) -> ParsedFile:
     """Parses a file, and parses it again with text recognition if pages of it are unread.
 
-    `how` are the further arguments of the parsers. Most files need no recognition, and the process
-    that recognises needs seconds to start. So a file is parsed without it first.
+    `options` are the arguments of Parse after the content. Most files need no recognition, and the
+    process that recognises needs seconds to start. So a file is parsed without recognition first.
     """
-    mime_type = how[0]
+    mime_type = options[0]
     if mime_type in PICTURES:
         if recognition.parse is None:
             raise InvalidArgument(
@@ -401,12 +372,12 @@ def _read_file(
                 f"{recognition.advice}",
                 field="mime_type",
             )
-        read = recognition.parse(content, *how)
+        read = recognition.parse(content, *options)
     else:
-        read = parse(content, *how)
+        read = parse(content, *options)
         if mime_type == PDF and read.report.unread_pages and recognition.parse is not None:
             try:
-                read = recognition.parse(content, *how)
+                read = recognition.parse(content, *options)
             except (UnreadableDocument, TooLarge) as error:
                 if _VISIBLE.search(read.text) is None:
                     raise

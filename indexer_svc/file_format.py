@@ -1,8 +1,8 @@
 """Detects the format of a file from its bytes, and from its name where the bytes do not show it.
 
 First, signatures: most binary formats begin with fixed bytes. ZIP archives and OLE files contain
-files, whose names show the format. A signature decides, also against the name, because names are
-often wrong: mail programs, browsers and people rename files.
+files, whose names show the format. A signature decides even if the name shows another format,
+because names are often wrong: mail programs, browsers and people rename files.
 
 Second, the beginning of a text: formats such as HTML, RTF, mail and subtitles begin in a way that
 ordinary text does not. This decides if the name is unknown or general (`.txt`), or if the name is
@@ -31,6 +31,7 @@ from hrag.values.formats import (
     JPEG,
     JSON,
     LATEX,
+    MARKDOWN,
     MSG,
     NOTEBOOK,
     ODP,
@@ -40,6 +41,7 @@ from hrag.values.formats import (
     PLAIN_TEXT,
     PNG,
     PPTX,
+    RST,
     RTF,
     SRT,
     TIFF,
@@ -47,6 +49,7 @@ from hrag.values.formats import (
     XLS,
     XLSX,
     XML,
+    Format,
     format_of,
     mime_type_of,
 )
@@ -74,7 +77,7 @@ _PDF_SEARCHED_BYTES = 1024
 _MIME_ENTRY, _MIME_START = slice(30, 38), 38
 _PACKAGE_TYPES = (EPUB, ODT, ODP, ODS)
 _ZIP_TYPES = (*_PACKAGE_TYPES, DOCX, PPTX, XLSX)
-# The name of the main part of an Office document tells its format.
+# The name of the main part of an Office document shows its format.
 _MAIN_PARTS = {
     b"word/document.xml": DOCX,
     b"word/document2.xml": DOCX,  # Word on the Web writes this name.
@@ -115,7 +118,7 @@ _ZIP_REFUSED = (
 # The bytes of formats that are refused: the offset, the bytes, and what the file is. Sources: the
 # specifications, and the table of the program `file`.
 _REFUSED = (
-    (0, b"PK\x05\x06", "an empty ZIP archive"),
+    (0, _ZIP_END, "an empty ZIP archive"),
     (0, b"\x1f\x8b", f"a GZIP file; {_ARCHIVE}"),
     (257, b"ustar", f"a TAR archive; {_ARCHIVE}"),
     (0, b"BZh", "an archive (BZIP2); unpack it first"),
@@ -204,10 +207,10 @@ def detect(content: bytes, name: str = "") -> str:
         return PDF
     named_format = format_of(named)
     if named_format is not None and not named_format.is_text:
-        return _of_binary_name(content, named)
+        return _of_binary_name(content, named_format)
     if not named or named == PLAIN_TEXT:
         return _by_text(content) or named or PLAIN_TEXT
-    if _is_markup_name(named) and _HTML.match(_start_of(content)):
+    if _may_be_web_page(named) and _HTML.match(_start_of(content)):
         return HTML
     return named
 
@@ -222,9 +225,9 @@ def _path_of(name: str) -> str:
         return ""
 
 
-def _is_markup_name(mime_type: str) -> bool:
-    """Returns True for names such as .md and .xml, whose files are often web pages in fact."""
-    return mime_type in ("text/markdown", "text/x-rst", XML, CSV)
+def _may_be_web_page(mime_type: str) -> bool:
+    """Returns True if files with names of this type, such as .md and .xml, are often web pages."""
+    return mime_type in (MARKDOWN, RST, XML, CSV)
 
 
 def _start_of(content: bytes) -> bytes:
@@ -293,12 +296,13 @@ def _refusal(meaning: str) -> UnreadableDocument:
     return UnreadableDocument(f"content is {meaning}", field=_FIELD)
 
 
-def _of_binary_name(content: bytes, named: str) -> str:
+def _of_binary_name(content: bytes, named_format: Format) -> str:
     """Returns the format of a file that is named like a binary format but has no signature.
 
     If the file is no text, the parser of the named format reports what is wrong. Raises
     UnreadableDocument for a text of unknown format.
     """
+    named = named_format.mime_type
     if named == EML or not content.strip(_BLANKS):
         return named
     if not is_text(content):
@@ -308,8 +312,8 @@ def _of_binary_name(content: bytes, named: str) -> str:
     if named in _TABLE_TYPES and _is_table(content):
         return CSV
     raise UnreadableDocument(
-        f"content is a text, although its name is the name of {named}; mime_type text/plain reads "
-        "it as text",
+        "content is a text, although its name says that it is a "
+        f"{named_format.extensions[0]} file; mime_type text/plain reads it as text",
         field="mime_type",
     )
 

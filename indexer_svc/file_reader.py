@@ -1,9 +1,9 @@
 """Reads documents as the indexer does, without a store: `python -m indexer_svc.file_reader`.
 
-`hrag read` starts this program. Standard input is a sequence of documents: for each, four
-bytes with the length of a message, in big-endian order, then a message `hrag.v1.Document`. Standard
-output has one line of JSON for each document, in the same order: its text, title, pages, sections,
-metadata and report, or an error. The program ends at the end of its input.
+`hrag read` starts this program. Standard input is a sequence of documents. Each document has four
+bytes with the length of a message, in big-endian order, and then a message `hrag.v1.Document`.
+Standard output has one line of JSON for each document, in the same order: its text, title, pages,
+sections, metadata and report, or an error. The program ends at the end of its input.
 
 Settings are those of the indexer, from the environment. So a file that is read here is read by an
 indexer with the same settings, in the same way and within the same limits.
@@ -24,12 +24,12 @@ from hrag.v1 import types_pb2
 from hrag.values.deadline import NEVER
 from hrag.values.errors import HragError
 from hrag.wire.common import document_from
-from indexer_svc.extract import Parse, Recognition, extract, recognition_of
-from indexer_svc.parsers.parser_pool import ParserPool
-from indexer_svc.text_recognition import open_text_recognition
+from indexer_svc.extract import extract
+from indexer_svc.parsers.parser_pool import Parse, ParserPool
+from indexer_svc.text_recognition import CallRecognition, open_text_recognition
 
 _LENGTH = struct.Struct(">I")
-_TENANT = "local"  # The parsers are divided among tenants; here is only one.
+_TENANT = "local"  # The parsers are divided among tenants. This program has only one tenant.
 
 
 def main() -> None:
@@ -40,14 +40,14 @@ def main() -> None:
     try:
         settings = load(IndexerSettings)
     except SettingsError as error:
-        print(f"reader: {error}", file=sys.stderr)  # noqa: T201 - there are no logs
+        print(f"reader: {error}", file=sys.stderr)  # noqa: T201 - The logs are not configured yet.
         sys.exit(2)
     # Failures are answers, so a log of them would only repeat them.
     log.configure("reader", "console", "critical")
     parsers = ParserPool(2, settings.parser_memory_bytes, settings.parser_timeout_s)
     with closing(parsers), open_text_recognition(settings) as text_recognition:
         parse = partial(parsers.parse, _TENANT, NEVER)
-        recognition = recognition_of(text_recognition, _TENANT, NEVER)
+        recognition = text_recognition.for_call(_TENANT, NEVER)
         while (message := _received(sys.stdin.buffer)) is not None:
             answer = json.dumps(_read(message, settings.max_document_bytes, parse, recognition))
             answers.write(answer.encode() + b"\n")
@@ -62,7 +62,9 @@ def _received(file: BinaryIO) -> bytes | None:
     return file.read(_LENGTH.unpack(length)[0])
 
 
-def _read(message: bytes, max_bytes: int, parse: Parse, recognition: Recognition) -> dict[str, Any]:
+def _read(
+    message: bytes, max_bytes: int, parse: Parse, recognition: CallRecognition
+) -> dict[str, Any]:
     """Returns what was read of a document, as values of JSON, or the error."""
     try:
         document = document_from(types_pb2.Document.FromString(message))

@@ -8,7 +8,7 @@ the commit.
 """
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,8 +48,9 @@ from hrag.values.reading import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits
-from indexer_svc.extract import Extracted, TenantParse, extract, no_parser, recognition_of
+from indexer_svc.extract import Extracted, extract, no_parser
 from indexer_svc.mime_types import resolve_mime_type
+from indexer_svc.parsers.parser_pool import TenantParse
 from indexer_svc.read_metadata import complete_metadata
 from indexer_svc.text_recognition import NO_RECOGNITION, TextRecognition
 
@@ -117,10 +118,10 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class IngestPlan:
     """The effect that an ingest of a document would have.
 
-    `settings` are those of the collection's trees.
+    `settings` are the settings of the collection's chunk trees.
     """
 
     checked: Checked
@@ -240,8 +241,7 @@ class Pipeline:
         """Embeds documents with `embedder` and stores them through `writer`.
 
         `parse` parses the documents that this process does not parse itself: long texts, and files
-        like PDFs, HTML pages and Office documents. `recognition` reads
-        pictures and scans.
+        like PDFs, HTML pages and Office documents. `recognition` reads pictures and scans.
         """
         self._writer = writer
         self._embedder = embedder
@@ -356,9 +356,7 @@ class Pipeline:
         is about to store other versions of them. Raises CollectionNotFound, StorageQuotaExceeded or
         EmbedderMismatch.
         """
-        admission = self._admit(checked, checked.content_hash)
-        if admission.unchanged is None and self._may_have_unread_pages(checked.document):
-            admission = self._admit(checked, _with_unread_pages(checked.content_hash))
+        admission = self._decide(checked, partial(self._admit, checked))
         pending = Pending(
             admission.collection, checked.document, checked.metadata_json, checked.content_hash
         )
@@ -371,6 +369,16 @@ class Pipeline:
             # service's embedder.
             check_embedder(settings, self._embedder.name)
         return pending
+
+    def _decide(self, checked: Checked, admit: Callable[[str], IngestDecision]) -> IngestDecision:
+        """Calls `admit` with each content hash that the document may be stored with.
+
+        Returns the decision for the first hash that is stored, or else the last decision.
+        """
+        decision = admit(checked.content_hash)
+        if decision.unchanged is None and self._may_have_unread_pages(checked.document):
+            decision = admit(_with_unread_pages(checked.content_hash))
+        return decision
 
     def _may_have_unread_pages(self, document: Document) -> bool:
         """Returns True if the document may be stored with pages that recognition would read.
@@ -429,7 +437,16 @@ class Pipeline:
         content_hash = pending.content_hash
         if completed.report.unread_pages and self._may_have_unread_pages(pending.document):
             content_hash = _with_unread_pages(content_hash)
-        draft = IngestDraft(pending, title, extracted.parsed, tree, *completed, content_hash)
+        draft = IngestDraft(
+            pending,
+            title,
+            extracted.parsed,
+            tree,
+            completed.metadata,
+            completed.metadata_json,
+            completed.report,
+            content_hash,
+        )
         check_leaves(draft.leaf_count, draft.vector_bytes)
         return draft
 
@@ -442,7 +459,7 @@ class Pipeline:
                 document,
                 self._defaults.max_document_bytes,
                 partial(self._parse, tenant_id, deadline),
-                recognition_of(self._recognition, tenant_id, deadline),
+                self._recognition.for_call(tenant_id, deadline),
             )
         deadline.check("extracting")
         with metrics.ingest_stage("cut"):
@@ -505,7 +522,7 @@ class Pipeline:
         planned = self.plan(self.check(tenant_id, collection, document))
         return planned if isinstance(planned, IngestResult) else self.read(planned, deadline)
 
-    def plan(self, checked: Checked) -> IngestResult | Plan:
+    def plan(self, checked: Checked) -> IngestResult | IngestPlan:
         """Returns what an ingest of a document would do; the result if it is stored already.
 
         If the collection does not exist, its settings are the defaults. Raises
@@ -513,18 +530,15 @@ class Pipeline:
         """
         settings, outcome = self._defaults.tree, IngestOutcome.CREATED
         with suppress(CollectionNotFound, DocumentNotFound):
-            decision = self._writer.admit(*checked.key, checked.content_hash)
-            if decision.unchanged is None and self._may_have_unread_pages(checked.document):
-                content_hash = _with_unread_pages(checked.content_hash)
-                decision = self._writer.admit(*checked.key, content_hash)
+            decision = self._decide(checked, partial(self._writer.admit, *checked.key))
             if decision.unchanged is not None:
                 return decision.unchanged
             settings = decision.collection.settings.tree
             self._writer.document(decision.collection, checked.document.document_id)
             outcome = IngestOutcome.UPDATED
-        return Plan(checked, settings, outcome)
+        return IngestPlan(checked, settings, outcome)
 
-    def read(self, plan: Plan, deadline: Deadline) -> IngestResult:
+    def read(self, plan: IngestPlan, deadline: Deadline) -> IngestResult:
         """Reads and cuts a document, and returns the result that an ingest would have.
 
         Raises the errors of `cut`.

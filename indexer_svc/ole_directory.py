@@ -18,6 +18,8 @@ _NO_ENTRY = 0xFFFF_FFFF
 _LAST_SECTOR = 0xFFFF_FFFA  # Numbers above this one are not sectors, for example the chain's end.
 # Real files have a few dozen entries in their root, at most some thousands: one per attachment.
 _MAX_ENTRIES = 10_000
+# A sector has 512 bytes, or 4,096 bytes in files of version 4.
+_SECTOR_SHIFTS = (9, 12)
 _INDEX_SECTORS_AT = 76
 _INDEX_SECTORS = 109
 
@@ -31,10 +33,15 @@ def root_names(content: bytes) -> frozenset[str]:
 
 
 def _directory(content: bytes) -> bytes:
-    """Returns the entries of the directory. Raises struct.error or IndexError if damaged."""
+    """Returns the entries of the directory; none if the size of the sectors is wrong.
+
+    Raises struct.error or IndexError if the directory is damaged.
+    """
     (sector_shift,) = struct.unpack_from("<H", content, 30)
     (sector,) = struct.unpack_from("<I", content, 48)
-    size = 1 << min(sector_shift, 16)
+    if sector_shift not in _SECTOR_SHIFTS:
+        return b""
+    size = 1 << sector_shift
     # Each of these sectors contains the numbers of the sectors that follow others in their chains.
     index = struct.unpack_from(f"<{_INDEX_SECTORS}I", content, _INDEX_SECTORS_AT)
     directory = bytearray()

@@ -13,7 +13,7 @@ from hrag.values.documents import ROOT_KEY
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES
 from hrag.values.reading import ReadReport
 from indexer_svc.document_limits import value_count
-from indexer_svc.parsers.protocol import without_metadata
+from indexer_svc.parsers.parsed_file import without_metadata
 
 # With `ingest_root`, a file could make `hrag ingest --prune` delete its document, or keep it.
 _RESERVED = (ROOT_KEY,)

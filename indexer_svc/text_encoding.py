@@ -12,7 +12,7 @@ The first of these rules that applies decides:
 5. The encoding that the file declares, for example an HTML page.
 6. A guess by chardetng, the detector of Firefox. It compares the frequencies of pairs of letters
    with those of the languages that each encoding was made for. It knows the encodings that the
-   WHATWG standard lists, so it never takes Windows-1252 for a code page that nobody uses.
+   WHATWG standard lists, so it never guesses a code page that nobody uses.
 
 A guess may be wrong, so it is reported as one. Some guesses would certainly be wrong, and raise
 an error instead: text that is mostly valid UTF-8 with a few wrong bytes, and bytes with control
@@ -35,6 +35,7 @@ from chardetng_py.detector import EncodingDetector
 from hrag.values.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import HTML, LATEX, PYTHON, XML
 from hrag.values.ids import quoted
+from indexer_svc.parsers import html_charset
 
 _ENCODING_FIELD = "encoding"
 UTF_8 = "utf-8"
@@ -51,9 +52,7 @@ _NOT_TEXT_CODECS = frozenset((
     "punycode", "quopri_codec", "raw_unicode_escape", "rot_13", "undefined", "unicode_escape",
     "uu_codec", "zlib_codec",
 ))  # fmt: skip
-# The names of all encodings that a client may name. Names that are not in this table are never
-# given to `codecs.lookup`, which keeps every unknown name in memory.
-_CODEC_NAMES = {
+_ALL_CODEC_NAMES = {
     **{module.name: module.name for module in iter_modules(encodings.__path__)},
     **aliases,
     "utf_8_sig": "utf_8",
@@ -63,8 +62,10 @@ _CODEC_NAMES = {
     "iso_8859_8_i": "iso8859_8",
     "ansinew": "cp1252",  # LaTeX's name.
 }
+# The names of all encodings that a client may name. Names that are not in this table are never
+# given to `codecs.lookup`, which keeps every unknown name in memory.
 _CODEC_NAMES = {
-    name: codec for name, codec in _CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
+    name: codec for name, codec in _ALL_CODEC_NAMES.items() if codec not in _NOT_TEXT_CODECS
 }
 # The WHATWG standard decodes these encodings by larger ones that contain them. They are replaced
 # where a file declares them or a guess names them, because many files with these labels use
@@ -86,10 +87,7 @@ _JAPANESE_ESCAPE, _ISO_2022_JP = re.compile(rb"\x1b\$[@B]"), "iso2022-jp"
 # For each MIME type, a pattern of the place where a file names its encoding: an HTML page, XML,
 # Python (PEP 263), LaTeX.
 DECLARATIONS: Mapping[str, re.Pattern[bytes]] = {
-    HTML: re.compile(
-        rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
-        re.IGNORECASE,
-    ),
+    HTML: html_charset.DECLARATION,
     XML: re.compile(rb"<\?xml[^>]{0,500}?encoding\s*+=\s*+[\"']([\w.:-]{1,40})"),
     PYTHON: re.compile(rb"^[ \t\f]*#[^\n]{0,200}?coding[:=][ \t]*([\w.-]{1,40})", re.MULTILINE),
     LATEX: re.compile(rb"\\usepackage\s*\[([\w-]{1,40})\]\s*\{inputenc\}"),
@@ -103,7 +101,8 @@ _SAMPLE_BYTES = 1 << 16
 _FED_BYTES = 1 << 13
 PART_BYTES = 1 << 20  # A text is decoded in parts of this size.
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-# No text contains these control characters. Escape, shifts and the end mark of old systems occur.
+# No text contains these control characters. Some texts contain others: escape, shifts, and the mark
+# of the end of a file in old systems.
 _CONTROLS = re.compile(rb"[\x00-\x06\x10-\x19\x1c-\x1f\x7f]")
 _MAX_CONTROL_SHARE = 0.005
 # Python's codecs refuse a few bytes that browsers read as control characters. A guess is kept if
@@ -127,6 +126,15 @@ class DecodedText:
     is_guessed: bool = False
 
 
+def load_codecs() -> None:
+    """Loads the codecs of all encodings that `decode` may use.
+
+    Codecs are modules, and a confined parser process cannot load modules later.
+    """
+    for codec in set(_CODEC_NAMES.values()):
+        codecs.lookup(codec)
+
+
 def check_encoding(name: str) -> None:
     """Raises InvalidArgument if a client may not name this encoding."""
     if name:
@@ -148,11 +156,11 @@ def decode(
     if encoding:
         return _decode_as(content, encoding)
     for mark, name in _MARKS:
-        if content.startswith(mark) and (decoded := _strictly(content[len(mark) :], name)):
+        if content.startswith(mark) and (decoded := _decoded_strictly(content[len(mark) :], name)):
             return decoded
     if b"\0" in content:
         return _decode_wide(content)
-    if _JAPANESE_ESCAPE.search(content) and (decoded := _strictly(content, _ISO_2022_JP)):
+    if _JAPANESE_ESCAPE.search(content) and (decoded := _decoded_strictly(content, _ISO_2022_JP)):
         return decoded
     try:
         return DecodedText(content.decode(), UTF_8)
@@ -165,8 +173,8 @@ def _decode_legacy(
 ) -> DecodedText:
     """Returns the text of bytes that are not UTF-8, as `error` says. Raises UnreadableDocument."""
     if declared := _declared_codec(content, declaration):
-        return DecodedText(_decoded(content, declared, "replace"), _shown(declared))
-    _check_repairable(content, error)
+        return DecodedText(_decoded(content, declared, "replace"), _reported_name(declared))
+    _refuse_damaged_utf8(content, error)
     return _decode_guessed(content)
 
 
@@ -196,7 +204,7 @@ def _codec_of(name: str) -> str:
     return codec
 
 
-def _shown(codec: str) -> str:
+def _reported_name(codec: str) -> str:
     """Returns the name under which an encoding is reported."""
     if codec in _WHATWG_NAMES:
         return _WHATWG_NAMES[codec]
@@ -211,11 +219,11 @@ def _decode_as(content: bytes, encoding: str) -> DecodedText:
     try:
         text = _decoded(content, codec, "strict")
     except UnicodeDecodeError as error:
-        raise _wrong_byte(_shown(codec), error) from None
-    return DecodedText(text.removeprefix("\ufeff"), _shown(codec))
+        raise _wrong_byte_error(_reported_name(codec), error) from None
+    return DecodedText(text.removeprefix("\ufeff"), _reported_name(codec))
 
 
-def _strictly(content: bytes, codec: str) -> DecodedText | None:
+def _decoded_strictly(content: bytes, codec: str) -> DecodedText | None:
     try:
         return DecodedText(_decoded(content, codec, "strict"), codec)
     except UnicodeDecodeError:
@@ -243,7 +251,7 @@ def _decoded(content: bytes, codec: str, errors: str) -> str:
     return "".join(texts)
 
 
-def _wrong_byte(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
+def _wrong_byte_error(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
     return UnreadableDocument(
         f"content is not {encoding}: byte 0x{error.object[error.start]:02X} at offset "
         f"{error.start:,}; encoding must name the encoding that the text has",
@@ -251,11 +259,11 @@ def _wrong_byte(encoding: str, error: UnicodeDecodeError) -> UnreadableDocument:
     )
 
 
-def _no_text(content: bytes, problem: str) -> UnreadableDocument:
+def _not_text_error(content: bytes, problem: str) -> UnreadableDocument:
     start = " ".join(f"{byte:02X}" for byte in content[:8])
     return UnreadableDocument(
         f"content is neither text nor a file of a known format: {problem}, and it begins with the "
-        f"bytes {start}; mime_type must name its format",
+        f"bytes {start}; mime_type may name its format if it is not text",
         field="mime_type",
     )
 
@@ -274,31 +282,31 @@ def _declared_codec(content: bytes, declaration: re.Pattern[bytes] | None) -> st
     return "" if codec.startswith("utf") else codec
 
 
-def _check_repairable(content: bytes, error: UnicodeDecodeError) -> None:
+def _refuse_damaged_utf8(content: bytes, error: UnicodeDecodeError) -> None:
     """Raises UnreadableDocument if a text is UTF-8 that is damaged or cut off.
 
-    A text is damaged UTF-8 if at least half of its characters beyond ASCII are valid UTF-8. (The
-    detector's sample is examined.) In
-    sentences in 21 other encodings, at most 28 % of them happen to be valid (in EUC-JP).
+    A text is damaged UTF-8 if at least half of the characters beyond ASCII in its sample are valid
+    UTF-8. In sentences in 21 other encodings, at most 28 % of these characters happen to be valid
+    (in EUC-JP).
     """
     # Only the last character of a text that was cut off is wrong. If the rest is ASCII and one byte
     # is left, it may as well be a letter of another encoding, as in "caf\xe9".
     is_cut_off = error.end == len(content) and error.reason == "unexpected end of data"
     if is_cut_off and (error.end - error.start > 1 or not content[: error.start].isascii()):
-        raise _wrong_byte(UTF_8, error)
+        raise _wrong_byte_error(UTF_8, error)
     sample = _sample(content)
     text = sample.decode(errors="replace")
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
     in_text = sample.count("\N{REPLACEMENT CHARACTER}".encode())
     wrong = text.count("\N{REPLACEMENT CHARACTER}") - in_text
     if beyond_ascii - wrong >= wrong:
-        raise _wrong_byte(UTF_8, error)
+        raise _wrong_byte_error(UTF_8, error)
 
 
 def _decode_guessed(content: bytes) -> DecodedText:
     controls = sum(1 for _ in _CONTROLS.finditer(content[:_SAMPLE_BYTES]))
     if controls > _MAX_CONTROL_SHARE * min(len(content), _SAMPLE_BYTES):
-        raise _no_text(content, "it has control characters")
+        raise _not_text_error(content, "it has control characters")
     detector = EncodingDetector()
     sample = _sample(content)
     for start in range(0, len(sample), _FED_BYTES):
@@ -308,8 +316,8 @@ def _decode_guessed(content: bytes) -> DecodedText:
     codec = _SUPERSETS.get(codec, codec)
     text = _decoded(content, codec, "replace")
     if text.count("\N{REPLACEMENT CHARACTER}") > _MAX_WRONG_SHARE * len(text):
-        raise _no_text(content, f"in {_shown(codec)} it has invalid bytes")
-    return DecodedText(text, _shown(codec), is_guessed=True)
+        raise _not_text_error(content, f"in {_reported_name(codec)} it has invalid bytes")
+    return DecodedText(text, _reported_name(codec), is_guessed=True)
 
 
 def _sample(content: bytes) -> bytes:
@@ -339,10 +347,10 @@ def _decode_wide(content: bytes) -> DecodedText:
     order = "le" if odd > even else "be"
     widths = ("32", "16") if min(even, odd) * 4 > max(even, odd) else ("16", "32")
     for width in widths:
-        decoded = _strictly(content, f"utf-{width}-{order}")
+        decoded = _decoded_strictly(content, f"utf-{width}-{order}")
         if decoded is not None and _reads_like_text(decoded.text[:_JUDGED_CHARS]):
             return decoded
-    raise _no_text(content, f"it has a NUL byte at offset {content.index(0):,}")
+    raise _not_text_error(content, f"it has a NUL byte at offset {content.index(0):,}")
 
 
 def _reads_like_text(text: str) -> bool:

@@ -1,16 +1,15 @@
-"""Text recognition as the extraction uses it: the parser of scans, or why there is none."""
+"""Text recognition as `extract` uses it: the parser of scans, or the reason why there is none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 
 from hrag.config import IndexerSettings
 from hrag.values.deadline import Deadline
 from hrag.values.formats import OCR_EXTRA
-from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.parsers.parser_pool import Parse, ParserPool, TenantParse
 
 _LIBRARIES = ("rapidocr", "onnxruntime")
 _NOT_INSTALLED = f"this indexer has no text recognition; its operator can install it: {OCR_EXTRA}"
@@ -18,14 +17,26 @@ _SWITCHED_OFF = "text recognition is switched off in this indexer (HRAG_OCR_MAX_
 
 
 @dataclass(frozen=True, slots=True)
+class CallRecognition:
+    """A parser that also recognises text in pictures of pages, for one call.
+
+    `parse` is None if there is no such parser. `advice` says why pages may remain unread, and what
+    can be done about it.
+    """
+
+    parse: Parse | None
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextRecognition:
     """The parser that also recognises text in pictures of pages, for the calls of all tenants.
 
-    `parse` has the parameters of `extract.TenantParse`; it is None if there is no text recognition.
-    At most `max_pages` pages of a document are recognised.
+    `parse` is None if there is no text recognition. At most `max_pages` pages of a document are
+    recognised.
     """
 
-    parse: Callable[[str, Deadline, bytes, str, int, bool], ParsedFile] | None
+    parse: TenantParse | None
     max_pages: int
 
     @property
@@ -35,6 +46,11 @@ class TextRecognition:
             pages = "1 page" if self.max_pages == 1 else f"{self.max_pages} pages"
             return f"this indexer recognises at most {pages} of a document (HRAG_OCR_MAX_PAGES)"
         return _NOT_INSTALLED if not has_ocr_extra() else _SWITCHED_OFF
+
+    def for_call(self, tenant_id: str, deadline: Deadline) -> CallRecognition:
+        """Returns the text recognition for one call of a tenant."""
+        parse = None if self.parse is None else partial(self.parse, tenant_id, deadline)
+        return CallRecognition(parse, self.advice)
 
 
 NO_RECOGNITION = TextRecognition(None, 0)

@@ -39,6 +39,9 @@ hypothesis_settings.register_profile("default", deadline=None, max_examples=50)
 hypothesis_settings.register_profile("few", deadline=None, max_examples=10)
 hypothesis_settings.load_profile("default")
 
+# Longer bytes are not shown in the ids of tests.
+_MAX_ID_BYTES = 40
+
 # The free disk space that each store of a test reserves.
 _DISK_RESERVE_BYTES = 1 << 20
 
@@ -61,6 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keeps the tests of one part. Equal seeds choose equal parts in all processes."""
     parts, seed = config.getoption("parts"), config.getoption("part_seed")
     items[:] = [item for item in items if crc32(f"{seed} {item.nodeid}".encode()) % parts == 0]
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names long or binary parameters by their argument, because files may contain the time.
+
+    Processes that share the tests must collect the same names.
+    """
+    if not isinstance(val, bytes) or (len(val) <= _MAX_ID_BYTES and val.isascii()):
+        return None  # pytest makes the id from the value.
+    return argname
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("hrag.models", "hrag.server", "hrag.integrations"),
     ("hrag.engine", "hrag.evaluation", "hrag.gateway"),
     ("hrag.cli",),
-    ("indexer_svc", "retriever_svc"),
+    ("indexer_svc", "retriever_svc", "hrag.__main__"),
     ("tests", "benchmarks"),
 )
 OURS = ("hrag", "hrag_fast", "indexer_svc", "retriever_svc")

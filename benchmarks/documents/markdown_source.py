@@ -58,18 +58,12 @@ def plain_document(name: str, text: str, title: str = "", language: str = "en") 
 
 
 @dataclass(slots=True)
-class _List:
-    """A list that is being read: the number of its next item, 0 with bullets."""
-
-    next_number: int
-
-
-@dataclass(slots=True)
 class _BlockReader:
     """Turns the tokens of a Markdown text into blocks."""
 
     blocks: list[Block] = field(default_factory=list)
-    _lists: list[_List] = field(default_factory=list)
+    # For each list around the current token, the number of its next item; 0 with bullets.
+    _next_numbers: list[int] = field(default_factory=list)
     # The number of the item whose first paragraph follows; None outside of the start of an item.
     _item_number: int | None = None
     _quotes: int = 0
@@ -98,14 +92,14 @@ class _BlockReader:
     def _read_list(self, token: Token) -> None:
         match token.type:
             case "bullet_list_open":
-                self._lists.append(_List(0))
+                self._next_numbers.append(0)
             case "ordered_list_open":
-                self._lists.append(_List(int(token.attrs.get("start", 1))))
+                self._next_numbers.append(int(token.attrs.get("start", 1)))
             case "bullet_list_close" | "ordered_list_close":
-                self._lists.pop()
+                self._next_numbers.pop()
             case "list_item_open":
-                number = self._item_number = self._lists[-1].next_number
-                self._lists[-1].next_number += bool(number)
+                self._item_number = self._next_numbers[-1]
+                self._next_numbers[-1] += bool(self._item_number)
             case "list_item_close":
                 self._item_number = None
 
@@ -129,10 +123,10 @@ class _BlockReader:
         elif self._heading_depth:
             self.blocks.append(Heading(self._heading_depth, text))
         elif self._item_number is not None:
-            self.blocks.append(Item(text, len(self._lists), self._item_number))
+            self.blocks.append(Item(text, len(self._next_numbers), self._item_number))
             self._item_number = None
         else:
-            self.blocks.append(Paragraph(text, is_quote=bool(self._quotes or self._lists)))
+            self.blocks.append(Paragraph(text, is_quote=bool(self._quotes or self._next_numbers)))
 
 
 def _runs(tokens: Sequence[Token]) -> Text:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from benchmarks.documents.printer import PrintedDocument
-from benchmarks.documents.read_tables import Row, rows_in, same, table_ranges
+from benchmarks.documents.read_tables import Row, comparable, rows_in, table_ranges
 from benchmarks.documents.source_document import (
     SourceDocument,
     Table,
@@ -204,9 +204,9 @@ def _cells(document: SourceDocument, parsed: ParsedFile) -> tuple[Matches, list[
 
 def _rows(table: Table) -> Iterator[Row]:
     """Yields the rows of a table as pairs of the column's name and the cell's text."""
-    names = [same(name) for name in table.names]
+    names = [comparable(name) for name in table.names]
     for row in table.cells:
-        cells = zip(names, map(same, row), strict=True)
+        cells = zip(names, map(comparable, row), strict=True)
         yield tuple((name, cell) for name, cell in cells if cell)
 
 

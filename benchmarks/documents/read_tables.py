@@ -26,7 +26,7 @@ def rows_in(text: str) -> list[Row]:
     lengths: list[int] = []
     for block in _BLANK_LINES.split(_without_code(text)):
         lines = block.strip().splitlines()
-        if len(lines) > 1 and _RULE.fullmatch(lines[1].strip()):
+        if _is_markdown_table(lines):
             markdown_rows = list(_markdown_rows(lines))
             rows += markdown_rows
             lengths += [0] * len(markdown_rows)
@@ -45,12 +45,12 @@ def table_ranges(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for end in [*(match.start() for match in _BLANK_LINES.finditer(text)), len(text)]:
         lines = text[start:end].strip().splitlines()
-        if (len(lines) > 1 and _RULE.fullmatch(lines[1].strip())) or _record(lines):
+        if _is_markdown_table(lines) or _record(lines):
             yield start, end
         start = end
 
 
-def same(text: str) -> str:
+def comparable(text: str) -> str:
     """Returns the text of a cell in the form in which cells are compared."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
@@ -69,6 +69,10 @@ def _without_code(text: str) -> str:
     return "\n".join(lines)
 
 
+def _is_markdown_table(lines: Sequence[str]) -> bool:
+    return len(lines) > 1 and bool(_RULE.fullmatch(lines[1].strip()))
+
+
 def _markdown_rows(lines: Sequence[str]) -> Iterator[Row]:
     names = _cells(lines[0])
     for line in lines[2:]:
@@ -78,7 +82,7 @@ def _markdown_rows(lines: Sequence[str]) -> Iterator[Row]:
 
 def _cells(line: str) -> list[str]:
     parts = _CELL_END.split(line.strip())
-    return [same(part.replace("\\|", "|")) for part in parts[1:-1]]
+    return [comparable(part.replace("\\|", "|")) for part in parts[1:-1]]
 
 
 def _record(lines: Sequence[str]) -> Row:
@@ -89,7 +93,9 @@ def _record(lines: Sequence[str]) -> Row:
     matches = [_NAMED_CELL.fullmatch(line) for line in lines]
     if len(matches) < 2 or not all(matches):
         return ()
-    return tuple((same(match["name"]), same(match["cell"])) for match in matches if match)
+    return tuple(
+        (comparable(match["name"]), comparable(match["cell"])) for match in matches if match
+    )
 
 
 def _continues(row: Row, record: Row, chars: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from io import BytesIO
+from io import SEEK_END, BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 from unicodedata import normalize
@@ -37,13 +37,28 @@ MAX_RATIO = 200
 RATIO_APPLIES_BYTES = 64 << 20
 # An archive may be in an archive in an archive.
 MAX_DEPTH = 3
-# Headers of a TAR with long names have some KB. `tarfile` would read them at any size.
+# The headers of a member of a TAR with long names have some KB. `tarfile` would read them at any
+# size.
 _MAX_HEADER_BYTES = 1 << 20
+# The directory of a ZIP ends with a record of 22 bytes and a comment of up to 64 KB. If its size
+# does not fit in this record, it is in another record of 56 bytes. A record of 20 bytes between the
+# two says where this one is.
+_ZIP_END, _ZIP_END_BYTES, _ZIP_COMMENT_BYTES, _ZIP_SIZE_AT = b"PK\x05\x06", 22, 1 << 16, 12
+_ZIP_LARGE_END, _ZIP_LARGE_END_BYTES, _ZIP_LARGE_SIZE_AT = b"PK\x06\x06", 56, 40
+_ZIP_LARGE_PLACE_BYTES, _ZIP_IS_LARGE = 20, 0xFFFF_FFFF
+_ZIP_ENTRY = b"PK\x01\x02"
+_READ_BYTES = 1 << 20
 
 _ZIP_MAGIC, _GZIP_MAGIC, _TAR_MAGIC, _TAR_MAGIC_AT = b"PK\x03\x04", b"\x1f\x8b", b"ustar", 257
 _START_BYTES = 512
-# A ZIP file with one of these members is a document of a format that consists of files.
-_DOCUMENT_MEMBERS = ("[Content_Types].xml", "mimetype", "META-INF/container.xml")
+# A ZIP file with one of these members is a document of a format that consists of files. The indexer
+# refuses some of them, for example documents of Pages (.iwa), and says what helps.
+_DOCUMENT_MEMBERS = (
+    "[Content_Types].xml",
+    "mimetype",
+    "META-INF/container.xml",
+    "Index/Document.iwa",
+)
 _ENCRYPTED = 0x1
 _UTF_8_NAME = 0x800
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -131,10 +146,16 @@ class _Budget:
 
     def add(self, size: int) -> None:
         """Counts a member. Raises Unreadable if there are too many, or if they are too large."""
+        if size < 0:
+            raise Unreadable(f"the archive is damaged: it has a file of {size:,} bytes")
         self.members += 1
-        self.unpacked_bytes += size
         if self.members > MAX_MEMBERS:
             raise Unreadable(f"the archive has more than {MAX_MEMBERS:,} files")
+        self.add_bytes(size)
+
+    def add_bytes(self, size: int) -> None:
+        """Counts bytes that are unpacked. Raises Unreadable if there are too many."""
+        self.unpacked_bytes += size
         if self.unpacked_bytes > MAX_UNPACKED_BYTES:
             raise Unreadable(f"the archive has more than {MAX_UNPACKED_BYTES:,} bytes unpacked")
         if (
@@ -246,6 +267,8 @@ class _Lister:
         return True
 
     def _add_zip(self) -> bool:
+        with self.archive.open() as file:
+            _check_zip_directory(file)
         with self.archive.open() as file, ZipFile(file) as unpacked:
             members = {_zip_name(member): member for member in unpacked.infolist()}
         if any(name in members for name in _DOCUMENT_MEMBERS):
@@ -260,17 +283,18 @@ class _Lister:
         name = PurePosixPath(self.archive.name)
         self.budget.add(0)
         stem = name.stem if name.suffix.lower() == ".gz" else f"{name.name}.content"
-        self._add(stem, None, partial(_read_gzip, self.archive))
+        self._add(stem, None, _GzipReader(self.archive, self.budget))
 
     def _add_tar(self, unpack: _Unpack) -> None:
         positions: dict[str, tuple[int, int]] = {}
         with self.archive.open() as packed, unpack(packed) as file:
-            headers = cast("BinaryIO", _HeaderReader(file))
-            with tarfile.open(fileobj=headers, mode="r:") as tar:
+            headers = _HeaderReader(file)
+            with tarfile.open(fileobj=cast("BinaryIO", headers), mode="r:") as tar:
                 while (member := tar.next()) is not None:
                     # The next header comes after the bytes of this member. So the size is counted
                     # before these bytes are unpacked.
                     self.budget.add(member.size)
+                    self.budget.add_bytes(headers.take_count())
                     if member.isreg() and not member.issparse():
                         positions[member.name] = member.offset_data, member.size
                     # `tarfile` would keep all headers in memory.
@@ -280,6 +304,8 @@ class _Lister:
 
     def _add(self, name: str, size: int | None, read: Callable[[], bytes]) -> None:
         """Adds a member, or the members of an archive inside the archive."""
+        # Bytes that are not valid UTF-8 are lone surrogates in names of a TAR.
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         parts = [part for part in normalize("NFC", name).split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or _DRIVE.match(name):
             self.listing.escaping.append(f"{self.prefix}{name}")
@@ -344,17 +370,58 @@ def _zip_name(member: ZipInfo) -> str:
     return name if "/" in name else name.replace("\\", "/")
 
 
+def _check_zip_directory(file: BinaryIO) -> None:
+    """Raises Unreadable if the directory of a ZIP has more than MAX_MEMBERS entries.
+
+    `ZipFile` would make an object of each entry first. The count that the archive itself declares
+    may be wrong, so the entries are counted.
+    """
+    file_bytes = file.seek(0, SEEK_END)
+    searched_at = max(file_bytes - _ZIP_END_BYTES - _ZIP_COMMENT_BYTES, 0)
+    file.seek(searched_at)
+    last = file.read()
+    at = len(last) - _ZIP_END_BYTES
+    if not (at >= 0 and last.startswith(_ZIP_END, at) and last.endswith(b"\0\0")):
+        at = last.rfind(_ZIP_END)  # The record is followed by a comment.
+    if at < 0 or len(last) < at + _ZIP_END_BYTES:
+        return  # `ZipFile` reports the damage.
+    (size,) = struct.unpack_from("<I", last, at + _ZIP_SIZE_AT)
+    end_at = searched_at + at
+    file.seek(max(end_at - _ZIP_LARGE_PLACE_BYTES - _ZIP_LARGE_END_BYTES, 0))
+    large_end = file.read(_ZIP_LARGE_END_BYTES)
+    starts = [] if size == _ZIP_IS_LARGE else [end_at - size]
+    if large_end.startswith(_ZIP_LARGE_END) and len(large_end) == _ZIP_LARGE_END_BYTES:
+        (size,) = struct.unpack_from("<Q", large_end, _ZIP_LARGE_SIZE_AT)
+        starts.append(end_at - _ZIP_LARGE_PLACE_BYTES - _ZIP_LARGE_END_BYTES - size)
+    file.seek(max(min(starts, default=end_at), 0))
+    count = 0
+    rest = b""
+    while part := file.read(_READ_BYTES):
+        count += (rest + part).count(_ZIP_ENTRY)
+        if count > MAX_MEMBERS:
+            raise Unreadable(f"the archive has more than {MAX_MEMBERS:,} files")
+        rest = part[-len(_ZIP_ENTRY) + 1 :]
+
+
 class _HeaderReader:
     """The bytes of a TAR, from which `tarfile` reads only headers."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._count = 0
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MAX_HEADER_BYTES:
-            raise Unreadable(f"the archive has a header of {size:,} bytes")
+        """Returns bytes of a header. Raises Unreadable if one member has too many of them."""
+        if size < 0 or self._count + size > _MAX_HEADER_BYTES:
+            raise Unreadable(f"the archive has a header of more than {_MAX_HEADER_BYTES:,} bytes")
+        self._count += size
         return self._file.read(size)
+
+    def take_count(self) -> int:
+        """Returns how many bytes were read since the last call."""
+        count, self._count = self._count, 0
+        return count
 
 
 def _read_or_refuse(read: Callable[[], bytes]) -> bytes:
@@ -374,11 +441,26 @@ def _read_zip(archive: _Archive, member: ZipInfo) -> bytes:
         return _read_limited(cast("BinaryIO", file))
 
 
-def _read_gzip(archive: _Archive) -> bytes:
-    with archive.open() as file, _unpacked(file) as unpacked:
-        content = _read_limited(unpacked)
-    _Budget(archive.size_bytes).add(len(content))
-    return content
+class _GzipReader:
+    """Reads the bytes in a GZIP file. Their number is known only when they are read.
+
+    They count once in the budget of the outermost archive.
+    """
+
+    def __init__(self, archive: _Archive, budget: _Budget) -> None:
+        self._archive = archive
+        self._budget = budget
+        self._is_counted = False
+
+    def __call__(self) -> bytes:
+        """Returns the bytes. Raises Unreadable if they exceed a limit."""
+        with self._archive.open() as file, _unpacked(file) as unpacked:
+            content = _read_limited(unpacked)
+        _Budget(self._archive.size_bytes).add_bytes(len(content))
+        if not self._is_counted:
+            self._budget.add_bytes(len(content))
+            self._is_counted = True
+        return content
 
 
 def _read_tar(archive: _Archive, unpack: _Unpack, offset: int, size: int) -> bytes:

@@ -141,7 +141,7 @@ def create_collection(
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJson = False,
 ) -> None:
-    """Create a collection. Its settings never change.
+    """Create a collection. Its settings never change, except for the version of the analyzer.
 
     For each setting that is not given, the indexer's default applies.
 

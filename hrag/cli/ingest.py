@@ -5,8 +5,9 @@ its metadata names (`ingest_root`): the folder's absolute path, or the name give
 ingest with --prune writes this key. A document is deleted if it belongs to a root of this ingest
 and no file of the root has its id any more. Files that are skipped or refused are files of the root
 too, so their documents are not deleted. Documents of other folders and programs are never deleted,
-because they belong to other roots or to none. If a folder could not be listed completely, nothing
-is deleted.
+because they belong to other roots or to none. Exception: folders of the same path on two machines
+share a root, unless --root names them. If a folder could not be listed completely, nothing is
+deleted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +27,11 @@ from hrag.cli.ingest_progress import (
     ingest_with_progress,
     print_outcome,
     print_planned_outcome,
+    print_planned_summary,
     print_skipped,
     print_summary,
     show_outcomes,
+    show_report,
     show_reports,
     show_skipped,
     skipped_summary,
@@ -47,7 +50,6 @@ from hrag.cli.options import (
     connect,
     connection_options,
 )
-from hrag.cli.read_report import report_text
 from hrag.cli.terminal import Failure, output, print_json_line, print_line, show_note
 from hrag.values.collections import NO_EMBEDDER, SettingsRequest, SummaryUnit
 from hrag.values.documents import ROOT_KEY, IngestOutcome
@@ -163,7 +165,8 @@ def ingest(
             metavar="NAME",
             help="With --prune: a name that identifies the folders' documents. The folder may then "
             "have another path at each run, and sources are paths inside it. Default: the "
-            "folder's absolute path.",
+            "folder's absolute path. Machines that store different folders of the same path in "
+            "one collection need different names.",
             show_default=False,
         ),
     ] = "",
@@ -175,7 +178,10 @@ def ingest(
     ] = False,
     is_verbose: Annotated[
         bool,
-        typer.Option("--verbose", help="Show what was read of each file, and each skipped file."),
+        typer.Option(
+            "--verbose",
+            help="Show what was read of each file, what was left out, and each skipped file.",
+        ),
     ] = False,
     indexer: Indexer = DEFAULT_INDEXER,
     as_json: AsJsonLines = False,
@@ -185,9 +191,9 @@ def ingest(
     From a folder, the command stores the files whose extension is known, or with --glob the files
     that match, in sorted order. Known are text, Markdown, PDF, HTML, Office documents, mail, CSV,
     source code and others; docs/guide/formats.md lists all. Hidden files and folders are left out,
-    and links are followed once. A file that is named is stored with any extension. The document id
-    of a file is its path inside the folder, with ":" in place of "/". Archives (ZIP, TAR, GZ, TGZ)
-    are opened like folders.
+    and links are followed once. A file that you name may have any extension, but it must be text
+    or of a known format. The document id of a file is its path inside the folder, with ":" in place
+    of "/". Archives (ZIP, TAR, GZ, TGZ) are opened like folders.
 
     Each line of a .jsonl or .ndjson file is a document: its text is the --text-field, its id is
     _id, id, document_id or doc_id, and all other fields except title, source and mime_type are
@@ -196,7 +202,7 @@ def ingest(
     Citations show a document's title (from front matter, the first heading of level 1 or
     metadata), otherwise its file, with its sections, and its pages or slides. The format and the
     encoding of a file are detected from its content. The command shows what was read, and what was
-    not; files of unknown format are refused.
+    not.
 
     Running the command again is cheap: unchanged documents are neither embedded nor written.
     With --prune, documents whose files no longer exist are deleted too, but only those that an
@@ -407,10 +413,11 @@ class _Ingest:
             for document_id in gone:
                 print_json_line({"document_id": document_id, "outcome": "would delete"})
             print_skipped(self.inputs.skipped)
+            print_planned_summary(progress, skipped, gone)
             return
         for label, result in progress.reported:
             if result.report is not None:
-                print_line(f"would store {label}: {report_text(result.report)}")
+                show_report(f"would store {label}", result.report, is_verbose=self.is_verbose)
             elif self.is_verbose:
                 print_line(f"unchanged: {label}")
         for label, reason in progress.failures:

@@ -29,7 +29,13 @@ from hrag.cli.ingest_files import (
     SkippedFile,
 )
 from hrag.cli.input_documents import InputDocument, Unreadable, readable_path
-from hrag.cli.read_report import UTF_8, is_notable, report_fields, report_text
+from hrag.cli.read_report import (
+    UTF_8,
+    is_notable,
+    left_out_lines,
+    report_fields,
+    report_text,
+)
 from hrag.cli.render import counted
 from hrag.cli.terminal import LINE_INTERVAL_S, print_json_line, print_line, progress_lines
 from hrag.text.plain_text import printable
@@ -42,6 +48,7 @@ from hrag.values.errors import (
     TooLarge,
     UnreadableDocument,
 )
+from hrag.values.reading import ReadReport
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:
@@ -515,7 +522,15 @@ def show_reports(progress: IngestProgress, *, is_verbose: bool = False) -> None:
             if is_verbose:
                 print_line(f"{label}: {result.outcome}")
         elif shows_all or is_notable(result.report):
-            print_line(f"{label}: {report_text(result.report)}")
+            show_report(label, result.report, is_verbose=is_verbose)
+
+
+def show_report(label: str, report: ReadReport, *, is_verbose: bool) -> None:
+    """Prints what was read of a document. If `is_verbose` is True, also shows what was left out."""
+    print_line(f"{label}: {report_text(report)}")
+    if is_verbose:
+        for left_out in left_out_lines(report):
+            print_line(f"  left out: {left_out}")
 
 
 def print_outcome(outcome: DocumentOutcome) -> None:
@@ -569,6 +584,24 @@ def print_summary(
         "failed": len(progress.failures),
         "skipped": Counter(file.reason for file in skipped),
         "deleted": len(deleted),
+        "token_count": progress.tokens,
+        "seconds": round(progress.seconds, 3),
+    }
+    print_json_line({"summary": summary})
+
+
+def print_planned_summary(
+    progress: IngestProgress, skipped: Sequence[SkippedFile], gone: Sequence[str]
+) -> None:
+    """Prints the summary that ends a dry run. `gone` are the ids that would be deleted."""
+    unchanged = progress.outcomes[IngestOutcome.UNCHANGED]
+    summary = {
+        "documents": progress.completed,
+        "would_store": progress.stored - unchanged,
+        "unchanged": unchanged,
+        "failed": len(progress.failures),
+        "skipped": Counter(file.reason for file in skipped),
+        "would_delete": len(gone),
         "token_count": progress.tokens,
         "seconds": round(progress.seconds, 3),
     }

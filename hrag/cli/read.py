@@ -23,7 +23,7 @@ from hrag.cli.input_documents import (
     Unreadable,
     standard_input,
 )
-from hrag.cli.read_report import left_out_lines, report_from, report_text
+from hrag.cli.read_report import left_out_lines, report_fields, report_from, report_text
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
 from hrag.text.plain_text import printable
 from hrag.values.errors import InvalidArgument
@@ -105,7 +105,7 @@ def read(
             reason = _skip_reason(document, answer)
             failures += "error" in answer and not reason
             if as_json:
-                print_json_line({"input": document.label, **answer})
+                print_json_line({"input": document.label, **_json_fields(answer)})
             elif reason:
                 message = answer["error"]["message"]
                 skipped.append(skipped_picture(document.label, reason, message))
@@ -119,6 +119,13 @@ def read(
         show_skipped(skipped, is_verbose=is_verbose)
     if failures:
         raise typer.Exit(1)
+
+
+def _json_fields(answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns an answer whose report has the same fields as in the output of `hrag ingest`."""
+    if "error" in answer:
+        return answer
+    return {**answer, "report": report_fields(report_from(answer["report"]))}
 
 
 def _skip_reason(document: InputDocument, answer: dict[str, Any]) -> str:

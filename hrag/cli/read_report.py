@@ -33,8 +33,8 @@ def report_fields(report: ReadReport) -> dict[str, Any]:
         "page_unit": report.page_unit,
         "section_count": report.section_count,
         "table_count": report.table_count,
-        "recognised_pages": report.recognised_pages,
-        "unread_pages": report.unread_pages,
+        "recognised_pages": list(report.recognised_pages),
+        "unread_pages": list(report.unread_pages),
         "advice": report.advice,
         "left_out": [
             {"kind": part.kind, "part_count": part.part_count, "example": part.example}

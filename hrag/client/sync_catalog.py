@@ -46,8 +46,8 @@ class Catalog(ABC):
     ) -> Collection:
         """Creates a collection. If a value in `settings` is None, the indexer's setting is used.
 
-        Returns the collection with all its settings, which never change. Raises
-        CollectionExists, StorageQuotaExceeded.
+        Returns the collection with all its settings. They never change, except for the version of
+        the analyzer, which `hrag reindex` raises. Raises CollectionExists, StorageQuotaExceeded.
         """
         return self._run(calls.create_collection(tenant_id, name, settings), timeout_s)
 
@@ -122,8 +122,8 @@ class Catalog(ABC):
         (created, updated or unchanged), the sequence number of the change, the count of chunks at
         each level, and the length in tokens. To wait until the change is visible to a
         search, pass the sequence number to `search` as `min_sequence`. If an identical document is
-        stored already, the outcome is UNCHANGED and the document is not embedded again. The
-        result's report says what was read of the body.
+        stored already, the outcome is UNCHANGED and the document is not embedded again. Otherwise
+        the result's report says what was read of the body.
 
         With `validate_only`, the document is read and checked, and nothing is stored. The result
         says what would be done.

@@ -150,8 +150,8 @@ _ingest_stages = _histogram(
 )
 _parser_calls = _counter(
     "hrag_parser_calls_total",
-    "Files sent to parser processes: PDF, HTML, Office documents, EPUB, and long texts with "
-    "sections or tables.",
+    "Files sent to parser processes, for example PDF, HTML and Office documents, and long texts "
+    "with sections or tables.",
     "outcome",
 )
 recognised_pages = _counter(

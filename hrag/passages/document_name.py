@@ -39,10 +39,10 @@ _WORD = re.compile(r"[^\W_]+")
 # A part of a word with fewer characters, such as the `v` of `v2`, says nothing alone.
 _MIN_PART_CHARS = 2
 
-# An extension says how a file is read, not what it is about. These lists have the
-# formats that hrag read when version 2 of the analyzers was made. The extension of
-# another format is a word of the name.
-_TEXTS = """
+# An extension says how a file is read, not what it is about. These lists have the extensions of the
+# formats that hrag read when version 2 of the analyzers was made, of the old Office formats and of
+# archives. Any other extension is a word of the name.
+_DOCUMENTS = """
 txt text md markdown pdf html htm xhtml doc docx ppt pptx xls xlsx xlsm ods odt odp epub csv tsv rst
 eml msg rtf ipynb tex latex ltx json xml srt vtt png jpg jpeg tif tiff
 """
@@ -52,16 +52,16 @@ sql swift
 """
 _ARCHIVES = frozenset(("zip", "tar", "gz", "tgz"))
 _LINES = frozenset(("jsonl", "ndjson"))
-_EXTENSIONS = _ARCHIVES | _LINES | frozenset(f"{_TEXTS} {_CODE}".split())
+_EXTENSIONS = _ARCHIVES | _LINES | frozenset(f"{_DOCUMENTS} {_CODE}".split())
 
 
 def document_name(source: str, document_id: str) -> str:
     """Returns the name of a document, outermost folder first: `reports > 2023 > acme_annual`.
 
     The last part is the name of the file without its extension. The folders are those that the
-    document id repeats. If words of the name consist of several words, as `AcmeReport2023` does,
-    these words follow at the end. Returns "" if the document has no name, and for a line of a file
-    of JSON Lines, because the name of this file is not the name of its documents.
+    document id repeats. If a word of the name consists of several words, as `AcmeReport2023` does,
+    these words follow at the end. Returns "" if the document has no name. The document of a line of
+    JSON Lines has none, because the name of the file is not the name of each document in it.
     """
     path = _path_of(source)
     if not source and _extension(document_id) in _EXTENSIONS:
@@ -80,9 +80,10 @@ def document_name(source: str, document_id: str) -> str:
 
 def _path_of(source: str) -> list[str]:
     """Returns the folders in a path or URL, and its last part, without empty parts and dots."""
-    url = _URL.match(source)
-    parts = [unquote(part) for part in url["path"].split("/")] if url else []
-    parts = parts if url else _FOLDER_ENDS.split(source)
+    if url := _URL.match(source):
+        parts = [unquote(part) for part in url["path"].split("/")]
+    else:
+        parts = _FOLDER_ENDS.split(source)
     return [part for part in parts if part.strip(". ")]
 
 
@@ -112,7 +113,7 @@ def _extension(file: str) -> str:
 def _without_extension(file: str, extensions: frozenset[str]) -> str:
     """Returns the name of a file without its extension, if this is one of `extensions`.
 
-    Of a name with several such extensions, for example `table.csv.gz`, all are left out.
+    If a name has several of these extensions, for example `table.csv.gz`, all are left out.
     """
     while _extension(file) in extensions:
         file = file.rpartition(".")[0]
@@ -135,9 +136,9 @@ def _nearest(parts: Sequence[str]) -> list[str]:
 
 
 def _words_inside(name: str) -> Iterator[str]:
-    """Yields the words of which the words of a name consist: `Acme`, `2023` of `Acme2023`.
+    """Yields the parts of the words that consist of several words: `Acme` and `2023` of `Acme2023`.
 
-    A word begins at a capital letter after a small letter, at the last of several capital letters
+    A part begins at a capital letter after a small letter, at the last of several capital letters
     before a small letter (`PDFReader`), and where letters and digits meet. Scripts without capital
     letters are not divided.
     """

@@ -20,8 +20,8 @@ class Outline:
 
     `section_parents[i]` is the index of the section that contains section i, or NONE.
     `section_starts[i]` and `page_starts[i]` are the character offsets at which section i and page i
-    begin. `page_unit` says what the numbers of the pages mean. `indexed_source` is the source with
-    which the document was ingested, if the source was changed later; otherwise None.
+    begin. `page_unit` says what the numbers of the pages mean. `name_source` is the source from
+    which the document's name in the lexical index comes.
     """
 
     document_id: str
@@ -33,8 +33,8 @@ class Outline:
     section_parents: tuple[int, ...]
     section_starts: "array[int]"
     page_starts: tuple[int, ...]
-    page_unit: PageUnit = PageUnit.PAGE
-    indexed_source: str | None = None
+    page_unit: PageUnit
+    name_source: str
 
     @classmethod
     def of(
@@ -46,11 +46,12 @@ class Outline:
         sections: Sequence[Section],
         pages: Sequence[PageSpan],
         page_unit: PageUnit = PageUnit.PAGE,
-        indexed_source: str | None = None,
+        name_source: str | None = None,
     ) -> "Outline":
         """Returns the outline of a document: its fields, sections and pages, without text and tree.
 
-        Sections and pages must be in order of the text.
+        Sections and pages must be in order of the text. `name_source` is `source`, if it is not
+        passed.
         """
         starts = tuple(page.char_start for page in pages)
         return cls(
@@ -64,13 +65,8 @@ class Outline:
             section_starts=array("I", (section.char_start for section in sections)),
             page_starts=starts,
             page_unit=page_unit,
-            indexed_source=indexed_source,
+            name_source=source if name_source is None else name_source,
         )
-
-    @property
-    def name_source(self) -> str:
-        """The source from which the document's name in the lexical index comes."""
-        return self.source if self.indexed_source is None else self.indexed_source
 
     @cached_property
     def encoded_bytes(self) -> int:

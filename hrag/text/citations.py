@@ -81,15 +81,15 @@ def short_pages(cited: Citable | Citation) -> str:
     return _pages(cited, "p.", "p.")
 
 
-def _pages(cited: Citable | Citation, page: str, pages: str) -> str:
-    """Returns the pages, with `page` before one number and `pages` before two numbers."""
+def _pages(cited: Citable | Citation, one: str, several: str) -> str:
+    """Returns the pages, with `one` before a single number and `several` before two numbers."""
     first, last = cited.first_page, cited.last_page
     if not first:
         return ""
     recognised = " (recognised)" if cited.recognised_pages else ""
     match cited.page_unit:
         case PageUnit.PAGE:
-            return _range(first, last, page, pages) + recognised
+            return _range(first, last, one, several) + recognised
         case PageUnit.ROW:
             # Rows are counted again in each sheet, so the last row may have the smaller number.
             return _range(first, last, "row", "rows") if first <= last else f"from row {first}"

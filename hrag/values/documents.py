@@ -160,8 +160,8 @@ class IngestResult:
     """The result of ingesting one document.
 
     `sequence` is the sequence number of the tenant's change that stored the document. It is 0 if
-    the document was only validated. `report` says what was read of the body. It is None for
-    UNCHANGED, because the body was not read again.
+    the document was only validated and is not stored yet in this form. `report` says what was read
+    of the body. It is None for UNCHANGED, because the body was not read again.
     """
 
     document_id: str

@@ -47,11 +47,11 @@ class ReadReport:
 
     `encoding` is the name of a text's encoding, for example `utf-8`, or empty if the file is not a
     text. `is_encoding_guessed` is True if neither the client nor the bytes prove the encoding.
-    `mime_type` is the format by which the file was read. `page_unit` is what the pages are. A
-    parser reports neither these fields nor the counts of pages and sections; extraction adds them.
+    `mime_type` is the format by which the file was read. `page_unit` says what the pages are.
+    Parsers do not set these fields and the counts of pages and sections; extraction sets them.
     `recognised_pages` are the numbers of the pages whose text was recognised in a picture, and
-    `unread_pages` those of the pages that have no readable text, both ascending. `advice` says why
-    there are unread pages and what can be done about it; it is empty if there are none.
+    `unread_pages` are the numbers of the pages that have no readable text, both ascending. `advice`
+    says why there are unread pages and what can be done about it; it is empty if there are none.
     """
 
     encoding: str = ""

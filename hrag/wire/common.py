@@ -409,9 +409,9 @@ def page_unit_number(unit: PageUnit | None) -> pb.PageUnit:
 
 
 def page_unit_from(number: int) -> PageUnit:
-    """Returns the unit with this number; PAGE for a document without pages and a number unknown.
+    """Returns the unit with this number; PAGE for an unknown number and for "no pages".
 
-    A newer server may send an unknown number. Its citations then say `page` before their numbers.
+    A newer server may send an unknown number. Citations then call its numbers pages.
     """
     return _PAGE_UNITS.get(number, PageUnit.PAGE)
 

@@ -37,7 +37,7 @@ class PassageFieldCodec:
         metadata: Mapping[str, Any],
         page_unit: PageUnit | None,
     ) -> bytes:
-        """Returns an encoded Chunk that has only these four fields; they describe a document."""
+        """Returns an encoded Chunk that has only these fields; they describe a document."""
         return types_pb2.Chunk(
             document_id=document_id,
             title=title,

@@ -5,7 +5,7 @@ begins with its path, for example `orders[3].customer.name: Ann`. So a passage t
 lines can be understood without the rest. Indexes count from 0.
 
 A list of flat records becomes a table, and a list of short texts a single line. A text of several
-lines follows its path on lines of its own. The parts of the data become sections: each list or
+lines follows its path on separate lines. The parts of the data become sections: each list or
 record at the first two levels, and each record deeper down that has a title. The section's title is
 the title in the record, or else the path.
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
+from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 
 # Data of programs is seldom nested deeper than 20 levels.
@@ -62,6 +63,15 @@ class Record:
 
 
 Value = str | list["Value"] | Record
+
+
+def check_depth(depth: int) -> None:
+    """Raises UnreadableDocument if values are nested deeper than MAX_DEPTH."""
+    if depth > MAX_DEPTH:
+        raise UnreadableDocument(
+            f"content is nested deeper than {MAX_DEPTH} levels; at most {MAX_DEPTH} are allowed",
+            field=_FIELD,
+        )
 
 
 def step(name: str) -> str:
@@ -111,11 +121,7 @@ class _DataWriter:
                 continue
             inner = self._begin(*child, depth=len(open_values) - 1)
             if inner is not None:
-                if len(open_values) > MAX_DEPTH:
-                    raise UnreadableDocument(
-                        f"content is nested deeper than {MAX_DEPTH} levels, which is the limit",
-                        field=_FIELD,
-                    )
+                check_depth(len(open_values))
                 open_values.append(inner)
         self._flush()
 
@@ -151,7 +157,7 @@ class _DataWriter:
 
     def _write_text(self, path: str, text: str) -> None:
         if len(text) >= _MIN_ENCODED_CHARS or "\n" in text or "\r" in text:
-            self._write_long_text(path, text.replace("\r\n", "\n").replace("\r", "\n").strip())
+            self._write_long_text(path, with_line_feeds(text).strip())
             return
         line = f"{path}: {text}" if path else text
         self._lines.append(line.rstrip())
@@ -183,10 +189,10 @@ def _entries(record: Record, path: str) -> Iterator[tuple[str, Value]]:
     if not record.is_ordered:
         entries = sorted(entries, key=lambda entry: _listed(entry[1]) is None)
     for name, value in entries:
-        yield joined_path(path, name), value
+        yield _joined_path(path, name), value
 
 
-def joined_path(path: str, name: str) -> str:
+def _joined_path(path: str, name: str) -> str:
     """Returns the path of a value in a record; `name` is the step that leads to it."""
     if not path or not name or name[0] in "[@":
         return path + name

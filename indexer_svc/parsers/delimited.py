@@ -29,6 +29,7 @@ from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import PageUnit
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
+from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 
 _TAB = "\t"
@@ -37,7 +38,6 @@ _SEPARATORS = f",;{_TAB}|"
 # if 20 lines stand above the table.
 _SAMPLE_CHARS = 1 << 16
 _SAMPLE_ROWS = 200
-_BYTE_ORDER_MARK = "\ufeff"
 _SEPARATOR_LINE = re.compile(r'\s*"?sep=([^\w\s"]|\t)"?[ \t]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _NUMBER = re.compile(r"[-+(~<>\s$€£¥]*\d[\d.,:'/%\s)eE+-]*[€£¥]?")
 _MAX_NUMBER_CHARS = 40
@@ -65,7 +65,7 @@ def parse_tabbed(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 def _parse(content: bytes, separator: str, max_text_bytes: int) -> ParsedFile:
     """Parses a file whose separator is `separator`, or is detected if this is empty."""
-    text = content.decode().removeprefix(_BYTE_ORDER_MARK)
+    text = utf8_text(content)
     skipped_rows = 0
     if match := _SEPARATOR_LINE.match(text):
         separator, text, skipped_rows = match[1], text[match.end() :], 1
@@ -92,8 +92,8 @@ def _score(sample: str, separator: str) -> float:
     if separator not in sample:
         return 0.0
     rows = list(islice(filter(None, _rows(sample, separator)), _SAMPLE_ROWS))
-    counts = Counter(map(len, rows))
-    shape = sum(rows_of * (1 - 1 / cells) for cells, rows_of in counts.items()) / len(counts)
+    counts = Counter(map(len, rows))  # How many rows have each number of cells.
+    shape = sum(count * (1 - 1 / cells) for cells, count in counts.items()) / len(counts)
     others = _SEPARATORS.replace(separator, "")
     cells = [cell for row in rows for cell in row]
     return shape * sum(_is_known(cell, others) for cell in cells) / len(cells)

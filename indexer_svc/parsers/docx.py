@@ -1,6 +1,6 @@
 """Parses Word documents: headings, paragraphs, lists, tables, text boxes and notes.
 
-The parts of the package are read directly, because no library at hand reads what Word shows: the
+The parts of the package are read directly, because no known library reads what Word shows: the
 numbers of lists and headings, the results of fields, superscripts, merged cells. The modules of
 `word` have one idea each: styles, numbering, fields, notes, the text of a paragraph, the grid of a
 table. This module visits the blocks of the document in order and writes them.
@@ -18,7 +18,8 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.placed_text import Piece, Placement, joined
+from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
+from indexer_svc.parsers.table_grid import CELL_SEPARATOR, ROW_SEPARATOR, cell_line
 from indexer_svc.parsers.table_layout import TablePart, layout_tables
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.parsers.word.fields import WordFields
@@ -52,7 +53,6 @@ _KIND = "a Word document (DOCX)"
 # The possible names of the main file in the archive of a Word document. Word on the Web numbers the
 # files, so it uses the second name.
 _MAIN_PARTS = ("word/document.xml", "word/document2.xml")
-_CELL_SEPARATOR, _ROW_SEPARATOR = ", ", "; "
 _TABLE_PARTS = {
     TABLE: TablePart.TABLE,
     ROW: TablePart.ROW,
@@ -93,7 +93,7 @@ def parse_docx(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 @dataclass(slots=True)
 class _WordStory:
-    """A text that Word lays out by itself: the body, a note or a text box.
+    """A text that Word lays out separately: the body, a note or a text box.
 
     `carried` are pieces of text that belong to the next paragraph. `carries_mark` is True if they
     are only the mark of a note.
@@ -108,12 +108,12 @@ class _WordStory:
 class _WordBlock:
     """An element that is to be written. None means that the story ends.
 
-    `by_table` is True if the style of the table around it hides text.
+    `table_hides` is True if the style of the table around it hides text.
     """
 
     element: Element | None
     story: _WordStory
-    by_table: bool = False
+    table_hides: bool = False
 
 
 @dataclass(slots=True)
@@ -172,12 +172,12 @@ class _WordBody:
             elif element.tag == CONTENT_CONTROL and _is_contents(element):
                 self._leave_out_contents(" ".join(text.text or "" for text in element.iter(TEXT)))
             else:
-                by_table = block.by_table
+                table_hides = block.table_hides
                 if element.tag == TABLE:
-                    by_table = bool(self._styles.of(element).vanishes)
+                    table_hides = bool(self._styles.of(element).vanishes)
                 children = list(shown_children(element))
                 pending += [
-                    _WordBlock(child, block.story, by_table) for child in reversed(children)
+                    _WordBlock(child, block.story, table_hides) for child in reversed(children)
                 ]
 
     def _part(self, element: Element) -> TablePart | None:
@@ -191,12 +191,12 @@ class _WordBody:
 
     def _end_story(self, story: _WordStory) -> None:
         if not story.carries_mark:
-            self._writer.paragraph(joined(story.carried))
+            self._writer.paragraph(tidied_pieces(story.carried))
         story.carried, story.carries_mark = [], False
 
     def _write_paragraph(self, paragraph: Element, block: _WordBlock) -> list[_WordBlock]:
         """Writes a paragraph; returns the blocks that follow it, last block first."""
-        read = self._read(paragraph, block.story, by_table=block.by_table)
+        read = self._read(paragraph, block.story, table_hides=block.table_hides)
         if not read.text.strip():
             pass
         elif read.depth is not None:
@@ -216,12 +216,12 @@ class _WordBody:
         stories = [_story_blocks(note.content, _note_story(note)) for note in notes]
         return [block for story in reversed([*stories, *boxes]) for block in story]
 
-    def _read(self, paragraph: Element, story: _WordStory, *, by_table: bool) -> _WordParagraph:
+    def _read(self, paragraph: Element, story: _WordStory, *, table_hides: bool) -> _WordParagraph:
         """Reads a paragraph and counts it in its list. Its text may be empty."""
         depth = self._depth(paragraph)
         if depth is not None:
             story.fields.end_contents()
-        content = self._paragraphs.read(paragraph, story.fields, by_table=by_table)
+        content = self._paragraphs.read(paragraph, story.fields, table_hides=table_hides)
         style = self._styles.of(paragraph)
         text = content.text
         if style.is_contents or (content.contents and not text):
@@ -264,7 +264,7 @@ class _WordBody:
         return None if reference is None else self._numbering.count(reference)
 
     def _leave_out_contents(self, text: str) -> None:
-        """Reports a table of contents, once for all its paragraphs."""
+        """Reports a table of contents when its first paragraph is read."""
         if not self._is_in_contents:
             self._writer.leave_out(LeftOutKind.CONTENTS_PAGE, text)
         self._is_in_contents = True
@@ -272,30 +272,30 @@ class _WordBody:
     def _write_table(self, table: Element, block: _WordBlock) -> list[_WordBlock]:
         """Writes a table; returns the blocks of the notes to which it refers."""
         self._end_story(block.story)
-        by_table = bool(self._styles.of(table).vanishes)
+        table_hides = bool(self._styles.of(table).vanishes)
         notes: list[WordNote] = []
 
         def text_of(cell: Element) -> str:
-            return self._cell_text(cell, block.story, notes, by_table=by_table)
+            return self._cell_text(cell, block.story, notes, table_hides=table_hides)
 
         grid = read_grid(table, text_of, self._max_text_bytes)
         self._writer.table(grid.rows, header_rows=grid.header_rows)
         return self._following(notes, [])
 
     def _cell_text(
-        self, cell: Element, story: _WordStory, notes: list[WordNote], *, by_table: bool
+        self, cell: Element, story: _WordStory, notes: list[WordNote], *, table_hides: bool
     ) -> str:
         """Returns the text of a cell, with the texts of tables and text boxes inside it."""
         parts: list[str] = []
         # In this list, a text stands for what separates the cells and rows of an inner table. The
         # other value is True if the style of the table around the element hides text.
-        pending: list[tuple[Element | str, bool]] = [(cell, by_table)]
+        pending: list[tuple[Element | str, bool]] = [(cell, table_hides)]
         while pending:
             element, is_hidden = pending.pop()
             if isinstance(element, str):
                 parts.append(element)
             elif element.tag == PARAGRAPH:
-                read = self._read(element, story, by_table=is_hidden)
+                read = self._read(element, story, table_hides=is_hidden)
                 parts.append(f"{read.line if read.text else ''}\n")
                 notes += read.content.notes
                 pending += ((box, False) for box in reversed(read.content.boxes))
@@ -305,25 +305,17 @@ class _WordBody:
                 children: list[tuple[Element | str, bool]] = []
                 for child in shown_children(element):
                     if children and child.tag in (ROW, CELL):
-                        separator = _CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR
+                        separator = CELL_SEPARATOR if child.tag == CELL else ROW_SEPARATOR
                         children.append((separator, is_hidden))
                     children.append((child, is_hidden))
                 pending += reversed(children)
-        parts.append(joined(story.carried))
+        parts.append(tidied_pieces(story.carried))
         story.carried, story.carries_mark = [], False
-        return _tidied("".join(parts))
+        return cell_line("".join(parts))
 
 
 def _count_chars(element: Element) -> int:
     return len(element.text or "") if element.tag in (TEXT, MATH_TEXT) else 0
-
-
-def _tidied(text: str) -> str:
-    """Returns the text of a cell on one line, without white space before separators."""
-    line = " ".join(text.split())
-    return line.replace(f" {_CELL_SEPARATOR}", _CELL_SEPARATOR).replace(
-        f" {_ROW_SEPARATOR}", _ROW_SEPARATOR
-    )
 
 
 def _story_blocks(root: Element, story: _WordStory) -> list[_WordBlock]:
@@ -337,7 +329,7 @@ def _story_blocks(root: Element, story: _WordStory) -> list[_WordBlock]:
 
 def _note_story(note: WordNote) -> _WordStory:
     """Returns the story of a note. Its first paragraph begins with its mark."""
-    mark: list[Piece] = [] if note.is_own_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
+    mark: list[Piece] = [] if note.is_custom_mark else [(f"[{note.mark}] ", Placement.NORMAL)]
     return _WordStory(carried=mark, carries_mark=True)
 
 

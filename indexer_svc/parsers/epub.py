@@ -17,7 +17,7 @@ from indexer_svc.parsers.epub_notes import BookNotes
 from indexer_svc.parsers.html import as_html, write_element, write_html
 from indexer_svc.parsers.html_boilerplate import navigation_of
 from indexer_svc.parsers.html_charset import decoded
-from indexer_svc.parsers.package import Element, Package, readable, resolved
+from indexer_svc.parsers.package import TITLE, Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
@@ -44,13 +44,13 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
         book = package.xml(root)
         items = {item.get("id", ""): item for item in book.iterfind(".//{*}manifest/{*}item")}
         labels = _labels(package, root, items)
-        locked = _encrypted_parts(package)
+        encrypted = _encrypted_parts(package)
         writer = TextWriter(max_text_bytes)
         chapters = list(_chapters(book, root, items))
-        is_page = frozenset(chapters).difference(locked).__contains__
-        notes = BookNotes(lambda part: _page(package, part) if is_page(part) else None)
+        readable_pages = frozenset(chapters) - encrypted
+        notes = BookNotes(lambda part: _page(package, part) if part in readable_pages else None)
         for part in chapters:
-            if part in locked:
+            if part in encrypted:
                 raise UnreadableDocument(
                     f"content is an EPUB whose chapter {part[:200]} is encrypted; send it without "
                     "copy protection",
@@ -61,7 +61,7 @@ def parse_epub(content: bytes, max_text_bytes: int) -> ParsedFile:
             for note in notes.of_chapter(part, page):
                 label = f"[{note.mark.strip('[]')}] " if note.mark else ""
                 write_element(note.page, note.node, writer, label)
-        title = book.findtext(".//{http://purl.org/dc/elements/1.1/}title") or ""
+        title = book.findtext(f".//{TITLE}") or ""
         return writer.parsed(metadata_title(title) or writer.first_heading)
 
 

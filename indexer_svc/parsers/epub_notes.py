@@ -34,7 +34,7 @@ class BookNotes:
     """The pages of notes of one book, and the notes that have been moved to their chapters."""
 
     def __init__(self, load: LoadPage) -> None:
-        """`load` returns the page of a part of the book, or None if the part is no page to read."""
+        """Begins a book. `load` returns the page of a part, or None for a part that is not read."""
         self._load = load
         self._pages: dict[str, LexborHTMLParser] = {}
         self._targets: dict[str, dict[str, LexborNode]] = {}

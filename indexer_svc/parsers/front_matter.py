@@ -30,7 +30,9 @@ _MAX_VALUES = 256
 _MAX_FIELD_CHARS = 16_384
 _MAX_NAME_CHARS = 100
 _MAX_VALUE_CHARS = 1_000
-# A name is searched in so many characters of a line.
+# tomllib needs time and memory in proportion to the square of the number of dots in a name.
+_MAX_TOML_DOTS = 100
+# A name is searched in this many characters of a line.
 _MAX_NAME_LINE_CHARS = 300
 # A name of a field has at most this many words. More words before a colon are a sentence.
 _MAX_NAME_SPACES = 3
@@ -61,6 +63,8 @@ _FLOW_ITEM = re.compile(
 )
 
 Fields = Mapping[str, str | list[str]]
+_Values = list[tuple[str, str | list[str]]]
+"""The names of fields with their values. A name may occur several times."""
 
 
 class FrontMatter(NamedTuple):
@@ -100,10 +104,7 @@ def front_matter_of(text: str) -> FrontMatter:
     )
 
 
-Values = list[tuple[str, str | list[str]]]
-
-
-def _enclosed(text: str, start: int, fence: str) -> tuple[Values, int] | None:
+def _enclosed(text: str, start: int, fence: str) -> tuple[_Values, int] | None:
     """Returns the fields between two fences, and the offset after the second one.
 
     `start` is the offset after the first fence. Returns None if there is no second fence, or if the
@@ -124,15 +125,17 @@ def _enclosed(text: str, start: int, fence: str) -> tuple[Values, int] | None:
     return None
 
 
-def _toml(lines: Sequence[str]) -> Values:
-    """Returns the fields of TOML; an empty list if it is not valid."""
+def _toml(lines: Sequence[str]) -> _Values:
+    """Returns the fields of TOML; an empty list if it is not valid, or a line has many dots."""
+    if any(line.count(".") > _MAX_TOML_DOTS for line in lines):
+        return []
     try:
         return _texts_of(tomllib.loads("\n".join(lines)))
     except (ValueError, RecursionError):
         return []
 
 
-def _json(text: str, start: int) -> tuple[Values, int] | None:
+def _json(text: str, start: int) -> tuple[_Values, int] | None:
     """Returns the fields of a JSON object that ends with its line, and the offset after it."""
     try:
         value, length = json.JSONDecoder().raw_decode(text[start : start + _MAX_CHARS])
@@ -144,9 +147,9 @@ def _json(text: str, start: int) -> tuple[Values, int] | None:
     return _texts_of(value), line.end()
 
 
-def _texts_of(values: Mapping[str, Any]) -> Values:
+def _texts_of(values: Mapping[str, Any]) -> _Values:
     """Returns the fields of a parsed object whose values are scalars or lists of scalars."""
-    texts: Values = []
+    texts: _Values = []
     for name, value in values.items():
         if isinstance(value, list):
             items = [text for text in map(_scalar, value) if text]
@@ -199,9 +202,9 @@ def _field(line: str) -> tuple[str, str] | None:
     return (name[1:-1] if name[0] in "\"'" else name), line[match.end() :]
 
 
-def _yaml(lines: Sequence[str]) -> Values:
+def _yaml(lines: Sequence[str]) -> _Values:
     """Returns the fields of a mapping that is written line by line."""
-    values: Values = []
+    values: _Values = []
     names = set()
     for name, value_lines in _fields(lines):
         value = _value(value_lines)

@@ -15,7 +15,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.html_boilerplate import boilerplate_of
-from indexer_svc.parsers.html_charset import decoded
 from indexer_svc.parsers.html_inline import InlineText
 from indexer_svc.parsers.html_lists import ListNumbers, numbers_of
 from indexer_svc.parsers.html_nodes import (
@@ -29,6 +28,7 @@ from indexer_svc.parsers.html_nodes import (
 from indexer_svc.parsers.html_tables import layout_tables, table_of
 from indexer_svc.parsers.html_visibility import Visibility
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -47,20 +47,18 @@ _XML_ONLY_MARKUP = re.compile(
 _XHTML_SIGNS = ("<?xml", "//DTD XHTML", "http://www.w3.org/1999/xhtml")
 _SEARCHED_CHARS = 4096
 _NOTE_TYPES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"))
-_MAX_LIST_DEPTH = 1_000
 
 
 def parse_html(
     content: bytes, max_text_bytes: int, *, keep_boilerplate: bool = False
 ) -> ParsedFile:
-    """Returns the text of a page, its headings and its title.
+    """Returns the text of a page in UTF-8, its headings and its title.
 
     Navigation, cookie notices, footers and other parts that surround the content of the page are
     left out, unless `keep_boilerplate` is True. The title is the title in the page's head, or else
-    the first heading of level 1. Raises UnreadableDocument if the encoding is unknown, and TooLarge
-    if the text has more than `max_text_bytes` bytes.
+    the first heading of level 1. Raises TooLarge if the text has more than `max_text_bytes` bytes.
     """
-    text = decoded(content)
+    text = utf8_text(content)
     page = LexborHTMLParser(as_html(text) if _is_xhtml(text) else text)
     writer = TextWriter(max_text_bytes)
     left_out: Collection[int] = ()
@@ -99,8 +97,8 @@ def _to_html(match: re.Match[str]) -> str:
 def write_html(page: LexborHTMLParser, writer: TextWriter, left_out: Collection[int] = ()) -> None:
     """Writes the visible text of a page's body to `writer`.
 
-    Elements whose `mem_id` is in `left_out` are not read. Elements
-    that the page marks as notes come last. Raises TooLarge.
+    Elements whose `mem_id` is in `left_out` are not read. Elements that the page marks as notes
+    come last. Raises TooLarge.
     """
     if page.body is None:
         return
@@ -197,7 +195,7 @@ class _BodyReader:
             self._inline.leave(node)
             return
         if tag == "dt":
-            self._terms += _lines(self._inline.take())
+            self._terms += filled_lines(self._inline.take())
             return
         self._end_block()
         if tag in LISTS:
@@ -208,7 +206,7 @@ class _BodyReader:
             self._write_terms()
 
     def _end_block(self) -> None:
-        text = "\n".join(_lines(self._inline.take()))
+        text = "\n".join(filled_lines(self._inline.take()))
         if not text:
             return
         if self._terms:
@@ -283,11 +281,6 @@ class _BodyReader:
 
         walk(root, self._visibility.shows, enter, leave)
         return inline.take()
-
-
-def _lines(text: str) -> list[str]:
-    """Returns the lines of a paragraph that are not blank, with single spaces."""
-    return list(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
 
 
 def _is_note(node: LexborNode) -> bool:

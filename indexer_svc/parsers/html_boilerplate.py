@@ -30,8 +30,10 @@ from indexer_svc.parsers.html_nodes import (
     BLOCKS,
     HEADINGS,
     PREFORMATTED,
+    WIDE_CHARACTER,
     Attributes,
     heading_depth,
+    holders,
     walk,
     words_of,
 )
@@ -58,7 +60,8 @@ _MAX_INNER_LETTERS = 24
 _MAX_ID_WORDS = 2
 _MAX_NAVIGATION_SHARE = 0.5
 _MAX_NOTICE_LETTERS = 4_000
-# A list with this share of letters in at least so many short links is a menu.
+# A list is a menu if it has at least _MIN_MENU_LINKS short links, and if the links have this share
+# of its letters.
 _MENU_LINK_SHARE = 0.75
 _CONTENTS_LINK_SHARE = 0.6
 _MIN_MENU_LINKS = 3
@@ -99,6 +102,7 @@ _PROMOTION_NAMES = frozenset((
 _FOOTER_NAMES = frozenset(("footer", "colophon", "copyright", "imprint"))
 _ALL_NAMES = _NAVIGATION_NAMES | _FOOTER_NAMES
 _HEADING = ", ".join(HEADINGS)
+_CONTROL = "button, a, input"
 _TEXT_FIELD = (
     "textarea, input[type=text], input[type=email], input[type=password], input:not([type])"
 )
@@ -106,7 +110,6 @@ _CONTENTS_NAMES = frozenset(("toc", "contents", "toctree", "tableofcontents"))
 _SKIP = re.compile(
     r"\W*(?:skip|jump|zum|aller|ir|saltar)\s+(?:to|zu|inhalt|au|al)\b", re.IGNORECASE
 )
-_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # A Chinese or Japanese character says as much as this many letters.
 _LETTERS_OF_WIDE = 3
 _MAX_EXAMPLE_CHARS = 400
@@ -130,6 +133,9 @@ class _PagePart:
     links_to_page: int = 0
     has_title: bool = False
     has_content: bool = False
+    has_heading: bool = False
+    has_control: bool = False
+    has_text_field: bool = False
 
     @property
     def prose(self) -> int:
@@ -146,11 +152,12 @@ def boilerplate_of(page: LexborHTMLParser) -> dict[int, str]:
         return {}
     visibility = Visibility(page)
     parts = _PartReader(visibility).read(page.body)
+    _note_elements(page, parts)
     marked = _marked(parts)
     content = _content(parts, marked)
-    unmarked = marked | _outside(parts, content) | _unmarked(parts, content)
+    all_evidence = marked | _outside(parts, content) | _unmarked(parts, content)
     for left_out, min_letters, min_share in (
-        (unmarked, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
+        (all_evidence, _MIN_ARTICLE_LETTERS if content is None else _MIN_LETTERS, _MIN_KEPT_SHARE),
         (marked, _MIN_LETTERS, _MIN_CONTENT_SHARE),
     ):
         outermost = _outermost(parts, left_out)
@@ -169,6 +176,17 @@ def navigation_of(page: LexborHTMLParser) -> dict[int, str]:
     return {
         nav.mem_id: " ".join(nav.text()[:_MAX_EXAMPLE_CHARS].split()) for nav in page.css("nav")
     }
+
+
+def _note_elements(page: LexborHTMLParser, parts: list[_PagePart]) -> None:
+    """Notes in each part which elements it contains or is, also those that are not shown."""
+    with_heading, with_control, with_text_field = (
+        holders(page, selector) for selector in (_HEADING, _CONTROL, _TEXT_FIELD)
+    )
+    for part in parts:
+        part.has_heading = part.node.mem_id in with_heading
+        part.has_control = part.node.mem_id in with_control
+        part.has_text_field = part.node.mem_id in with_text_field
 
 
 class _PartReader:
@@ -239,7 +257,7 @@ class _PartReader:
         letters = len("".join(text.split()))
         if not letters:
             return
-        letters += (_LETTERS_OF_WIDE - 1) * len(_WIDE.findall(text))
+        letters += (_LETTERS_OF_WIDE - 1) * len(WIDE_CHARACTER.findall(text))
         part = self._parts[self._open[-1]]
         part.letters += letters
         if self._links:
@@ -294,7 +312,7 @@ def _is_notice(part: _PagePart, attributes: Attributes) -> bool:
     is_named = not words.isdisjoint(_NOTICE) or (
         not words.isdisjoint(_COOKIE) and not words.isdisjoint(_NOTICE_FORM)
     )
-    return is_named and part.node.css_first("button, a, input") is not None
+    return is_named and part.has_control
 
 
 def _is_skip_link(part: _PagePart, attributes: Attributes) -> bool:
@@ -382,7 +400,7 @@ def _is_named(part: _PagePart, share: float, *, is_in_content: bool) -> bool:
         return share >= _MIN_NAMED_LINK_SHARE or part.prose <= limit
     id_words = words_of(attributes, "id")
     if len(id_words) <= _MAX_ID_WORDS and not id_words.isdisjoint(_ALL_NAMES):
-        words |= id_words if part.node.css_first(_HEADING) is None else set()
+        words |= set() if part.has_heading else id_words
     if words.isdisjoint(_ALL_NAMES):
         return False
     if is_in_content:
@@ -399,7 +417,7 @@ def _is_form(part: _PagePart) -> bool:
     Some programs put the whole page into one form, so a long form is not left out.
     """
     is_short = part.tag == "form" and part.prose <= _MAX_PROMOTION_LETTERS
-    return is_short and part.node.css_first(_TEXT_FIELD) is not None
+    return is_short and part.has_text_field
 
 
 def _is_menu(part: _PagePart, share: float, prose: int) -> bool:

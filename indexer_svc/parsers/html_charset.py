@@ -1,8 +1,8 @@
-"""Decodes HTML pages into text.
+"""Decodes the HTML pages inside other files, for example the chapters of an EPUB.
 
 The encoding is UTF-8 if the bytes are valid UTF-8, or else the encoding that the page declares.
-Nothing is guessed: a page that is not UTF-8 and declares no encoding is refused. So files of other
-formats are not read as HTML.
+Nothing is guessed: a page that is not UTF-8 and declares no encoding is refused. A page that is a
+document itself is decoded by `indexer_svc.text_encoding`, before a parser process gets it.
 """
 
 import codecs
@@ -12,7 +12,7 @@ from encodings.aliases import aliases
 
 from hrag.values.errors import UnreadableDocument
 
-_DECLARED = re.compile(
+DECLARATION = re.compile(
     rb"<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*+=\s*+[\"']?\s*+([\w.:-]{1,40})",
     re.IGNORECASE,
 )
@@ -66,7 +66,7 @@ def _declared_codec(content: bytes, offset: int) -> codecs.CodecInfo:
     Raises UnreadableDocument if the page declares no encoding, or an encoding that is not in
     `_CODECS`. `offset` is the position of the first byte that is not UTF-8, for the error message.
     """
-    declaration = _DECLARED.search(content[:_SEARCHED_BYTES])
+    declaration = DECLARATION.search(content[:_SEARCHED_BYTES])
     label = declaration[1].decode("ascii", "replace") if declaration else ""
     normal = normalize_encoding(label.lower())
     name = aliases.get(normal, normal)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers.html_nodes import Attributes
+from indexer_svc.parsers.linear_formula import INVISIBLE_SIGNS, operand
 
 _TEX = ("application/x-tex", "latex", "tex", "text/x-tex", "application/x-latex")
 _SCRIPT = re.compile(r"math/(tex|latex|asciimath|mml)\b", re.IGNORECASE)
@@ -29,8 +30,6 @@ _RENDERED = frozenset((
 _MAX_SIBLINGS = 6
 # A deeper or longer formula is left out of the text. It is no formula, but an attack.
 _MAX_CHARS = 20_000
-_INVISIBLE = str.maketrans({"\u2061": " ", "\u2062": "", "\u2063": "", "\u2064": "", "\u00a0": " "})
-_SIMPLE = re.compile(r"\w+(?:[.,]\w+)*|\([^()]*\)|.")
 _ENDS_WITH_SCRIPT = re.compile(r"[\^_]\w+\Z")
 _NOT_READ = ("annotation", "annotation-xml", "mphantom", "none", "mprescripts", "maligngroup")
 
@@ -141,7 +140,7 @@ def _linear(math: LexborNode) -> str:
             values[-1].append(value)
             node = parent.next
         elif node.is_text_node:
-            values[-1].append(" ".join((node.text_content or "").translate(_INVISIBLE).split(" ")))
+            values[-1].append((node.text_content or "").translate(INVISIBLE_SIGNS))
             node = node.next
         elif node.is_element_node and _name(node) not in _NOT_READ:
             ancestors.append(node)
@@ -199,19 +198,14 @@ def _is_word(letters: str) -> bool:
     return len(letters) > 1 and letters.isalpha()
 
 
-def _operand(text: str) -> str:
-    text = text.strip()
-    return text if _SIMPLE.fullmatch(text) else f"({text})"
-
-
 def _fraction(parts: Sequence[str]) -> str:
-    return f"{_operand(parts[0])}/{_operand(parts[1])}"
+    return f"{operand(parts[0])}/{operand(parts[1])}"
 
 
 def _scripted(*signs: str) -> Callable[[Sequence[str]], str]:
     def write(parts: Sequence[str]) -> str:
-        scripts = (sign + _operand(part) for sign, part in zip(signs, parts[1:], strict=False))
-        return _operand(parts[0]) + "".join(scripts)
+        scripts = (sign + operand(part) for sign, part in zip(signs, parts[1:], strict=False))
+        return operand(parts[0]) + "".join(scripts)
 
     return write
 

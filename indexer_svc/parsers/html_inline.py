@@ -1,7 +1,7 @@
 """Collects the text of inline elements of an HTML page: one paragraph, heading or cell.
 
-Some elements change the text inside them, for example `sup`, `ruby` and `del`. The text since the
-beginning of the innermost of them is a region. When the element ends, the region is replaced.
+Some elements change the text inside them, for example `sup`, `ruby` and `del`. A region is the text
+since the beginning of one of these elements. When the element ends, its region is replaced.
 """
 
 import re
@@ -11,14 +11,12 @@ from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers import raised_text
 from indexer_svc.parsers.html_formulas import formula, is_formula, picture_formula, script_formula
-from indexer_svc.parsers.html_nodes import Attributes, words_of
+from indexer_svc.parsers.html_nodes import WIDE_CHARACTER, Attributes, words_of
+from indexer_svc.parsers.raised_text import FRACTION_SLASHES, LOOKED_AT_CHARS, UNSEEN
 
 _WHITE_SPACE = re.compile(r"\s+")
-# Signs that change the direction of text, and signs without width. A search would not find a word
-# that contains one.
-_UNSEEN = re.compile(
-    "[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]|(?<=[!-~])\u200b(?=[!-~])"
-)
+# A space without width inside an ASCII word only allows a line break there.
+_UNSEEN = re.compile(rf"{UNSEEN.pattern}|(?<=[!-~])\u200b(?=[!-~])")
 _REGIONS = frozenset(
     ("sup", "sub", "ruby", "rt", "rtc", "del", "s", "strike", "q", "abbr", "dfn", "a", "span")
 )
@@ -26,15 +24,14 @@ _STRUCK = ("del", "s", "strike")
 _RAISED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 # More nested regions are read without their signs, because each block ends all of them.
 _MAX_REGIONS = 20
-_LOOKED_AT_CHARS = 40
 _MAX_NOTE_CHARS = 12
 _MAX_ABBREVIATION_CHARS = 12
 _MAX_EXPANSION_CHARS = 200
 # A shorter alternative text rarely describes a picture: `logo`, `photo`.
 _MIN_DESCRIPTION_CHARS = 10
+_MIN_WIDE_DESCRIPTION_CHARS = 4  # In Chinese, Japanese and Korean, a few characters are words.
 _FILE_NAME = re.compile(r"\S*\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|avif)\W*", re.IGNORECASE)
 _MAX_FIGURE_ANCESTORS = 4
-_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOTE_TYPES = ("noteref", "doc-noteref")
 
 
@@ -63,6 +60,7 @@ class InlineText:
         # The `mem_id` of the last figure with a picture, and its caption. It is read once, because
         # reading it for each picture of a figure would take quadratic time.
         self._figure: tuple[int, str] = (0, "")
+        self._formula_parent: tuple[int, bool] = (0, False)
         # The text before the last superscript or subscript, and what was written for it.
         self._script: tuple[str, str] = ("", "")
 
@@ -219,14 +217,14 @@ class InlineText:
         for at in range(end - 1, -1, -1):
             texts.append(self._parts[at])
             chars += len(self._parts[at])
-            if chars >= _LOOKED_AT_CHARS:
+            if chars >= LOOKED_AT_CHARS:
                 break
-        return "".join(reversed(texts))[-_LOOKED_AT_CHARS:]
+        return "".join(reversed(texts))[-LOOKED_AT_CHARS:]
 
     def _add_picture(self, node: LexborNode) -> None:
         attributes = node.attributes
         if tex := picture_formula(attributes):
-            if not _has_formula_near(node):
+            if not self._has_formula_near(node):
                 self.add(tex)
             return
         text = " ".join((attributes.get("alt") or "").split())
@@ -235,7 +233,10 @@ class InlineText:
         if not any(map(str.isalnum, text)) or self.is_heading:
             self.add(text)
             return
-        is_long = len(text) >= _MIN_DESCRIPTION_CHARS or bool(_WIDE.search(text) and len(text) > 3)
+        min_chars = _MIN_DESCRIPTION_CHARS
+        if WIDE_CHARACTER.search(text):
+            min_chars = _MIN_WIDE_DESCRIPTION_CHARS
+        is_long = len(text) >= min_chars
         if is_long and not _FILE_NAME.fullmatch(text) and not self._repeats_caption(node, text):
             self.add(f" ![{text}] ")
 
@@ -250,6 +251,16 @@ class InlineText:
             self._figure = figure.mem_id, words
         words = self._figure[1]
         return bool(words) and (text in words or words in text)
+
+    def _has_formula_near(self, picture: LexborNode) -> bool:
+        """Returns True if the parent of a picture of a formula also has the formula in MathML."""
+        parent = picture.parent
+        if parent is None:
+            return False
+        # One parent may have many pictures, and is searched once.
+        if parent.mem_id != self._formula_parent[0]:
+            self._formula_parent = parent.mem_id, parent.css_first("math") is not None
+        return self._formula_parent[1]
 
     def _add_checkbox(self, attributes: Attributes) -> None:
         """Adds the state of a box in a list of tasks, as in Markdown."""
@@ -288,16 +299,10 @@ def _precedes_denominator(node: LexborNode) -> bool:
         return False
     below = slash.next
     return (
-        (slash.text_content or "").strip() in ("/", "⁄")
+        (slash.text_content or "").strip() in FRACTION_SLASHES
         and below is not None
         and below.tag == "sub"
     )
-
-
-def _has_formula_near(picture: LexborNode) -> bool:
-    """Returns True if the parent of a picture of a formula also has the formula in MathML."""
-    parent = picture.parent
-    return parent is not None and parent.css_first("math") is not None
 
 
 def _figure_of(picture: LexborNode) -> LexborNode | None:

@@ -12,6 +12,7 @@ from indexer_svc.parsers.numerals import numeral
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}")
 _BULLET = "-"
 _STYLE = re.compile(r"list-style(?:-type)?\s*:\s*(?:[^;]*?\s)?(none|[a-z]+-[a-z]+)", re.IGNORECASE)
+_MAX_STYLE_CHARS = 1_000  # The search takes time in proportion to the square of the characters.
 # The values of the attribute `type`, and of the styles that mean the same.
 _KINDS = {
     "lower-alpha": "a",
@@ -50,7 +51,7 @@ def numbers_of(node: LexborNode) -> ListNumbers:
     if node.tag != "ol":
         return ListNumbers()
     attributes = node.attributes
-    style = _STYLE.search(attributes.get("style") or "")
+    style = _STYLE.search((attributes.get("style") or "")[:_MAX_STYLE_CHARS])
     kind = _KINDS.get(style[1].lower(), "1") if style else attributes.get("type") or "1"
     start = _integer(attributes.get("start"))
     if "reversed" not in attributes:

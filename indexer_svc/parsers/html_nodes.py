@@ -6,7 +6,7 @@ Lexbor parses a page by the algorithm of the HTML standard, as browsers do.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 PREFORMATTED = ("pre", "listing", "xmp", "plaintext")
@@ -18,6 +18,8 @@ BLOCKS = frozenset((
     "p", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr",
 ))  # fmt: skip
 
+# Characters of Chinese, Japanese and Korean.
+WIDE_CHARACTER = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 Attributes = dict[str, str | None]
@@ -49,6 +51,21 @@ def walk(
             node = node.child
         else:
             node = node.next
+
+
+def holders(page: LexborHTMLParser, selector: str) -> frozenset[int]:
+    """Returns the `mem_id` of each element that matches a selector or contains such an element.
+
+    To search each element of a page on its own would take time in proportion to the square of the
+    depth of the page.
+    """
+    found: set[int] = set()
+    for match in page.css(selector):
+        node: LexborNode | None = match
+        while node is not None and node.mem_id not in found:
+            found.add(node.mem_id)
+            node = node.parent
+    return frozenset(found)
 
 
 def children(node: LexborNode, tags: Sequence[str], shows: Shows) -> Iterator[LexborNode]:

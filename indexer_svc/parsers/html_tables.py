@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from selectolax.lexbor import LexborNode
 
 from indexer_svc.parsers.html_nodes import HEADINGS, LISTS, PREFORMATTED, Shows, children, walk
+from indexer_svc.parsers.table_grid import add_spanning_cells
 
 _GROUPS = ("thead", "tbody", "tfoot")
 _CELLS = ("td", "th")
@@ -37,10 +38,9 @@ class HtmlTable:
 
 
 @dataclass(slots=True)
-class _Line:
+class _HtmlRow:
     """A row of a table, and the number of rows from it to the end of its group."""
 
-    node: LexborNode
     cells: list[LexborNode]
     is_in_head: bool
     rows_left: int
@@ -48,11 +48,11 @@ class _Line:
 
 def table_of(table: LexborNode, shows: Shows, text_of: CellText) -> HtmlTable:
     """Returns the cells of a table without its captions. `text_of` returns the text of a cell."""
-    lines = _lines(table, shows)
-    header_rows = _count_header_rows(lines)
-    body = lines[header_rows or 0 :]
-    has_row_headers = bool(body) and all(_has_row_header(line) for line in body)
-    return HtmlTable(list(_rows(lines, text_of)), header_rows, has_row_headers)
+    rows = _rows_of(table, shows)
+    header_rows = _count_header_rows(rows)
+    body = rows[header_rows or 0 :]
+    has_row_headers = bool(body) and all(map(_has_row_header, body))
+    return HtmlTable(list(_row_texts(rows, text_of)), header_rows, has_row_headers)
 
 
 def layout_tables(body: LexborNode, shows: Shows) -> set[int]:
@@ -122,99 +122,85 @@ class _TableContent:
         return self.has_layout_content and not self.has_values
 
 
-def _lines(table: LexborNode, shows: Shows) -> list[_Line]:
+def _rows_of(table: LexborNode, shows: Shows) -> list[_HtmlRow]:
     """Returns the rows of a table in the order in which a browser shows them."""
     groups = sorted(
         children(table, _GROUPS, shows), key=lambda group: _GROUPS.index(group.tag or "")
     )
-    lines = []
+    rows = []
     for group in groups:
-        rows = list(children(group, ("tr",), shows))
-        for at, row in enumerate(rows):
-            cells = list(children(row, _CELLS, shows))
-            lines.append(_Line(row, cells, group.tag == "thead", len(rows) - at))
-    return lines
+        nodes = list(children(group, ("tr",), shows))
+        for at, node in enumerate(nodes):
+            cells = list(children(node, _CELLS, shows))
+            rows.append(_HtmlRow(cells, group.tag == "thead", len(nodes) - at))
+    return rows
 
 
-def _count_header_rows(lines: Sequence[_Line]) -> int | None:
+def _count_header_rows(rows: Sequence[_HtmlRow]) -> int | None:
     """Returns the number of header rows; None if the table marks no cell as a header.
 
     The header rows are those in `thead`, or else the rows at the top in which each filled cell is a
     `th` that is not the header of its row. If there are none, but other cells are `th`, the table
     has no header row: its rows have headers.
     """
-    in_head = sum(line.is_in_head for line in lines)
+    in_head = sum(row.is_in_head for row in rows)
     if in_head:
         return min(in_head, _MAX_HEADER_ROWS)
     count = 0
-    for line in lines[:_MAX_HEADER_ROWS]:
-        if not _names_columns(line, lines[0]):
+    for row in rows[:_MAX_HEADER_ROWS]:
+        if not _names_columns(row, rows[0]):
             break
         count += 1
-    if count == len(lines):
+    if count == len(rows):
         # A table of header cells only says nothing about its rows.
         return min(count, 1) or None
     if count:
         return count
-    has_headers = any(cell.tag == "th" for line in lines for cell in line.cells)
+    has_headers = any(cell.tag == "th" for row in rows for cell in row.cells)
     return 0 if has_headers else None
 
 
-def _names_columns(line: _Line, first: _Line) -> bool:
+def _names_columns(row: _HtmlRow, first: _HtmlRow) -> bool:
     """Returns True if the cells of a row at the top name columns.
 
     A single header cell over all columns is a title inside of the table, except in the first row.
     """
-    headers = [cell for cell in line.cells if cell.tag == "th"]
-    others = [cell for cell in line.cells if cell.tag == "td"]
+    headers = [cell for cell in row.cells if cell.tag == "th"]
+    others = [cell for cell in row.cells if cell.tag == "td"]
     if not headers or any(cell.text().strip() for cell in others):
         return False
     if all(cell.attributes.get("scope") in ("row", "rowgroup") for cell in headers):
         return False
-    return len(line.cells) > 1 or line is first
+    return len(row.cells) > 1 or row is first
 
 
-def _has_row_header(line: _Line) -> bool:
+def _has_row_header(row: _HtmlRow) -> bool:
     """Returns True if a row begins with a header, or is empty."""
-    return not line.cells or line.cells[0].tag == "th"
+    return not row.cells or row.cells[0].tag == "th"
 
 
-def _rows(lines: Sequence[_Line], text_of: CellText) -> Iterator[list[str]]:
+def _row_texts(rows: Sequence[_HtmlRow], text_of: CellText) -> Iterator[list[str]]:
     """Yields the cells of each row.
 
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
     that spans several columns is only in the first of these columns. A span ends at column
     _MAX_SPANNED_COLUMNS at the latest, and each cell after this column occupies one column.
     """
-    covering: dict[int, tuple[int, str]] = {}
-    for line in lines:
-        row: list[str] = []
-        for cell in line.cells:
-            _cover(row, covering)
+    spanning: dict[int, tuple[int, str]] = {}
+    for row in rows:
+        texts: list[str] = []
+        for cell in row.cells:
+            add_spanning_cells(texts, spanning)
             text = text_of(cell)
-            rows_below = min(_span(cell, "rowspan", line.rows_left), line.rows_left) - 1
-            first = len(row)
-            row.append(text)
+            rows_below = min(_span(cell, "rowspan", row.rows_left), row.rows_left) - 1
+            first = len(texts)
+            texts.append(text)
             end = min(first + _span(cell, "colspan", 1), _MAX_SPANNED_COLUMNS)
-            row += [""] * (end - len(row))
+            texts += [""] * (end - len(texts))
             if rows_below:
-                covering |= {column: (rows_below, row[column]) for column in range(first, end)}
-        _cover(row, covering)
-        yield row
-
-
-def _cover(row: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are the next columns.
-
-    `covering` maps each column with such a cell to the number of rows that the cell still spans,
-    and the cell's text.
-    """
-    while len(row) in covering:
-        column = len(row)
-        rows_below, text = covering.pop(column)
-        if rows_below > 1:
-            covering[column] = rows_below - 1, text
-        row.append(text)
+                spanning |= {column: (rows_below, texts[column]) for column in range(first, end)}
+        add_spanning_cells(texts, spanning)
+        yield texts
 
 
 def _span(cell: LexborNode, name: str, if_zero: int) -> int:

@@ -13,12 +13,12 @@ from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.data_text import Record, Value, data_title, step, write_data
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
-KIND = "JSON"
+_KIND = "JSON"
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
 _WHITE_SPACE = re.compile(r"[ \t\n\r\x1e]*")  # U+001E stands before each value of a JSON sequence.
 
 
@@ -27,8 +27,8 @@ def parse_json(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     The title is the text under `title` or `name` at the top. Raises UnreadableDocument or TooLarge.
     """
-    with readable(KIND):
-        value = _value(_decode_all(content.decode().removeprefix(_BYTE_ORDER_MARK)))
+    with readable(_KIND):
+        value = _value(_decode_all(utf8_text(content)))
         writer = TextWriter(max_text_bytes)
         write_data(value, "", writer)
         return writer.parsed(metadata_title(data_title(value)))

@@ -12,7 +12,8 @@ unknown lose their name and keep the text in their braces. Drawings are left out
 
 pylatexenc recurses over groups and environments. It only gets texts of at most _MAX_INLINE_CHARS
 characters; a text that it cannot read, for example because it is nested too deeply, loses its
-commands and braces instead.
+commands and braces instead. Each argument that is not closed makes pylatexenc read the rest of the
+text twice, so the number of the tokens that it reads is limited too.
 """
 
 import logging
@@ -34,13 +35,13 @@ from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.raised_text import Position, plain_line
+from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text, with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _KIND = "a LaTeX text"
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
 _LEVELS = (
     *("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph"),
 )
@@ -107,11 +108,14 @@ _COMMAND = re.compile(
     re.DOTALL,
 )
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_OPTION = re.compile(r"\s*\[[^\]]{0,1000}\]")
+_OPTION = re.compile(r"\s*\[([^\]]{0,1000})\]")
+_COMMAND_NAME = re.compile(r"\s*\\[A-Za-z]{1,60}")
 _SPACE = re.compile(r"[ \t]*\n?[ \t]*")
 _DEFINITION = re.compile(
-    r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand)\*?\s*\{?\s*\\([A-Za-z]{1,60})\s*\}?"
-    r"\s*(?=\{)|\\def\s*\\([A-Za-z]{1,60})\s*(?=\{)"
+    # White space is matched possessively, because two runs of it that follow one another would take
+    # quadratic time.
+    r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand)\*?\s*+\{?\s*+\\"
+    r"([A-Za-z]{1,60})\s*+\}?\s*+(?=\{)|\\def\s*+\\([A-Za-z]{1,60})\s*+(?=\{)"
 )
 _CELL = re.compile(r"\\begin\s*\{|\\end\s*\{|\\\\(?:\s*\[[^\]]{0,50}\])?|\\.|[{}&]", re.DOTALL)
 _RULES = re.compile(
@@ -129,18 +133,23 @@ _MAX_ARGUMENT_CHARS = 20_000
 # Looking for the end of an argument takes time for each that is not closed.
 _MAX_UNCLOSED = 200
 _MAX_INLINE_CHARS = 10_000
+# pylatexenc reads at most 2 tokens for each character of a text whose arguments are closed.
+_MAX_TOKENS_PER_CHAR = 5
+_MIN_TOKENS = 100
 _MAX_DEFINITIONS = 500
 _MAX_DEFINITION_CHARS = 300
 _MAX_AUTHORS = 100
 _MAX_COLUMNS = 200
 
-# These characters for private use stand before raised, lowered and other text, until a line is
-# complete and its base is known.
-_RAISED, _LOWERED, _BASELINE = "\ue0f0", "\ue0f1", "\ue0f2"
-_POSITIONS = {
-    _RAISED: Position.RAISED, _LOWERED: Position.LOWERED, _BASELINE: Position.BASELINE
-}  # fmt: skip
-_POSITION_MARK = re.compile(f"([{_RAISED}-{_BASELINE}])")
+# These characters for private use mark the beginning of a superscript, of a subscript, and of the
+# text after it. They are removed when a line is complete and the text before a script is known.
+_SUPERSCRIPT, _SUBSCRIPT, _NORMAL = "\ue0f0", "\ue0f1", "\ue0f2"
+_PLACEMENTS = {
+    _SUPERSCRIPT: Placement.SUPERSCRIPT,
+    _SUBSCRIPT: Placement.SUBSCRIPT,
+    _NORMAL: Placement.NORMAL,
+}
+_PLACEMENT_MARK = re.compile(f"([{_SUPERSCRIPT}-{_NORMAL}])")
 
 # The library logs what it does not understand.
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)
@@ -152,7 +161,7 @@ def parse_latex(content: bytes, max_text_bytes: int) -> ParsedFile:
     Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        pieces = _pieces(content.decode().removeprefix(_BYTE_ORDER_MARK))
+        pieces = _pieces(utf8_text(content))
         source = "\n".join(piece.text for piece in pieces if not piece.is_code)
         inline = _InlineText(_definitions(source))
         writer = TextWriter(max_text_bytes)
@@ -160,9 +169,10 @@ def parse_latex(content: bytes, max_text_bytes: int) -> ParsedFile:
         for piece in _body(pieces):
             reader.read(piece)
         reader.end()
-        first = next((head.title for head in writer.headings if head.depth == 1), "")
         title = metadata_title(inline.text(_NOTES.sub("", _value_of("title", source))))
-        return writer.parsed(title or metadata_title(first), metadata=_metadata(source, inline))
+        return writer.parsed(
+            title or metadata_title(writer.first_heading), metadata=_metadata(source, inline)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +185,7 @@ class _SourcePart:
 
 def _pieces(source: str) -> list[_SourcePart]:
     """Returns the source without comments, divided at what is written verbatim."""
-    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    source = with_line_feeds(source)
     pieces: list[_SourcePart] = []
     parts: list[str] = []
     position = 0
@@ -243,7 +253,7 @@ def _definitions(source: str) -> dict[str, str]:
 
 def _value_of(name: str, source: str) -> str:
     """Returns the argument of the first command with this name; empty if there is none."""
-    match = re.search(rf"\\{name}(?![A-Za-z])\s*(?:\[[^\]]{{0,300}}\])?\s*(?=\{{)", source)
+    match = re.search(rf"\\{name}(?![A-Za-z])\s*+(?:\[[^\]]{{0,300}}\])?\s*+(?=\{{)", source)
     return "" if match is None else _argument(source, match.end(), _MAX_ARGUMENT_CHARS)[0] or ""
 
 
@@ -287,29 +297,29 @@ def _citation(node: Any, l2tobj: Any) -> str:
     return f"[{_last_argument(node, l2tobj)}]"
 
 
-def _raised(node: Any, l2tobj: Any) -> str:
-    return f"{_RAISED}{_last_argument(node, l2tobj)}{_BASELINE}"
+def _superscript(node: Any, l2tobj: Any) -> str:
+    return f"{_SUPERSCRIPT}{_last_argument(node, l2tobj)}{_NORMAL}"
 
 
-def _lowered(node: Any, l2tobj: Any) -> str:
-    return f"{_LOWERED}{_last_argument(node, l2tobj)}{_BASELINE}"
+def _subscript(node: Any, l2tobj: Any) -> str:
+    return f"{_SUBSCRIPT}{_last_argument(node, l2tobj)}{_NORMAL}"
 
 
-def _with_positions(text: str) -> str:
-    """Returns a text in which raised and lowered characters are written as plain text."""
+def _with_scripts(text: str) -> str:
+    """Returns a text in which superscripts and subscripts have signs instead of marks."""
     return "\n".join(
-        plain_line(_runs(line)) if _POSITION_MARK.search(line) else line
+        joined_pieces(_placed_pieces(line)) if _PLACEMENT_MARK.search(line) else line
         for line in text.split("\n")
     )
 
 
-def _runs(line: str) -> Iterator[tuple[str, Position]]:
-    position = Position.BASELINE
-    for part in _POSITION_MARK.split(line):
-        if part in _POSITIONS:
-            position = _POSITIONS[part]
+def _placed_pieces(line: str) -> Iterator[Piece]:
+    placement = Placement.NORMAL
+    for part in _PLACEMENT_MARK.split(line):
+        if part in _PLACEMENTS:
+            placement = _PLACEMENTS[part]
         elif part:
-            yield part, position
+            yield part, placement
 
 
 _CITATIONS = ("cite", "citep", "citet", "parencite", "textcite", "autocite", "footcite")
@@ -342,6 +352,25 @@ _WALKER_CONTEXT.add_context_category(
 )
 
 
+class _TooManyTokens(Exception):
+    """Raised if pylatexenc reads the same parts of a text again and again."""
+
+
+class _Walker(LatexWalker):  # type: ignore[misc]  # pylatexenc has no types.
+    """A parser of pylatexenc that reads a limited number of tokens."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source, latex_context=_WALKER_CONTEXT, tolerant_parsing=True)
+        self._tokens_left = _MIN_TOKENS + _MAX_TOKENS_PER_CHAR * len(source)
+
+    def get_token(self, *arguments: Any, **options: Any) -> Any:
+        """Returns a token as the library does. Raises _TooManyTokens."""
+        self._tokens_left -= 1
+        if self._tokens_left < 0:
+            raise _TooManyTokens
+        return super().get_token(*arguments, **options)
+
+
 class _InlineText:
     """Converts the text of a paragraph, a title or a cell."""
 
@@ -356,20 +385,19 @@ class _InlineText:
             return source
         if len(source) <= _MAX_INLINE_CHARS:
             return self._converted(source)
-        return "".join(map(self._converted, _halves(source)))
+        return "".join(map(self._converted, _divided(source)))
 
     def _converted(self, source: str) -> str:
         try:
-            walker = LatexWalker(source, latex_context=_WALKER_CONTEXT, tolerant_parsing=True)
-            nodes, _start, _length = walker.get_latex_nodes()
-            return _with_positions(str(self._converter.nodelist_to_text(nodes)))
+            nodes, _start, _length = _Walker(source).get_latex_nodes()
+            return _with_scripts(str(self._converter.nodelist_to_text(nodes)))
         except MemoryError:
             raise
         except Exception:  # The library raises errors of many kinds for malformed texts.
             return _LEFT_COMMANDS.sub(" ", source)
 
 
-def _halves(source: str) -> Iterator[str]:
+def _divided(source: str) -> Iterator[str]:
     """Yields a long text in parts of at most _MAX_INLINE_CHARS characters, cut at white space."""
     start = 0
     while start < len(source):
@@ -388,8 +416,8 @@ def _converter(definitions: dict[str, str]) -> LatexNodes2Text:
         macros=[
             MacroTextSpec("href", simplify_repl=_last_argument),
             MacroTextSpec("url", simplify_repl=_last_argument),
-            MacroTextSpec("textsuperscript", simplify_repl=_raised),
-            MacroTextSpec("textsubscript", simplify_repl=_lowered),
+            MacroTextSpec("textsuperscript", simplify_repl=_superscript),
+            MacroTextSpec("textsubscript", simplify_repl=_subscript),
             MacroTextSpec("-", simplify_repl=""),
             # The same file must give the same text on every day.
             MacroTextSpec("today", simplify_repl=""),
@@ -503,13 +531,23 @@ class _BlockReader:
 
     def _skip_settings(self, count: int) -> None:
         for _ in range(count):
-            while option := _OPTION.match(self._source, self._position):
-                self._position = option.end()
+            self._skip_options()
             if not self._next_argument():
-                name = re.compile(r"\s*\\[A-Za-z]{1,60}").match(self._source, self._position)
+                name = _COMMAND_NAME.match(self._source, self._position)
                 self._position = name.end() if name else self._position
-        while option := _OPTION.match(self._source, self._position):
-            self._position = option.end()
+        self._skip_options()
+
+    def _skip_options(self) -> None:
+        while self._next_option() is not None:
+            pass
+
+    def _next_option(self) -> str | None:
+        """Returns the text in the brackets that follow; None if there are none."""
+        option = _OPTION.match(self._source, self._position)
+        if option is None:
+            return None
+        self._position = option.end()
+        return option[1]
 
     def _next_argument(self) -> str:
         """Returns the argument in braces that follows, after any options in brackets."""
@@ -536,10 +574,7 @@ class _BlockReader:
 
     def _item(self, *, is_bibliography: bool = False) -> None:
         self._end_block()
-        option = re.compile(r"\s*\[([^\]]{0,1000})\]").match(self._source, self._position)
-        if option:
-            self._position = option.end()
-        label = self._text.text(option[1]).strip() if option else ""
+        label = self._text.text(self._next_option() or "").strip()
         if is_bibliography:
             key = self._next_argument()
             label = f"[{label or key}]"
@@ -557,20 +592,17 @@ class _BlockReader:
             if environment == "thebibliography":
                 self._next_argument()
         elif environment in _NAMED:
-            option = re.compile(r"\s*\[([^\]]{0,500})\]").match(self._source, self._position)
-            if option:
-                self._position = option.end()
-            name = f" ({option[1]})" if option else ""
-            self._inline.append(f"{environment.capitalize()}{name}. ")
+            title = self._next_option()
+            title = f" ({title})" if title else ""
+            self._inline.append(f"{environment.capitalize()}{title}. ")
         else:
-            self._next_argument_of(environment)
+            self._skip_environment_options(environment)
         if environment in _SECTIONS:
             self._writer.heading(1, _SECTIONS[environment])
 
-    def _next_argument_of(self, environment: str) -> None:
+    def _skip_environment_options(self, environment: str) -> None:
         """Skips the options of an environment, for example the position of a figure."""
-        while option := _OPTION.match(self._source, self._position):
-            self._position = option.end()
+        self._skip_options()
         if environment in ("minipage", "multicols", "wrapfigure", "subfigure", "adjustbox"):
             self._skip_settings(2 if environment == "wrapfigure" else 1)
 
@@ -627,9 +659,9 @@ class _BlockReader:
         self._writer.table(rows)
 
     def _end_block(self) -> None:
-        source = "".join(self._inline)
+        source = "".join(self._inline).strip()
         self._inline.clear()
-        text = "\n".join(filter(None, (" ".join(line.split()) for line in self._lines(source))))
+        text = "\n".join(filled_lines(self._text.text(source)))
         if not text:
             return
         if self._marker:
@@ -637,9 +669,6 @@ class _BlockReader:
             self._marker = ""
         else:
             self._writer.paragraph(text)
-
-    def _lines(self, source: str) -> list[str]:
-        return self._text.text(source.strip()).split("\n") if source.strip() else []
 
 
 def _rows(source: str) -> Iterator[list[str]]:

@@ -27,6 +27,7 @@ from indexer_svc.parsers.front_matter import FrontMatter, front_matter_of
 from indexer_svc.parsers.markdown_tables import TABLES, table_rule, with_records
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, ParsedFile, moved
 from indexer_svc.parsers.raised_text import subscript, superscript
+from indexer_svc.parsers.text_lines import BYTE_ORDER_MARK, LINE_END
 from indexer_svc.parsers.text_writer import check_text_bytes
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, section_title
 
@@ -44,8 +45,6 @@ MAX_NESTING = 20
 _MAX_SOURCE_CHARS = 2 * MAX_SECTION_TITLE_CHARS
 # If a title has more characters of markup than this, its markup is not removed.
 _MAX_TITLE_MARKS = 40
-_BYTE_ORDER_MARK = "\ufeff"
-_LINE_END = re.compile(r"\r\n?|\n")
 _SCRIPT_TAG = re.compile(r"<(?P<end>/?)(?P<name>sup|sub)>")
 _MARKUP = re.compile(r"[\\`*_&<!\[\n]")
 
@@ -110,7 +109,7 @@ def outline_of(text: str) -> MarkdownOutline:
     end = starts[MAX_LINES] if len(starts) > MAX_LINES else len(text)
     environment: dict[str, Any] = {}
     headings = _MarkdownHeadings()
-    source = _LINE_END.sub("\n", text[starts[0] : end])
+    source = LINE_END.sub("\n", text[starts[0] : end])
     _PARSER.block.parse(source, _PARSER, environment, headings)
     sections = tuple(islice(_sections(headings, starts, environment), MAX_HEADINGS))
     first_heading = next((section.title for section in sections if section.depth == 1), "")
@@ -123,8 +122,8 @@ def outline_of(text: str) -> MarkdownOutline:
 
 def _line_starts(text: str) -> list[int]:
     """Returns the offsets, in code points, at which the first MAX_LINES + 1 lines begin."""
-    first = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
-    return [first, *(line_end.end() for line_end in islice(_LINE_END.finditer(text), MAX_LINES))]
+    first = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    return [first, *(line_end.end() for line_end in islice(LINE_END.finditer(text), MAX_LINES))]
 
 
 def _sections(

@@ -1,7 +1,7 @@
 """Writes the long tables of Markdown texts as records.
 
 A leaf of the chunk tree is a part of the text, and nothing is added to it. So the rows in the
-middle of a long table would have no names of columns: neither a search nor a reader could tell
+middle of a long table would have no names of columns: neither a search nor a reader would know
 which number is the price. Three ways to give each leaf the names were compared. To index the
 header's words with each leaf would find the row, but its text would still not say what the numbers
 mean. To repeat the header within the table after every few rows works for one size of leaves only.
@@ -21,6 +21,7 @@ from markdown_it.rules_block import table as gfm_table
 
 from indexer_svc.parsers.parsed_file import PAGE_BREAK, Edit
 from indexer_svc.parsers.table_text import MAX_TABLE_CHARS, table_blocks
+from indexer_svc.parsers.text_lines import LINE_END
 from indexer_svc.parsers.text_writer import check_text_bytes
 
 TABLES = "tables"
@@ -29,7 +30,6 @@ TABLES = "tables"
 The value is a list of pairs: the index of the first line, and the index after the last line.
 """
 
-_LINE_END = re.compile(r"\r\n?|\n")
 # The line end of a table, and the beginning of a line that is not blank.
 _LINE_AFTER = re.compile(r"(?:\r\n?|\n)[ \t]*[^ \t\r\n]")
 _CELL_END = re.compile(r"(?<!\\)\|")
@@ -98,7 +98,7 @@ def _records(table: str) -> Iterator[str]:
     The cells may have so few characters although their table has more, because many authors align
     the columns by spaces.
     """
-    header, _rule, *lines = _LINE_END.split(table.strip())
+    header, _rule, *lines = LINE_END.split(table.strip())
     for block in table_blocks([*map(_cells, (header, *lines))], header_rows=1):
         yield block.text
 
@@ -116,7 +116,7 @@ def _as_paragraphs(records: Sequence[str], text: str, start: int, end: int) -> s
 
     Blank lines are added where the table was next to a line of text.
     """
-    lines_before = _LINE_END.split(text[max(0, start - _MAX_BLANK_CHARS) : start])
+    lines_before = LINE_END.split(text[max(0, start - _MAX_BLANK_CHARS) : start])
     before = "\n" if len(lines_before) > 1 and lines_before[-2].strip() else ""
     after = "\n" if _LINE_AFTER.match(text, end) else ""
     return before + PAGE_BREAK.join(records) + after

@@ -1,8 +1,8 @@
-"""Turns a mail message into a parsed file: its body, its attachments as sections, its metadata.
+"""Writes a mail message as text: its body, its attachments as sections, its metadata.
 
-The modules `mail` and `outlook_message` read messages; what is common to both formats is here.
+The modules `mail` and `outlook_message` read messages. This module has what both formats share.
 
-Of a body that is there both as plain text and as HTML, only one is written. It is the plain text,
+If a body has both plain text and HTML, only one of them is written. The plain text is written,
 unless the HTML has more: most of the words, or a structure (headings, lists, tables with headers)
 that plain text cannot have.
 
@@ -18,26 +18,26 @@ pages. Otherwise the document has no pages, because several files have the same 
 import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from encodings.aliases import aliases
 from importlib import import_module
 
 from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import InvalidArgument, UnreadableDocument
-from hrag.values.formats import EML, HTML, MSG, PLAIN_TEXT, format_of
+from hrag.values.formats import EML, MSG, PLAIN_TEXT, format_of
 from hrag.values.reading import LeftOutKind, PageUnit
 from indexer_svc.file_format import detect
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import FormatFamily
+from indexer_svc.parsers.text_lines import with_line_feeds
 from indexer_svc.parsers.text_writer import TextWriter
-from indexer_svc.text_encoding import DECLARATIONS, decode
+from indexer_svc.text_encoding import DECLARATIONS, decode, load_codecs
 from indexer_svc.titles import document_title, section_title
 
 # People attach a few files; automatic mails with logs have some dozens.
 MAX_ATTACHMENTS = 100
-# A message that was forwarded as an attachment twice lies two messages deep.
+# A message that was forwarded as an attachment twice is two levels deep.
 MAX_DEPTH = 3
 _MAX_ADDRESSES = 100
 _MAX_ADDRESS_CHARS = 300
@@ -55,28 +55,16 @@ _SIGNATURES = frozenset((
     "application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature",
     "application/pgp-keys", "application/pgp-encrypted",
 ))  # fmt: skip
-_NOT_TEXT_CODECS = frozenset((
-    "base64_codec", "bz2_codec", "hex_codec", "mbcs", "oem", "palmos", "punycode", "quopri_codec",
-    "raw_unicode_escape", "rot_13", "unicode_escape", "uu_codec", "zlib_codec",
-))  # fmt: skip
-
-
-def _load_codecs() -> None:
-    """Loads the codecs of all encodings of text that a message or an attachment may have.
-
-    Codecs are modules, and a confined process cannot load modules later.
-    """
-    for name in sorted({*aliases.values(), "utf_8_sig", "raw_unicode_escape", "idna"}):
-        if name not in _NOT_TEXT_CODECS or name == "raw_unicode_escape":
-            codecs.lookup(name)
-
-
-_load_codecs()
+# Codecs are modules, and a confined process cannot load modules later. Python's package email uses
+# the codecs that are named here.
+load_codecs()
+for _name in ("idna", "raw_unicode_escape", "utf_8_sig"):
+    codecs.lookup(_name)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A part of a message's text. If both forms are there, they say the same."""
+    """A part of a message's text, as plain text, as HTML, or in both forms with the same words."""
 
     plain: str = ""
     html: str = ""
@@ -188,7 +176,7 @@ class _MessageWriter:
             self._count += 1
             name = section_title(attachment.name)[:_MAX_NAME_CHARS] or f"Attachment {self._count}"
             if self._count > MAX_ATTACHMENTS:
-                self._leave_out(name, f"only {MAX_ATTACHMENTS} attachments are read")
+                self._leave_out(name, f"at most {MAX_ATTACHMENTS} attachments are read")
             elif attachment.message is not None:
                 sections.append(_AttachmentSection(name, message=attachment.message))
             elif section := self._read_file(attachment, name):
@@ -219,7 +207,10 @@ class _MessageWriter:
             self._write_file(section, depth)
             return
         if depth >= MAX_DEPTH:
-            self._leave_out(section.name, f"only messages {MAX_DEPTH} deep are read")
+            self._leave_out(
+                section.name,
+                f"it is in a message inside other messages; at most {MAX_DEPTH} levels are read",
+            )
             return
         message = section.message
         self._writer.heading(depth, message.subject or section.name)
@@ -253,11 +244,11 @@ class _MessageWriter:
 
 def _write_body(body: Body, writer: TextWriter) -> None:
     if not body.html.strip():
-        writer.paragraph(_without_carriage_returns(body.plain))
+        writer.paragraph(_without_line_spaces(body.plain))
         return
     page = LexborHTMLParser(body.html)
     if body.plain.strip() and not _says_more(page, body.plain):
-        writer.paragraph(_without_carriage_returns(body.plain))
+        writer.paragraph(_without_line_spaces(body.plain))
     else:
         write_html(page, writer)
 
@@ -270,9 +261,9 @@ def _says_more(page: LexborHTMLParser, plain: str) -> bool:
     return len(plain.split()) < _MIN_WORD_SHARE * words
 
 
-def _without_carriage_returns(text: str) -> str:
-    lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return "\n".join(lines)
+def _without_line_spaces(text: str) -> str:
+    """Returns a text without carriage returns and without white space at the ends of its lines."""
+    return "\n".join(map(str.rstrip, with_line_feeds(text).split("\n")))
 
 
 def _metadata(message: Message) -> Mapping[str, str | list[str]]:
@@ -320,7 +311,7 @@ def _type_of(attachment: Attachment) -> str:
 def _parsed(content: bytes, mime_type: str, max_text_bytes: int) -> ParsedFile:
     """Parses an attached file. Raises InvalidArgument, or any error of a library."""
     known = format_of(mime_type)
-    if known is not None and known.is_text and mime_type != HTML:
+    if known is not None and known.is_text:
         content = decode(content, "", DECLARATIONS.get(mime_type)).text.encode()
         if mime_type not in parser_functions.READ_FORMATS:
             return ParsedFile(content.decode())

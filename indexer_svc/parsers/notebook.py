@@ -3,7 +3,7 @@
 A notebook is JSON (nbformat 3 and 4). The JSON is read directly. The library nbformat would only
 add a check against a schema, and take forty times as long.
 
-Of the outputs, text is kept: results, tables as text, and what a cell prints. An output of more
+Outputs that are text are kept: results, tables as text, and what a cell prints. An output of more
 than _MAX_OUTPUT_LINES lines or _MAX_OUTPUT_CHARS characters is cut, because it is often a log or a
 dump of data. Pictures, widgets, warnings and tracebacks are left out; the error itself is kept. The
 report counts the outputs that were left out or cut.
@@ -19,15 +19,16 @@ from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.markdown import parse_markdown
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _KIND = "a notebook (IPYNB)"
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
 # A table of ten rows with its header and its count of rows, as pandas prints it, fits.
 _MAX_OUTPUT_LINES = 15
 _MAX_OUTPUT_CHARS = 1_000
+_LEVELS = tuple("123456")
 _TEXT_TYPES = ("text/markdown", "text/plain", "text")
 # Programs color their output, and move the cursor, by these sequences (ECMA-48).
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]{0,30}[A-Za-z]")
@@ -43,7 +44,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
     UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        notebook = json.loads(content.decode().removeprefix(_BYTE_ORDER_MARK), parse_int=_integer)
+        notebook = json.loads(utf8_text(content), parse_int=_integer)
         writer = TextWriter(max_text_bytes)
         for cell in _cells(notebook):
             _write_cell(cell, writer, max_text_bytes)
@@ -54,7 +55,7 @@ def parse_notebook(content: bytes, max_text_bytes: int) -> ParsedFile:
 
 
 def _integer(digits: str) -> int:
-    """Returns a number, which is wrong if it is very long; no number of a notebook is."""
+    """Returns the number of the first digits. Python refuses to convert thousands of digits."""
     return int(digits[:9].rstrip("-") or 0)
 
 
@@ -81,7 +82,7 @@ def _write_cell(cell: dict[str, Any], writer: TextWriter, max_text_bytes: int) -
         writer.include(parse_markdown(plain.encode(), max_text_bytes))
     elif kind == "heading":
         level = str(cell.get("level"))
-        writer.heading(int(level) if level in "123456" else 1, source)
+        writer.heading(int(level) if level in _LEVELS else 1, source)
     elif kind == "code":
         writer.code(source)
         outputs = cell.get("outputs")

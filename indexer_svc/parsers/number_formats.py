@@ -9,11 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-_ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
-    *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
-_MAX_ROMAN = 3_999
+from indexer_svc.parsers.numerals import MAX_ROMAN, roman_numeral
+
 # Word repeats a letter at most this many times: `z` is 26, `aa` is 27, `bb` is 28.
 _MAX_REPEATS = 30
 _ONES = (
@@ -142,13 +139,7 @@ def _counted(digits: str, units: str, number: int) -> str:
 
 
 def _roman(number: int) -> str:
-    if number > _MAX_ROMAN:
-        return str(number)
-    parts = []
-    for value, letters in _ROMAN:
-        count, number = divmod(number, value)
-        parts.append(letters * count)
-    return "".join(parts)
+    return roman_numeral(number) if number <= MAX_ROMAN else str(number)
 
 
 def _cardinal(number: int) -> str:

@@ -4,7 +4,7 @@ _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
     *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
-_MAX_ROMAN = 3999
+MAX_ROMAN = 3_999
 _MAX_LETTERS = 1_000_000
 
 
@@ -16,8 +16,8 @@ def numeral(number: int, kind: str) -> str:
     if kind in ("a", "A") and 1 <= number <= _MAX_LETTERS:
         letters = _letters(number)
         return letters.upper() if kind == "A" else letters
-    if kind in ("i", "I") and 1 <= number <= _MAX_ROMAN:
-        roman = _roman(number)
+    if kind in ("i", "I") and 1 <= number <= MAX_ROMAN:
+        roman = roman_numeral(number)
         return roman.upper() if kind == "I" else roman
     return str(number)
 
@@ -31,9 +31,10 @@ def _letters(number: int) -> str:
     return letters
 
 
-def _roman(number: int) -> str:
-    numeral = ""
+def roman_numeral(number: int) -> str:
+    """Returns a number from 1 to MAX_ROMAN as a Roman numeral in small letters."""
+    parts = []
     for value, letters in _ROMAN:
         count, number = divmod(number, value)
-        numeral += letters * count
-    return numeral
+        parts.append(letters * count)
+    return "".join(parts)

@@ -8,11 +8,15 @@ import re
 from collections.abc import Mapping
 from posixpath import basename, dirname, join
 
-from indexer_svc.parsers.package import Element, Package, resolved
+from indexer_svc.parsers.package import TITLE, Element, Package, resolved
 from indexer_svc.titles import metadata_title
 
 _PROPERTIES = "docProps/core.xml"
-_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+"""The namespace of elements that have alternatives for older programs."""
+RELATION_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+"""The attribute of an element that names a relation of its part by the relation's id."""
+
 _RELATION = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 _STRICT = "{http://purl.oclc.org/ooxml/"
@@ -27,7 +31,7 @@ def office_title(package: Package) -> str:
     """
     if _PROPERTIES not in package:
         return ""
-    return metadata_title(package.xml(_PROPERTIES).findtext(_TITLE) or "")
+    return metadata_title(package.xml(_PROPERTIES).findtext(TITLE) or "")
 
 
 def office_xml(package: Package, part: str) -> Element:

@@ -37,30 +37,24 @@ from indexer_svc.parsers.odf.names import (
     shown_children,
 )
 from indexer_svc.parsers.odf.paragraph_text import OdfNote, OdfParagraphReader, read_controls
+from indexer_svc.parsers.odf.properties import check_encryption, odf_title
 from indexer_svc.parsers.odf.styles import OdfStyleFamily, OdfStyles
 from indexer_svc.parsers.odf.tables import read_grid
 from indexer_svc.parsers.package import Element, Package, readable, resolved
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.table_grid import CELL_SEPARATOR, ROW_SEPARATOR, cell_line
 from indexer_svc.parsers.table_layout import TablePart, layout_tables
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
 _TEXT_KIND, _PRESENTATION_KIND = "an OpenDocument text (ODT)", "an OpenDocument presentation (ODP)"
-_CONTENT, _STYLES, _META, _MANIFEST = (
-    "content.xml",
-    "styles.xml",
-    "meta.xml",
-    "META-INF/manifest.xml",
-)
-_ENCRYPTION = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}encryption-data"
-_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_CONTENT, _STYLES = "content.xml", "styles.xml"
 _ANNOTATION = "{http://www.w3.org/1998/Math/MathML}annotation"
 _STYLE_NAME = f"{TEXT}style-name"
 _PAGE, _NOTES = f"{DRAW}page", f"{PRESENTATION}notes"
 _CLASS = f"{PRESENTATION}class"
 # These are the same on every slide, or pictures of the slide.
 _REPEATED = ("date-time", "footer", "header", "page-number", "page")
-_CELL_SEPARATOR, _ROW_SEPARATOR = ", ", "; "
 _TABLE_PARTS = {
     GRID: TablePart.TABLE,
     ROW: TablePart.ROW,
@@ -95,8 +89,8 @@ def parse_odp(content: bytes, max_text_bytes: int) -> ParsedFile:
         writer = TextWriter(max_text_bytes)
         blocks = _OdfBlocks(file, writer, max_text_bytes)
         titles = [
-            _write_slide(slide, number_, file, blocks, writer)
-            for number_, slide in enumerate(file.body.iterfind(_PAGE), start=1)
+            _write_slide(slide, slide_number, file, blocks, writer)
+            for slide_number, slide in enumerate(file.body.iterfind(_PAGE), start=1)
         ]
         return writer.parsed(file.title or metadata_title(next(iter(titles), "")))
 
@@ -110,7 +104,7 @@ class _OdfFile:
         Raises UnreadableDocument or TooLarge.
         """
         self._package = Package(content, kind, _CONTENT)
-        self._check_encryption(kind)
+        check_encryption(self._package, kind)
         root = self._package.xml(_CONTENT)
         found = root.find(f"{OFFICE}body/{OFFICE}{body}")
         if found is None:
@@ -121,7 +115,7 @@ class _OdfFile:
         self.body = found
         roots = [self._package.xml(_STYLES)] if _STYLES in self._package else []
         self.styles = OdfStyles(*roots, root)
-        self.title = self._title()
+        self.title = odf_title(self._package)
         self._formulas: dict[str, str] = {}
 
     def formula(self, link: str) -> str:
@@ -138,23 +132,10 @@ class _OdfFile:
             self._formulas[part] = " ".join(text.split())
         return self._formulas[part]
 
-    def _title(self) -> str:
-        if _META not in self._package:
-            return ""
-        return metadata_title(self._package.xml(_META).findtext(f".//{_TITLE}") or "")
-
-    def _check_encryption(self, kind: str) -> None:
-        if _MANIFEST not in self._package:
-            return
-        if next(self._package.xml(_MANIFEST).iter(_ENCRYPTION), None) is not None:
-            raise UnreadableDocument(
-                f"content is {kind} that is encrypted; save it without a password", field="content"
-            )
-
 
 @dataclass(slots=True)
 class _OdfStory:
-    """A text that is laid out by itself: the body, a note or a text box.
+    """A text that is laid out separately: the body, a note or a text box.
 
     `mark` is the mark of the note, until a paragraph has it.
     """
@@ -199,7 +180,7 @@ class _OdfBlocks:
         self._writer = writer
         self._max_text_bytes = max_text_bytes
         self._layout_tables = layout_tables(
-            file.body, lambda element: _TABLE_PARTS.get(element.tag), _walked_children, _count_chars
+            file.body, lambda element: _TABLE_PARTS.get(element.tag), shown_children, _count_chars
         )
         self._lists_by_id: dict[str, OdfCounters] = {}
         self._lists_by_style: dict[str, OdfCounters] = {}
@@ -259,7 +240,7 @@ class _OdfBlocks:
         return place
 
     def _counters(self, element: Element, style: str) -> OdfCounters:
-        """Returns the counters of a list that is in no other one.
+        """Returns the counters of a list that is not inside another list.
 
         They are new, unless the list continues an earlier one.
         """
@@ -350,24 +331,21 @@ class _OdfBlocks:
             else:
                 inner = self._place_in(element, inner)
                 children: list[tuple[Element | str, _OdfPlace]] = []
-                for child in _walked_children(element):
+                for child in shown_children(element):
                     if children and child.tag in (ROW, CELL):
-                        separator = _CELL_SEPARATOR if child.tag == CELL else _ROW_SEPARATOR
+                        separator = CELL_SEPARATOR if child.tag == CELL else ROW_SEPARATOR
                         children.append((separator, inner))
                     children.append((child, inner))
                 pending += reversed(children)
-        line = " ".join("".join(parts).split())
-        for separator in (_CELL_SEPARATOR, _ROW_SEPARATOR):
-            line = line.replace(f" {separator}", separator)
-        return line
+        return cell_line("".join(parts))
 
 
 def _write_slide(
-    slide: Element, number_: int, file: _OdfFile, blocks: _OdfBlocks, writer: TextWriter
+    slide: Element, slide_number: int, file: _OdfFile, blocks: _OdfBlocks, writer: TextWriter
 ) -> str:
     """Writes a slide to `writer` and returns its title, which may be empty.
 
-    `number_` is the number of the slide, from 1.
+    `slide_number` counts from 1.
     """
     writer.page()
     if file.styles.of(OdfStyleFamily.PAGE, slide.get(f"{DRAW}style-name")).is_hidden:
@@ -382,7 +360,7 @@ def _write_slide(
         if frame.get(_CLASS) == "notes" and _is_shown(frame)
     ]
     if text or any(map(blocks.text_of, (*frames, *notes))):
-        writer.heading(1, text or f"Slide {number_}")
+        writer.heading(1, text or f"Slide {slide_number}")
     for frame in frames:
         if frame is not title:
             blocks.write(_only(frame))
@@ -410,11 +388,7 @@ def _only(element: Element) -> Element:
 
 def _inner_blocks(element: Element, place: _OdfPlace) -> list[_OdfBlock]:
     """Returns the blocks in an element, last block first."""
-    return [(child, place) for child in _walked_children(element)][::-1]
-
-
-def _walked_children(element: Element) -> list[Element]:
-    return list(shown_children(element))
+    return [(child, place) for child in shown_children(element)][::-1]
 
 
 def _following(notes: list[OdfNote], boxes: list[Element]) -> list[_OdfBlock]:
@@ -428,8 +402,7 @@ def _following(notes: list[OdfNote], boxes: list[Element]) -> list[_OdfBlock]:
 
 def _start(element: Element) -> int | None:
     """Returns the number that an item or a heading says it has, or None."""
-    value = element.get(f"{TEXT}start-value")
-    start = number(value, -1)
+    start = number(element.get(f"{TEXT}start-value"), -1)
     return start if start >= 0 else None
 
 

@@ -2,14 +2,14 @@
 
 A message is a storage, which is a folder in an OLE file. It has a table of properties, and a
 storage for each recipient and each attachment. A message that is attached to another one is a
-storage in the storage of its attachment. What a body becomes and how attachments are read is
-described in `message`.
+storage in the storage of its attachment. `message` describes what a body becomes, and how
+attachments are read.
 
-The body is there as plain text, as HTML, or as compressed rich text (MS-OXRTFCP), or in several of
-these forms. Rich text is read only if there is no other form.
+The body has one or several of these forms: plain text, HTML, compressed rich text (MS-OXRTFCP).
+Rich text is read only if there is no other form.
 
-The streams of a hostile file may share their bytes, so that a small file would take gigabytes. So
-the sizes of all streams are added before any is read.
+The streams of a hostile file may share their bytes, so that a small file would take gigabytes of
+memory. So the sizes of all streams are added before any stream is read.
 """
 
 import struct
@@ -33,7 +33,7 @@ from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.rtf import parse_rtf
 
-KIND = "an Outlook message (MSG)"
+_KIND = "an Outlook message (MSG)"
 _FIELD = "content"
 # The offset of the first property in the table of each kind of storage.
 _ROOT_OFFSET, _INNER_OFFSET, _OTHER_OFFSET = 32, 24, 8
@@ -45,9 +45,10 @@ _TO, _CC = 1, 2
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".emz", ".wmz")
 _INNER_MESSAGE = "__substg1.0_3701000D"
 _MAX_RECIPIENTS = 1_000
-# Messages that lie deeper in messages are not read. `parsed_message` reads even fewer levels.
+# Messages that are nested more deeply are not read. `parsed_message` reads even fewer levels.
 _MAX_DEPTH = 10
-# The file itself and slack in its last sectors: a file whose streams are larger shares their bytes.
+# The streams of an ordinary file together are not larger than the file, except for the unused ends
+# of their last sectors. If they are larger than this, they share their bytes.
 _MAX_STREAM_BYTES_RATIO = 2
 _MAX_BODY_BYTES = 32 << 20
 
@@ -67,7 +68,7 @@ def parse_outlook_message(content: bytes, max_text_bytes: int) -> ParsedFile:
 
     Raises UnreadableDocument or TooLarge.
     """
-    with readable(KIND):
+    with readable(_KIND):
         return parsed_message(read_message(content), max_text_bytes)
 
 
@@ -77,13 +78,15 @@ def read_message(content: bytes) -> Message:
         sizes = sum(entry.size for entry in ole.direntries if entry is not None)
         if sizes > _MAX_STREAM_BYTES_RATIO * len(content):
             raise TooLarge(
-                f"content is {KIND} whose streams have {sizes} bytes, more than the file itself",
+                f"content is {_KIND} whose streams have {sizes} bytes in total; at most "
+                f"{_MAX_STREAM_BYTES_RATIO * len(content)} are allowed, which is "
+                f"{_MAX_STREAM_BYTES_RATIO} times the size of the file",
                 field=_FIELD,
             )
         root = Storage.from_ole(ole)
     if all(file.name != _TABLE for file in root.streams):
         raise UnreadableDocument(
-            f"content is not {KIND}: it is another OLE file, without properties", field=_FIELD
+            f"content is not {_KIND}: it is another OLE file, without properties", field=_FIELD
         )
     return _message(root, _ROOT_OFFSET, 0)
 
@@ -152,7 +155,7 @@ class _PropertyTable:
         """The encoding of HTML, or empty if the message names none that is known."""
         try:
             return encoding_from_codepage(self.integer(constants.PID_INTERNET_CODEPAGE))
-        except Exception:  # python-oxmsg has a class of errors of its own for unknown code pages.
+        except Exception:  # python-oxmsg has a special class of errors for unknown code pages.
             return ""
 
 

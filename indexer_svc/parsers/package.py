@@ -19,14 +19,17 @@ from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from hrag.values.errors import InvalidArgument, TooLarge, UnreadableDocument
+from indexer_svc import ole_directory
 
 MAX_PARTS = 100_000
 # The maximum size, in bytes, of the unpacked markup of an archive and of the other parts that are
 # read. Pictures, sounds and films are never read, so they are not counted.
 MAX_UNPACKED_BYTES = 256 << 20
 
+TITLE = "{http://purl.org/dc/elements/1.1/}title"
+"""The element with the title in the metadata of all these formats (Dublin Core)."""
+
 _FIELD = "content"
-_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".bin")
 _ENCRYPTED = 0x1
 _RUST_PANIC = "PanicException"
@@ -76,7 +79,7 @@ class Package:
         the name of the format in messages, with its article. The archive must have a part with the
         name `main_part` or one of `other_names`. Raises UnreadableDocument or TooLarge.
         """
-        if content.startswith(_OLE_MAGIC):
+        if content.startswith(ole_directory.MAGIC):
             raise UnreadableDocument(
                 f"content is not {kind}: it is encrypted, or of an older format; save it without "
                 "a password in the current format",
@@ -106,7 +109,7 @@ class Package:
     def blocks(self, name: str, end: bytes) -> Iterator[bytes]:
         """Yields the unpacked bytes of a part in blocks of up to 2 * _BLOCK_BYTES.
 
-        Each block but the last one ends before an occurrence of the byte `end`, if there is one
+        Each block except the last one ends before an occurrence of the byte `end`, if there is one
         among _BLOCK_BYTES bytes. Raises UnreadableDocument if the part is missing, or TooLarge.
         """
         rest = b""

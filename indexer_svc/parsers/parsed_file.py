@@ -5,14 +5,16 @@ code points of the text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
+from hrag.values.reading import NO_REPORT, LeftOut, LeftOutKind, PageUnit, ReadReport
 
 PAGE_BREAK = "\n\n"
 MAX_HEADINGS = 65_535
+MAX_EXAMPLE_CHARS = 200
+"""The maximum length of an example in a report."""
 
 
 class PageRange(NamedTuple):
@@ -63,6 +65,15 @@ class ParsedFile:
     metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     report: ReadReport = NO_REPORT
     edits: tuple[Edit, ...] = ()
+
+
+def without_metadata(report: ReadReport, names: Sequence[str]) -> ReadReport:
+    """Returns a report that also says that the fields with these names are no metadata."""
+    parts = {part.kind: part for part in report.left_out}
+    example = names[0].encode("utf-8", "replace").decode()[:MAX_EXAMPLE_CHARS]
+    part = parts.get(LeftOutKind.METADATA, LeftOut(LeftOutKind.METADATA, 0, example))
+    parts[LeftOutKind.METADATA] = part._replace(part_count=part.part_count + len(names))
+    return replace(report, left_out=tuple(parts.values()))
 
 
 def joined(texts: Sequence[str]) -> tuple[str, tuple[PageRange, ...]]:

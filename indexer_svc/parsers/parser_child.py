@@ -38,9 +38,9 @@ def main(memory_bytes: int, family: FormatFamily) -> None:
     while True:
         request, content = received(_receive, _MAX_FILE_BYTES)
         _limit_processor_time(request["cpu_s"])
-        how = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
+        options = (request["mime_type"], request["max_text_bytes"], request["keep_boilerplate"])
         recogniser = _page_recogniser(recognise, request)
-        _send(answer_to(partial(parse, content, *how, recogniser)))
+        _send(answer_to(partial(parse, content, *options, recogniser)))
         _limit_processor_time(0)
 
 

@@ -96,7 +96,7 @@ _PARSERS: Mapping[FormatFamily, Mapping[str, tuple[str, str]]] = {
         TIFF: ("picture", "parse_picture"),
     },
 }
-# The families whose modules a process of a family loads, if it loads more than its own.
+# For each family whose processes also load the modules of other families, all families they load.
 _LOADED = {FormatFamily.MAIL: (FormatFamily.CORE, FormatFamily.EXTRA, FormatFamily.MAIL)}
 _RECOGNISER = ("rapid_ocr", "open_recogniser")
 _PACKAGE = "indexer_svc.parsers"

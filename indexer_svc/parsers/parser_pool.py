@@ -52,8 +52,22 @@ _log = structlog.get_logger()
 _POLL_S = 0.05
 _FIELD = "content"
 _CPU_LIMIT_SIGNAL = "SIGPROF"
-# The log reports the progress of text recognition after so many pages, which take about a minute.
+# A process loads its libraries in 1 to 3 s. On a busy machine it may take a minute.
+_MAX_START_S = 120.0
+# The log reports the progress of text recognition after this many pages. They take about a minute.
 _PAGES_PER_LOG = 20
+
+Parse = Callable[[bytes, str, int, bool], ParsedFile]
+"""Parses a file in another process.
+
+The arguments are the bytes, their MIME type, the largest size of the text in bytes of UTF-8, and
+whether the parts of a web page around its content are read too.
+"""
+TenantParse = Callable[[str, Deadline, bytes, str, int, bool], ParsedFile]
+"""Parses a file for a tenant, like Parse, with two more arguments before the others.
+
+They are the tenant's id and the deadline of the call.
+"""
 
 _Assignment = tuple[str, FormatFamily]
 """The tenant whose files a process reads, and the family of their formats."""
@@ -96,16 +110,18 @@ class ParserPool:
         start: Callable[[int, FormatFamily], ParserProcess] = ParserProcess,
         *,
         max_recognised_pages: int = 0,
+        max_start_s: float = _MAX_START_S,
     ) -> None:
         """Starts no process yet.
 
         `slots`, at least 2, is the count of files that may be parsed at once. `memory_bytes` limits
         the address space of a process. A file may wait for a slot for `timeout_s` seconds, and then
         be parsed for `timeout_s` seconds. `start` is called with `memory_bytes` and a family of
-        formats. It must start a process that reads the formats of this family.
+        formats. It must start a process that reads the formats of this family. The process must be
+        ready within `max_start_s` seconds, which do not count as time of the file.
 
-        If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises so
-        many pages of a file, each of which may take `timeout_s` seconds.
+        If `max_recognised_pages` is not 0, this is a pool for text recognition. It recognises at
+        most this many pages of a file, each of which may take `timeout_s` seconds.
         """
         self._max_recognised_pages = max_recognised_pages
         self._settings = _OCR_SETTINGS if max_recognised_pages else _PARSER_SETTINGS
@@ -113,6 +129,7 @@ class ParserPool:
         self._tenant_slots = slots // 2
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
+        self._max_start_s = max_start_s
         self._start = partial(start, memory_bytes)
         # The kernel ends a parser process when the thread that has started the process ends. So no
         # parser process outlives the indexer. For the same reason, one thread, which runs until
@@ -336,8 +353,17 @@ class ParserPool:
         content: bytes,
         request: Head,
     ) -> ParsedFile:
-        end_s = time.monotonic() + self._timeout_s
+        start_end_s = time.monotonic() + self._max_start_s
         next_count = 0
+
+        def check_start() -> None:
+            deadline.check("extracting")
+            if time.monotonic() > start_end_s:
+                raise ParserNotStarted(f"it was not ready in {self._max_start_s} s")
+
+        process.wait_until_ready(check_start)
+        self._warn_if_unconfined(process)
+        end_s = time.monotonic() + self._timeout_s
 
         def check() -> None:
             deadline.check("extracting")
@@ -349,15 +375,16 @@ class ParserPool:
             # Without this check, a process that a hostile file has taken over could prolong its
             # time for ever.
             if page_count != next_count or page_count >= self._max_recognised_pages:
-                raise MalformedMessage(f"{page_count} pages are recognised")
+                raise MalformedMessage(
+                    f"the parser reports that {page_count} pages are recognised; it must report "
+                    f"{next_count}, and at most {self._max_recognised_pages} are allowed"
+                )
             next_count += 1
             end_s = time.monotonic() + self._timeout_s
             metrics.recognised_pages.inc()
             if page_count and not page_count % _PAGES_PER_LOG:
                 _log.info("pages_recognised", pages=page_count, size_bytes=len(content))
 
-        process.wait_until_ready(check)
-        self._warn_if_unconfined(process)
         max_body_bytes = int(request["max_text_bytes"]) + len(PAGE_BREAK) * MAX_PAGES
         return process.parse(request, content, max_body_bytes, check, on_page)
 
@@ -368,9 +395,9 @@ class ParserPool:
 
     def _error_of(self, failure: Exception, mime_type: str) -> HragError:
         """Returns the error for the caller if the parser has failed with `failure`."""
-        subject = f"{_FIELD} of type {mime_type}"
         if self._is_closed:
             return self._closing_error()
+        subject = f"{_FIELD} of type {mime_type}"
         if isinstance(failure, ParserNotStarted):
             return ServiceUnavailable(f"the parser does not start: {failure}")
         if isinstance(failure, _OutOfTime) or str(failure) == _CPU_LIMIT_SIGNAL:

@@ -7,12 +7,21 @@ formats, because it also has decoders for many formats that nobody sends.
 
 import io
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from PIL import ExifTags, Image, ImageSequence, UnidentifiedImageError
 
-# A confined process cannot load modules, and Pillow would load these when it opens a file.
-from PIL import JpegImagePlugin, PngImagePlugin, TiffImagePlugin  # noqa: F401  # isort: skip
+# A confined process cannot load modules, and Pillow would load these when it opens or converts a
+# picture.
+from PIL import (  # noqa: F401  # isort: skip
+    ImageColor,
+    ImagePalette,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+)
 
 from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
@@ -25,15 +34,16 @@ from indexer_svc.parsers.pdf.recognised_content import recognised_content
 from indexer_svc.parsers.recognition import PageRecogniser, Picture
 from indexer_svc.parsers.text_writer import TextWriter
 
-# A sheet of A3 has so many pixels at 600 dots per inch. With three bytes each, a decoded picture
-# takes 200 MiB.
+# A sheet of A3 has this many pixels at 600 dots per inch. With three bytes per pixel, a decoded
+# picture takes 200 MiB.
 MAX_PIXELS = 70_000_000
 _FORMATS = ("JPEG", "PNG", "TIFF")
 _FIELD = "content"
 # The modes of pictures with more than 256 grey values. They are divided by 256.
 _DEEP_MODES = ("I;16", "I;16B", "I;16L", "I", "F")
 _DEEP_FACTOR = 256
-# What must be done to a picture that has an orientation (Exif 2.3, 4.6.4). 1 is upright.
+# For each orientation (Exif 2.3, 4.6.4), the change that makes a picture upright. A picture whose
+# orientation is 1 is upright already.
 _TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -62,7 +72,7 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
         ):
             # Each page is counted only when it is reached, because a damaged TIFF may have a list
             # of pages that never ends.
-            for number, page in enumerate(ImageSequence.Iterator(image), start=1):
+            for number, page in enumerate(_pages(image), start=1):
                 _check_size(page, number)
                 if recogniser.is_exhausted:
                     pages.append(PageContent(page.width, page.height, has_pictures=True))
@@ -86,6 +96,18 @@ def parse_picture(content: bytes, max_text_bytes: int, recogniser: PageRecognise
     for blocks, page_content in zip(layout.pages(), pages, strict=True):
         write_page(writer, blocks, is_recognised=bool(page_content.runs))
     return writer.parsed()
+
+
+def _pages(image: Image.Image) -> Iterator[Image.Image]:
+    """Yields the pages of a picture.
+
+    A photo in the format MPO, which is JPEG with further pictures, is one page: the others show the
+    same scene from another side, or its depth.
+    """
+    if image.format == MpoImagePlugin.MpoImageFile.format:
+        yield image
+    else:
+        yield from ImageSequence.Iterator(image)
 
 
 def _check_size(page: Image.Image, number: int) -> None:

@@ -1,21 +1,15 @@
 """Joins pieces of text, some of which are superscripts, subscripts or marks of notes.
 
-All functions are pure. `raised_text` decides how a piece is written. This module divides a text
-into what it needs: the text before a piece, the piece, and the text after it.
+All functions are pure. `raised_text` has the rules for a single piece: it decides how a piece is
+written after the text before it. This module applies the rules to all pieces of a text.
 """
 
-import re
 from collections.abc import Iterable
 from enum import Enum, auto
 
 from indexer_svc.parsers import raised_text
-
-# The functions of `raised_text` look at this many characters before a superscript.
-_LOOKED_AT_CHARS = 40
-_SLASHES = ("/", "⁄")
-# Signs that change the direction of text, and signs without width. A search would not find a word
-# that contains one.
-_UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+from indexer_svc.parsers.raised_text import FRACTION_SLASHES, LOOKED_AT_CHARS, UNSEEN
+from indexer_svc.parsers.text_lines import filled_lines
 
 
 class Placement(Enum):
@@ -31,21 +25,43 @@ class Placement(Enum):
 Piece = tuple[str, Placement]
 
 
-def joined(pieces: Iterable[Piece]) -> str:
+def joined_pieces(pieces: Iterable[Piece]) -> str:
     """Returns pieces of text as one text, with the signs of superscripts and subscripts.
 
-    Each line has single spaces between its words, and empty lines are left out.
+    All white space is kept.
     """
-    text = _UNSEEN.sub("", _with_signs(_groups(pieces)))
-    lines = (" ".join(line.split()) for line in text.split("\n"))
-    return "\n".join(filter(None, lines))
+    groups = _groups(pieces)
+    if len(groups) == 1 and groups[0][1] is not Placement.NOTE:
+        return groups[0][0]
+    parts: list[str] = []
+    before = ""
+    for index, (text, placement) in enumerate(groups):
+        written = text
+        if placement is not Placement.NORMAL:
+            if _is_numerator(groups, index):
+                written = raised_text.numerator(before, text)
+            else:
+                written = _with_sign(before, text, placement)
+            if raised_text.needs_space(before, written, _normal_text(groups, index + 1)):
+                written += " "
+        parts.append(written)
+        before = (before + written)[-LOOKED_AT_CHARS:]
+    return "".join(parts)
+
+
+def tidied_pieces(pieces: Iterable[Piece]) -> str:
+    """Returns the text of `joined_pieces` with single spaces, without empty lines.
+
+    Characters that are not seen, for example those that change the direction of text, are left out.
+    """
+    return "\n".join(filled_lines(UNSEEN.sub("", joined_pieces(pieces))))
 
 
 def _groups(pieces: Iterable[Piece]) -> list[Piece]:
-    """Returns the pieces, those with the same placement joined. Each mark of a note stays apart."""
+    """Joins consecutive pieces with the same placement. Each mark of a note stays separate."""
     groups: list[tuple[list[str], Placement]] = []
     for text, placed in pieces:
-        # White space has no placement of its own, except after text with the same placement.
+        # White space counts as NORMAL, except after text with the same placement.
         follows_same = bool(groups) and groups[-1][1] is placed
         placement = placed if text.strip() or follows_same else Placement.NORMAL
         if groups and groups[-1][1] is placement is not Placement.NOTE:
@@ -55,24 +71,10 @@ def _groups(pieces: Iterable[Piece]) -> list[Piece]:
     return [("".join(texts), placement) for texts, placement in groups]
 
 
-def _with_signs(groups: list[Piece]) -> str:
-    if len(groups) == 1 and groups[0][1] is not Placement.NOTE:
-        return groups[0][0]
-    parts: list[str] = []
-    before = ""
-    for index, (text, placement) in enumerate(groups):
-        written = text
-        if placement is not Placement.NORMAL:
-            following = groups[index + 1][0] if index + 1 < len(groups) else ""
-            if _is_numerator(groups, index):
-                written = raised_text.numerator(before, text)
-            else:
-                written = _with_sign(before, text, placement)
-            if raised_text.needs_space(before, written, following):
-                written += " "
-        parts.append(written)
-        before = (before + written)[-_LOOKED_AT_CHARS:]
-    return "".join(parts)
+def _normal_text(groups: list[Piece], index: int) -> str:
+    """Returns the text of a group; empty if there is no such group, or if it has a sign."""
+    text, placement = groups[index] if index < len(groups) else ("", Placement.NORMAL)
+    return text if placement is Placement.NORMAL else ""
 
 
 def _is_numerator(groups: list[Piece], index: int) -> bool:
@@ -81,7 +83,7 @@ def _is_numerator(groups: list[Piece], index: int) -> bool:
     return (
         groups[index][1] is Placement.SUPERSCRIPT
         and len(following) == 2
-        and following[0][0] in _SLASHES
+        and following[0][0] in FRACTION_SLASHES
         and following[1][1] is Placement.SUBSCRIPT
     )
 

@@ -9,10 +9,16 @@ not used: it would read the same text, but needs 25 MB of libraries, most of whi
 import re
 from collections.abc import Iterator
 
-from indexer_svc.parsers.office import office_title, office_xml, relations
+from indexer_svc.parsers.office import (
+    COMPATIBILITY,
+    RELATION_ID,
+    office_title,
+    office_xml,
+    relations,
+)
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
-from indexer_svc.parsers.raised_text import Position, plain_line
+from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -20,19 +26,17 @@ _KIND = "a presentation (PPTX)"
 _MAIN_PART = "ppt/presentation.xml"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SLIDES = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-_RELATION_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TITLES = ("title", "ctrTitle")
-_FALLBACK = f"{_COMPATIBILITY}Fallback"
+_FALLBACK = f"{COMPATIBILITY}Fallback"
 _SHAPE_CONTAINERS = (
     *(f"{_SLIDES}spTree", f"{_SLIDES}grpSp"),
-    *(f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Choice"),
+    *(f"{COMPATIBILITY}AlternateContent", f"{COMPATIBILITY}Choice"),
 )
 _RUN = f"{_DRAWING}t"
 _RUN_STARTS = (f"{_DRAWING}r", f"{_DRAWING}fld")
 _RUN_PROPERTIES = f"{_DRAWING}rPr"
 _NO_SHIFT = re.compile(r"-?0*(?:\.0*)?%?")
-_LINE_BREAKS = {f"{_DRAWING}br": "\n"}
+_LINE_BREAK = f"{_DRAWING}br"
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 _LEVELS = tuple("012345678")
 _HEADER_SPANS = tuple("123")
@@ -62,7 +66,7 @@ def _slides(package: Package) -> Iterator[str]:
     """Yields the name, in the archive, of the file of each slide, in the order of the slides."""
     targets = relations(package, _MAIN_PART)
     for slide_id in office_xml(package, _MAIN_PART).iter(f"{_SLIDES}sldId"):
-        _kind, part = targets.get(slide_id.get(_RELATION_ID, ""), ("", ""))
+        _kind, part = targets.get(slide_id.get(RELATION_ID, ""), ("", ""))
         yield part
 
 
@@ -141,8 +145,8 @@ def _write_table(table: Element, writer: TextWriter) -> None:
     """
     rows: list[list[str]] = []
     spans = [1]
-    for line in table.iter(f"{_DRAWING}tr"):
-        cells = list(line.iter(f"{_DRAWING}tc"))
+    for row in table.iter(f"{_DRAWING}tr"):
+        cells = list(row.iter(f"{_DRAWING}tc"))
         above = rows[-1] if rows else []
         if not rows:
             spans += (_row_span(cell) for cell in cells)
@@ -181,28 +185,28 @@ def _text(element: Element) -> str:
 
 def _line(paragraph: Element) -> str:
     """Returns the text of a paragraph: its runs and fields, with line ends for line breaks."""
-    return plain_line(_runs(paragraph))
+    return joined_pieces(_pieces(paragraph))
 
 
-def _runs(paragraph: Element) -> Iterator[tuple[str, Position]]:
-    """Yields the text and the position of each run of a paragraph."""
-    position = Position.BASELINE
+def _pieces(paragraph: Element) -> Iterator[Piece]:
+    """Yields the text and the placement of each run of a paragraph."""
+    placement = Placement.NORMAL
     for element in paragraph.iter():
         if element.tag in _RUN_STARTS:
-            position = Position.BASELINE
+            placement = Placement.NORMAL
         elif element.tag == _RUN_PROPERTIES:
-            position = _position(element.get("baseline", "0"))
+            placement = _placement(element.get("baseline", "0"))
         elif element.tag == _RUN:
-            yield element.text or "", position
-        elif element.tag in _LINE_BREAKS:
-            yield _LINE_BREAKS[element.tag], Position.BASELINE
+            yield element.text or "", placement
+        elif element.tag == _LINE_BREAK:
+            yield "\n", Placement.NORMAL
 
 
-def _position(baseline: str) -> Position:
-    """Returns the position for a baseline: a share of the font's size, with or without a `%`."""
+def _placement(baseline: str) -> Placement:
+    """Returns the placement for a baseline: a share of the font's size, with or without a `%`."""
     if _NO_SHIFT.fullmatch(baseline):
-        return Position.BASELINE
-    return Position.LOWERED if baseline.startswith("-") else Position.RAISED
+        return Placement.NORMAL
+    return Placement.SUBSCRIPT if baseline.startswith("-") else Placement.SUPERSCRIPT
 
 
 def _notes(package: Package, part: str) -> list[str]:

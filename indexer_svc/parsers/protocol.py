@@ -9,14 +9,21 @@ the value is used.
 
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_PAGES, MAX_TITLE_BYTES
 from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
-from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Edit, Heading, PageRange, ParsedFile
+from indexer_svc.parsers.parsed_file import (
+    MAX_HEADINGS,
+    Edit,
+    Heading,
+    PageRange,
+    ParsedFile,
+    without_metadata,
+)
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 
 # The head of a message, a JSON object, has at most this many bytes. This is enough for 65,535
@@ -25,9 +32,8 @@ from indexer_svc.titles import MAX_SECTION_TITLE_CHARS
 MAX_HEAD_BYTES = 16 << 20
 _MAX_NUMBER = 0xFFFF_FFFF
 _MAX_REPORT_TEXT_BYTES = 1_000
-_MAX_EXAMPLE_CHARS = 200
-# The maximum depth of a heading. It is large because bookmarks in a PDF may be nested very deep.
-MAX_DEPTH = 1_000_000
+# Headings may have a great depth, because bookmarks in a PDF may be nested very deep.
+MAX_HEADING_DEPTH = 1_000_000
 
 _LENGTHS = struct.Struct("<II")
 _REFUSALS = {
@@ -101,15 +107,15 @@ def answer_to(parse: Callable[[], ParsedFile]) -> list[bytes]:
 
 
 def progress(page_count: int) -> list[bytes]:
-    """Returns the encoded message that so many pages of a file are recognised.
+    """Returns the encoded message that `page_count` pages of a file have been recognised.
 
-    A parser sends it before each page that it recognises, so before its answer.
+    A parser sends this message before it recognises each page, and then sends its answer.
     """
     return message({"recognised_pages": page_count})
 
 
 def progress_of(head: Head) -> int | None:
-    """Returns the count of pages in a message of `progress`; None for another message.
+    """Returns the count of pages in a message of `progress`, or None for another message.
 
     Raises MalformedMessage if the count is not allowed.
     """
@@ -166,15 +172,6 @@ def _with_fitting_metadata(parsed: ParsedFile) -> ParsedFile:
     return replace(parsed, metadata=kept, report=without_metadata(parsed.report, unfit))
 
 
-def without_metadata(report: ReadReport, names: Sequence[str]) -> ReadReport:
-    """Returns a report that also says that the fields with these names are no metadata."""
-    parts = {part.kind: part for part in report.left_out}
-    example = names[0].encode("utf-8", "replace").decode()[:_MAX_EXAMPLE_CHARS]
-    before = parts.get(LeftOutKind.METADATA, LeftOut(LeftOutKind.METADATA, 0, example))
-    parts[LeftOutKind.METADATA] = before._replace(part_count=before.part_count + len(names))
-    return replace(report, left_out=tuple(parts.values()))
-
-
 def _head_of(parsed: ParsedFile) -> Head:
     return {
         "title": parsed.title,
@@ -220,7 +217,7 @@ def _check_headings(headings: tuple[Heading, ...], length: int) -> None:
             type(heading.depth) is int and type(heading.char_start) is int,
             "a heading whose depth or offset is not a whole number",
         )
-        _require(1 <= heading.depth <= MAX_DEPTH, "a heading of a wrong depth")
+        _require(1 <= heading.depth <= MAX_HEADING_DEPTH, "a heading of a wrong depth")
         _require(position <= heading.char_start <= length, "a heading out of order")
         title = _text(heading.title, 4 * MAX_SECTION_TITLE_CHARS)
         _require(0 < len(title) <= MAX_SECTION_TITLE_CHARS, "a heading with an empty or long title")

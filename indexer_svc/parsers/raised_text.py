@@ -15,10 +15,6 @@ punctuation, or a word that is not a unit or a function. After a number it is an
 """
 
 import re
-from collections.abc import Iterable
-from enum import IntEnum
-from itertools import groupby
-from operator import itemgetter
 
 # A unit has at most this many letters (`km`, `sec`). A longer word before raised digits has a note.
 _MAX_UNIT_LETTERS = 3
@@ -29,7 +25,8 @@ _LONG_UNITS = frozenset((
 ))  # fmt: skip
 # Raised text with more characters is not an exponent but text in small print.
 _MAX_EXPONENT_CHARS = 40
-_LOOKED_AT_CHARS = 40
+LOOKED_AT_CHARS = 40
+"""The functions of this module look at this many characters before a script."""
 _NOTE = re.compile(r"(?:\d{1,3}|[a-z])(?:\s?[,;–-]\s?(?:\d{1,3}|[a-z]))*")
 _BRACKETED = re.compile(r"\[[^\[\]]*\]|\(\d{1,3}\)")
 _ORDINALS = frozenset((
@@ -41,46 +38,20 @@ _WORDS = re.compile(r"[^\W\d_]{4,}\s+[^\W\d_]|[^\W\d_]\s+[^\W\d_]{4,}")
 _LAST_WORD = re.compile(r"[^\W\d_]+\Z")
 _ENDS = frozenset(".,;:!?\"'”’»…]}。，、；：！？」』）》")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_SLASHES = ("/", "⁄")
-
-
-class Position(IntEnum):
-    """The position of a run of characters in its line."""
-
-    BASELINE = 0
-    RAISED = 1
-    LOWERED = 2
-
-
-def plain_line(runs: Iterable[tuple[str, Position]]) -> str:
-    """Returns the text of a line whose runs may be raised or lowered.
-
-    Consecutive runs with the same position are one superscript or subscript.
-    """
-    line = ""
-    before = script = ""
-    for position, group in groupby(runs, key=itemgetter(1)):
-        text = "".join(text for text, _ in group)
-        if position is Position.BASELINE:
-            line += " " if needs_space(before, script, text) else ""
-            before = script = ""
-            line += text
-        elif text:
-            before = line[-_LOOKED_AT_CHARS:]
-            write = superscript if position is Position.RAISED else subscript
-            script = write(before, text) if text.strip() else text
-            line += script
-    return line
+FRACTION_SLASHES = ("/", "⁄")
+# Signs that change the direction of text, and signs without width. A search would not find a word
+# that contains one.
+UNSEEN = re.compile("[\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 def superscript(before: str, raised: str, *, is_note: bool = False) -> str:
     """Returns what a text gets for a superscript.
 
-    `before` is the text of the same paragraph before it; the last 40 characters are enough.
-    `is_note` is True if the superscript is known to be the mark of a note, for example because it
-    is a link to the note.
+    `before` is the text of the same paragraph before it; its last LOOKED_AT_CHARS characters are
+    enough. `is_note` is True if the superscript is known to be the mark of a note, for example
+    because it is a link to the note.
     """
-    before = before[-_LOOKED_AT_CHARS:]
+    before = before[-LOOKED_AT_CHARS:]
     text = " ".join(raised.split())
     if text in _LETTER_SIGNS and before[-1:].isalnum():
         return _LETTER_SIGNS[text]
@@ -105,10 +76,10 @@ def _note_mark(before: str, text: str, *, is_note: bool) -> str:
 
 
 def subscript(before: str, lowered: str) -> str:
-    """Returns what a text gets for a subscript. `before` is the text before it, as above."""
+    """Returns what a text gets for a subscript. `before` is as for `superscript`."""
     text = " ".join(lowered.split())
     last = before[-1:]
-    if not any(map(str.isalnum, text)) or not last or last.isspace() or last in _SLASHES:
+    if not any(map(str.isalnum, text)) or not last or last.isspace() or last in FRACTION_SLASHES:
         return text
     if text.isdecimal() and (last.isalpha() or last in ")]"):
         return text
@@ -118,7 +89,10 @@ def subscript(before: str, lowered: str) -> str:
 
 
 def numerator(before: str, raised: str) -> str:
-    """Returns what a text gets for a superscript that a slash and a subscript follow."""
+    """Returns what a text gets for the upper number of a fraction.
+
+    A slash and a subscript, the lower number, follow it. `before` is as for `superscript`.
+    """
     gap = " " if before[-1:].isalnum() else ""
     return gap + " ".join(raised.split())
 

@@ -20,7 +20,8 @@ from rapidocr.utils.process_img import map_boxes_to_original
 from indexer_svc.parsers.recognition import FoundLine, Picture, Point, Recognise
 
 _MODELS = Path(rapidocr.__file__).parent / "models"
-# A line is turned by 180 degrees only if the second model is so certain. It is RapidOCR's default.
+# A line is turned by 180 degrees only if the score of the second model is above this value. It is
+# RapidOCR's default.
 _MIN_FLIP_SCORE = 0.9
 _PARAMETERS = {
     # Without a path, RapidOCR would download a model that is missing in the wheel.
@@ -39,10 +40,11 @@ _PARAMETERS = {
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
     "Global.log_level": "critical",
 }
-# Lines with a lower score are noise, such as the texture of a photograph. It is RapidOCR's default.
+# Lines with a lower score are noise, such as the texture of a photograph. The value is RapidOCR's
+# default.
 _MIN_SCORE = 0.5
-# RapidOCR turns a box that is so many times as high as it is wide counterclockwise by 90 degrees,
-# before it reads the line.
+# If a box is at least this many times as high as it is wide, RapidOCR turns the box by 90 degrees
+# counterclockwise before it reads the line.
 _SIDEWAYS = 1.5
 _UPSIDE_DOWN = "180"
 

@@ -9,9 +9,9 @@ How a page is recognised:
 
 1. The recogniser finds the lines, wherever they are and however they are turned, and reads each of
    them upright. It says for each line how its text is turned on the picture.
-2. `upright_page` turns the page: the turn of most of the text is the turn of the page. A scan that
-   was put on its side or upside down so becomes a page like any other. Then it turns the page by
-   the few degrees by which it was laid crookedly, because the order of lines depends on it.
+2. `upright_page` turns the page: the turn of most of the text is the turn of the page. So a
+   scan that lay on its side or upside down becomes a page like any other. Then `upright_page` turns
+   the page by the few degrees by which it lay crookedly, because the order of lines depends on it.
 3. `PageRecogniser` counts the pages. A file may have more pages than the service is willing to
    recognise, because one page takes seconds.
 """
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 else:  # Parsers that recognise nothing need no numpy.
     Picture = Any
 
-# Only lines of so many characters say how crooked a page is. The boxes of short ones are too
-# irregular.
+# Only lines of at least this many characters show how crooked a page is. The boxes of shorter lines
+# are too irregular.
 _MIN_SKEW_CHARS = 8
 # Pages that are more crooked than this are not scans of pages, and their lines stay as they are.
 _MAX_SKEW_DEGREES = 10.0
@@ -42,10 +42,10 @@ Point = tuple[float, float]
 class FoundLine(NamedTuple):
     """A line of text as a recogniser finds it on a picture.
 
-    `corners` are the corners of its box in pixels, in the order in which they are met from the top
-    left corner of the picture clockwise. `turn` says by how many degrees the text is turned
-    counterclockwise: 0 if it is upright, 90 if it runs upwards, 180 if it is upside down, and 270
-    if it runs downwards. `score` is from 0 to 1.
+    `corners` are the corners of its box in pixels, clockwise on the picture; the first one is
+    nearest to the top left corner of the picture. `turn` says by how many degrees the text is
+    turned counterclockwise: 0 if it is upright, 90 if it runs upwards, 180 if it is upside down,
+    and 270 if it runs downwards. `score` is from 0 to 1.
     """
 
     text: str

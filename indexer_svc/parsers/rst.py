@@ -18,6 +18,8 @@ from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 from indexer_svc.parsers.rst_outline import rst_outline
 from indexer_svc.parsers.rst_syntax import document_of
+from indexer_svc.parsers.table_grid import add_spanning_cells
+from indexer_svc.parsers.text_lines import filled_lines, utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import document_title
 
@@ -30,7 +32,8 @@ _NOT_TEXT = (
     nodes.raw,
     nodes.decoration,
     nodes.meta,
-    nodes.title,  # The parent of a title writes it, and also what follows.
+    # The parents of the following nodes write their text.
+    nodes.title,
     nodes.label,
     nodes.classifier,
     nodes.field_name,
@@ -57,7 +60,7 @@ def parse_rst(content: bytes, max_text_bytes: int) -> ParsedFile:
     """
     if len(content) <= _MAX_DOCUTILS_BYTES:
         try:
-            document = document_of(content.decode().removeprefix("\ufeff"))
+            document = document_of(utf8_text(content))
             writer = TextWriter(max_text_bytes)
             _TreeReader(writer).read(document)
             title = document_title(writer.headings[0].title) if writer.headings else ""
@@ -158,7 +161,7 @@ class _TreeReader:
             self._flush()
 
     def _paragraph(self, text: str) -> None:
-        text = "\n".join(filter(None, map(_one_line, text.split("\n"))))
+        text = "\n".join(filled_lines(text))
         if not text:
             return
         text, self._before = self._before + text, ""
@@ -297,7 +300,6 @@ def _formula(node: nodes.Node) -> str:
 def _text(root: nodes.Node) -> str:
     """Returns the text of inline nodes, or of the blocks of a cell, one block on each line."""
     parts: list[str] = []
-    chars = 0
     # The text before the last superscript or subscript, and what was written for it.
     before = script = ""
     pending = [root]
@@ -327,7 +329,6 @@ def _text(root: nodes.Node) -> str:
             if is_block and parts:
                 parts.append("\n")
             pending += reversed(node.children)
-        chars += len(parts[-1]) if parts else 0
     return "".join(parts)
 
 
@@ -358,25 +359,15 @@ def _rows(table: nodes.Node) -> Iterator[list[str]]:
     The text of a cell that spans several rows is repeated in each of these rows. The text of a cell
     that spans several columns is only in the first of these columns.
     """
-    covering: dict[int, tuple[int, str]] = {}
+    spanning: dict[int, tuple[int, str]] = {}
     for row in table.findall(nodes.row):
         cells: list[str] = []
         for entry in row.children:
-            _cover(cells, covering)
+            add_spanning_cells(cells, spanning)
             text = _text(entry)
             first = len(cells)
             cells += [text, *[""] * entry.get("morecols", 0)]
             if rows_below := entry.get("morerows", 0):
-                covering |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
-        _cover(cells, covering)
+                spanning |= {at: (rows_below, cells[at]) for at in range(first, len(cells))}
+        add_spanning_cells(cells, spanning)
         yield cells
-
-
-def _cover(cells: list[str], covering: dict[int, tuple[int, str]]) -> None:
-    """Adds the cells of rows above that span into this row, as long as they are next."""
-    while len(cells) in covering:
-        column = len(cells)
-        rows_below, text = covering.pop(column)
-        if rows_below > 1:
-            covering[column] = rows_below - 1, text
-        cells.append(text)

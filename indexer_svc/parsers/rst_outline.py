@@ -15,10 +15,9 @@ from itertools import islice
 from unicodedata import combining, east_asian_width
 
 from indexer_svc.parsers.parsed_file import MAX_HEADINGS, Heading, ParsedFile
+from indexer_svc.parsers.text_lines import BYTE_ORDER_MARK, LINE_END
 from indexer_svc.titles import MAX_SECTION_TITLE_CHARS, document_title, section_title
 
-_BYTE_ORDER_MARK = "\ufeff"
-_LINE_END = re.compile(r"\r\n?|\n")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 _MIN_ADORNMENT = 4  # A shorter adornment must be at least as long as its title.
 _EXPLICIT = ".. "  # A directive, a comment or other explicit markup begins with it.
@@ -27,8 +26,8 @@ _MAX_TITLE_CHARS = 4 * MAX_SECTION_TITLE_CHARS
 _INTERPRETED = re.compile(r"(?:(?<!:):[\w:+.-]{2,}+(?<=:))?``?([^`<]+?)(?:\s*+<[^`>]++>)?``?_{0,2}")
 _EMPHASIS = re.compile(r"\*\*|\*|\\")
 
-
-Style = tuple[str, bool]
+_Style = tuple[str, bool]
+"""The character of a title's adornment, and True if there is an adornment above the title."""
 
 
 def rst_outline(content: bytes) -> ParsedFile:
@@ -43,16 +42,16 @@ def rst_outline(content: bytes) -> ParsedFile:
 
 
 def _headings(text: str) -> Iterator[Heading]:
-    starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
-    lines = _LINE_END.split(text.removeprefix(_BYTE_ORDER_MARK))
-    depths: dict[tuple[str, bool], int] = {}
+    starts = [0, *(line_end.end() for line_end in LINE_END.finditer(text))]
+    lines = LINE_END.split(text.removeprefix(BYTE_ORDER_MARK))
+    depths: dict[_Style, int] = {}
     for at, line, style in islice(_titles(lines), MAX_HEADINGS):
         depth = depths.setdefault(style, len(depths) + 1)
         if title := _plain_title(line):
             yield Heading(title, depth, starts[at])
 
 
-def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, Style]]:
+def _titles(lines: Sequence[str]) -> Iterator[tuple[int, str, _Style]]:
     """Yields, for each title, the index of its first line, the line of the title, and its style.
 
     The first line is the adornment above the title, or the title itself if there is none.

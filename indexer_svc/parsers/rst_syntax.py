@@ -78,24 +78,73 @@ _SETTINGS = {
     "sectnum_xform": False,
     "warning_stream": "",
 }
+# The texts that are inserted for references may have so many characters. docutils needs about as
+# much time for each reference as for _REFERENCE_CHARS characters.
+_MAX_INSERTED_CHARS = 8 << 20
+_REFERENCE_CHARS = 500
 _NOT_APPLIED = (reference_transforms.DanglingReferences,)
 
 
 def document_of(text: str) -> nodes.document:
     """Returns the document tree of a text.
 
-    docutils may raise any error for a hostile text, for example RecursionError.
+    docutils may raise any error for a hostile text, for example RecursionError. Raises ValueError
+    if the substitutions in the text would make it too long.
     """
     document = utils.new_document("", copy(_DEFAULTS))
     reader = Reader()
     with _keep_unknown():
         Parser().parse(text, document)
+        _check_substitutions(document)
         document.transformer.components = {"reader": reader, "parser": None, "writer": None}
         document.transformer.add_transforms(
             [transform for transform in reader.get_transforms() if transform not in _NOT_APPLIED]
         )
         document.transformer.apply_transforms()
     return document
+
+
+def _check_substitutions(document: nodes.document) -> None:
+    """Raises ValueError if all substitutions would insert more than _MAX_INSERTED_CHARS.
+
+    A text that is substituted may itself have references, so a few lines could become gigabytes.
+    docutils finds only those that contain themselves. They count once here.
+    """
+    names = document.substitution_names
+    inner = {
+        name: [
+            names.get(reference["refname"].lower(), "")
+            for reference in definition.findall(nodes.substitution_reference)
+        ]
+        for name, definition in document.substitution_defs.items()
+    }
+    sizes = {
+        name: len(definition.rawsource) + _REFERENCE_CHARS
+        for name, definition in document.substitution_defs.items()
+    }
+    inserted: dict[str, int] = {}
+    for first, first_inner in inner.items():
+        if first in inserted:
+            continue
+        inserted[first] = sizes[first]
+        # The texts that are being measured, each with its inner texts that are still to be added.
+        measured = [(first, iter(first_inner))]
+        while measured:
+            name, rest = measured[-1]
+            inner_name = next(rest, None)
+            if inner_name is None:
+                measured.pop()
+                if measured:
+                    inserted[measured[-1][0]] += inserted[name]
+            elif inner_name in inserted:
+                inserted[name] += inserted[inner_name]
+            elif inner_name in inner:
+                inserted[inner_name] = sizes[inner_name]
+                measured.append((inner_name, iter(inner[inner_name])))
+    found = document.findall(nodes.substitution_reference)
+    total = sum(inserted.get(names.get(node["refname"].lower(), ""), 0) for node in found)
+    if total > _MAX_INSERTED_CHARS:
+        raise ValueError("the substitutions make the text too long")
 
 
 class _AnyOptions(dict[str, Any]):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from hrag.values.errors import UnreadableDocument
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import filled_lines
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -44,7 +45,11 @@ _TOKEN = re.compile(
 MAX_DEPTH = 10_000
 _MAX_CELLS = 1_000
 _MAX_ROWS = 50_000  # A longer table is written as several tables, so that it needs less memory.
-_MAX_FONTS = 10_000
+_MAX_FONTS = _MAX_STYLES = 10_000
+_MAX_TITLE_CHARS = 2_000
+_MAX_STYLE_NAME_CHARS = 200
+_MAX_LIST_LEVEL = 8
+_BODY_LEVEL = 9  # Outline levels are counted from 0. The last one means body text.
 
 # Groups that begin with these words have no text of the document. Most other such groups begin
 # with `\*`, which says that a reader may skip them.
@@ -56,7 +61,7 @@ _SKIPPED = frozenset((
     "aftnsep", "aftnsepc", "ftncn", "aftncn", "bkmkstart", "bkmkend", "private", "nonesttables",
     "do", "falt", "panose", "shprslt",
 ))  # fmt: skip
-# Groups that begin with `\*` and nevertheless have text, or have a meaning here.
+# Groups that begin with `\*` although they have text, or a meaning for this reader.
 _KEPT_STARRED = ("shpinst", "shptxt", "footnote", "ftnalt")
 _CHARACTERS: Mapping[str, str] = {
     "tab": "\t", "emdash": "\u2014", "endash": "\u2013", "emspace": "\u2003", "enspace": "\u2002",
@@ -84,6 +89,7 @@ _CODECS = {name: codecs.lookup(name) for name in {*_CHARSETS.values(), *_CODE_PA
 _DEFAULT = "cp1252"
 _HEADING_STYLE = re.compile(r"(?:heading|标题|見出し|titre|überschrift) ?([1-9])")
 _TITLE_STYLES = ("title", "titel", "titre", "标题")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BULLETS = re.compile(r"[\u2022\u00b7\u25cf\u25aa\u25e6\uf0a7\uf0b7oo*-]")
 
 
@@ -101,8 +107,8 @@ def parse_rtf(content: bytes, max_text_bytes: int) -> ParsedFile:
         writer = TextWriter(max_text_bytes)
         reader = _Reader(writer)
         reader.read(content)
-        first = next((head.title for head in writer.headings if head.depth == 1), "")
-        return writer.parsed(metadata_title(reader.title) or reader.styled_title or first)
+        title = metadata_title(reader.title) or reader.styled_title
+        return writer.parsed(title or writer.first_heading)
 
 
 @dataclass(slots=True)
@@ -171,11 +177,14 @@ class _Reader:
         self._notes: list[str] = []
         self._note: _Note | None = None
         self._row: list[str] = []
+        # The texts of the cells beyond the first _MAX_CELLS cells of the row.
+        self._more_cells: list[str] = []
         self._rows: list[list[str]] = []
         self._is_group_start = False
         self._is_starred = False
 
     def read(self, content: bytes) -> None:
+        """Writes the text of a file."""
         position = content.index(b"{")
         size = len(content)
         while position < size:
@@ -219,7 +228,8 @@ class _Reader:
     def _begin_group(self) -> bool:
         if len(self._groups) == MAX_DEPTH:
             raise UnreadableDocument(
-                f"content is nested deeper than {MAX_DEPTH} groups, which is the limit",
+                f"content has groups nested deeper than {MAX_DEPTH}; at most {MAX_DEPTH} levels "
+                "are allowed",
                 field=_FIELD,
             )
         self._unread_fallback = 0
@@ -319,7 +329,7 @@ class _Reader:
     def _read_style(self, word: str, number: int | None) -> None:
         if word == "s":
             self._style = number or 0
-        elif word == "outlinelevel" and len(self._styles) < _MAX_FONTS:
+        elif word == "outlinelevel" and len(self._styles) < _MAX_STYLES:
             self._styles.setdefault(self._style, _Style()).outline = number or 0
 
     def _read_layout(self, word: str, number: int | None) -> None:
@@ -331,13 +341,13 @@ class _Reader:
         elif word == "s":
             paragraph.style = number or 0
         elif word == "outlinelevel":
-            paragraph.outline = 9 if number is None else number
+            paragraph.outline = _BODY_LEVEL if number is None else number
         elif word == "intbl":
             paragraph.is_cell = True
         elif word == "itap":
             paragraph.nesting = number or 0
         elif word == "ilvl":
-            paragraph.list_level = max(0, min(number or 0, 8))
+            paragraph.list_level = max(0, min(number or 0, _MAX_LIST_LEVEL))
         elif word in ("cell", "nestcell"):
             self._end_cell(is_nested=word == "nestcell")
         elif word in ("row", "nestrow"):
@@ -390,17 +400,17 @@ class _Reader:
         if state.target == "styles":
             self._append_style_name(text)
         elif state.target == "title":
-            self.title = _paired(self.title + text)[:2_000]
+            self.title = _paired(self.title + text)[:_MAX_TITLE_CHARS]
         elif state.target == "marker":
             self._marker.append(text)
         elif state.target in ("", "note"):
             self._inline.append(text)
 
     def _append_style_name(self, text: str) -> None:
-        if len(self._styles) < _MAX_FONTS or self._style in self._styles:
+        if len(self._styles) < _MAX_STYLES or self._style in self._styles:
             style = self._styles.setdefault(self._style, _Style())
             if not style.name.endswith(";"):
-                style.name = (style.name + text)[:200]
+                style.name = (style.name + text)[:_MAX_STYLE_NAME_CHARS]
 
     def _begin_note(self) -> None:
         if self._note is None:
@@ -463,12 +473,15 @@ class _Reader:
         if len(self._row) < _MAX_CELLS:
             self._row.append(f"{marker} {text}" if _is_number(marker) else text)
         elif text:
-            self._row[-1] += f" {text}"
+            self._more_cells.append(text)
 
     def _end_row(self, *, is_nested: bool) -> None:
         if is_nested or self._note is not None:
             self._inline.append("\n")
         elif self._row:
+            if self._more_cells:
+                self._row[-1] = " ".join((self._row[-1], *self._more_cells))
+                self._more_cells.clear()
             self._rows.append(self._row)
             self._row = []
             if len(self._rows) >= _MAX_ROWS:
@@ -486,12 +499,12 @@ _NO_STYLE = _Style()
 
 
 def _heading_depth(style: str, style_outline: int, outline: int) -> int:
-    """Returns the depth of a heading, from 1; 0 for other paragraphs. Level 9 is body text."""
+    """Returns the depth of a heading, from 1; 0 for other paragraphs."""
     match = _HEADING_STYLE.fullmatch(style)
     if match:
         return int(match[1])
     level = outline if outline >= 0 else style_outline
-    return level + 1 if 0 <= level < 9 else 0
+    return level + 1 if 0 <= level < _BODY_LEVEL else 0
 
 
 def _is_number(marker: str) -> bool:
@@ -500,8 +513,7 @@ def _is_number(marker: str) -> bool:
 
 def _joined(parts: list[str]) -> str:
     """Returns the lines of a paragraph without white space around them."""
-    text = _paired("".join(parts))
-    return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+    return "\n".join(filled_lines(_paired("".join(parts))))
 
 
 def _paired(text: str) -> str:
@@ -512,6 +524,3 @@ def _paired(text: str) -> str:
     if _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")

@@ -27,19 +27,17 @@ from python_calamine import (
 
 from hrag.values.errors import UnreadableDocument
 from hrag.values.reading import PageUnit
+from indexer_svc import ole_directory
+from indexer_svc.parsers.odf.properties import check_encryption, odf_title
 from indexer_svc.parsers.office import office_title
 from indexer_svc.parsers.package import Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.parsers.xlsx_percentages import CellPosition, XlsxPercentages
-from indexer_svc.titles import metadata_title
 
 _XLSX, _XLS, _ODS = "a workbook (XLSX)", "a workbook (XLS)", "a workbook (ODS)"
 _XLSX_MAIN_PART, _ODS_MAIN_PART = "xl/workbook.xml", "content.xml"
-_ODS_PROPERTIES, _TITLE = "meta.xml", ".//{http://purl.org/dc/elements/1.1/}title"
-_ODS_MANIFEST, _ODS_ENCRYPTION = "META-INF/manifest.xml", b"encryption-data"
-_OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NO_TIME, _HOUR = datetime.timedelta(), datetime.timedelta(hours=1)
 # A longer text that spans several rows is a note, not a label of the rows, and is not repeated.
 _MAX_REPEATED_CHARS = 200
@@ -76,7 +74,7 @@ def parse_xlsx(content: bytes, max_text_bytes: int) -> ParsedFile:
 def parse_xls(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of a workbook of Excel 97 to 2003, like `parse_xlsx`, without a title."""
     with readable(_XLS):
-        if not content.startswith(_OLE_MAGIC):
+        if not content.startswith(ole_directory.MAGIC):
             raise UnreadableDocument(
                 f"content is not {_XLS}: it is not an OLE file", field="content"
             )
@@ -87,19 +85,8 @@ def parse_ods(content: bytes, max_text_bytes: int) -> ParsedFile:
     """Returns the text of an OpenDocument spreadsheet, like `parse_xlsx`."""
     with readable(_ODS):
         package = Package(content, _ODS, _ODS_MAIN_PART)
-        _refuse_encrypted(package)
-        title = ""
-        if _ODS_PROPERTIES in package:
-            title = metadata_title(package.xml(_ODS_PROPERTIES).findtext(_TITLE) or "")
-        return _parse(_open(content, _ODS), title, max_text_bytes)
-
-
-def _refuse_encrypted(package: Package) -> None:
-    """Raises UnreadableDocument if the parts of an OpenDocument spreadsheet are encrypted."""
-    if _ODS_MANIFEST in package and _ODS_ENCRYPTION in package.read(_ODS_MANIFEST):
-        raise UnreadableDocument(
-            "content is an encrypted workbook; save it without a password", field="content"
-        )
+        check_encryption(package, _ODS)
+        return _parse(_open(content, _ODS), odf_title(package), max_text_bytes)
 
 
 def _open(content: bytes, kind: str) -> CalamineWorkbook:

@@ -23,11 +23,11 @@ from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
 from hrag.values.reading import PageUnit
 from indexer_svc.parsers.parsed_file import PageRange, ParsedFile
+from indexer_svc.parsers.text_lines import LINE_END, utf8_text
+from indexer_svc.parsers.text_writer import check_text_bytes
 from indexer_svc.titles import metadata_title
 
 _FIELD = "content"
-_BYTE_ORDER_MARK = "\ufeff"
-_LINE_END = re.compile(r"\r\n?|\n")
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*--+>[ \t]*{_TIME}(?:[ \t].*)?")
 _VTT = re.compile(r"WEBVTT(?:[ \t]+(.*))?")
@@ -47,7 +47,7 @@ _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{1,31});")
 # A new paragraph begins after a pause of this length. Speakers breathe in less than a second;
 # longer pauses separate thoughts or scenes.
 _PAUSE_MS = 2_000
-# A cue follows another one directly if it begins at most so long after its end. The captions of
+# A cue follows another one directly if it begins at most this time after its end. The captions of
 # video sites leave gaps of up to 10 ms, and some programs leave one picture of 40 ms.
 _GAP_MS = 50
 # The captions of a file are rolling if at least this share of the cues repeat a line of the cue
@@ -74,7 +74,7 @@ def parse_subtitles(content: bytes, max_text_bytes: int) -> ParsedFile:
     The title is the one in the first line of WebVTT. The language that a header names becomes
     metadata. Raises UnreadableDocument for a text without a cue, or TooLarge.
     """
-    lines = _LINE_END.split(content.decode().removeprefix(_BYTE_ORDER_MARK))
+    lines = LINE_END.split(utf8_text(content))
     header = _VTT.fullmatch(lines[0].strip())
     cues = sorted(_cues(lines, is_vtt=header is not None), key=lambda cue: cue.start_ms)
     if not cues:
@@ -200,7 +200,8 @@ def _joined(cues: Iterator[_Cue], max_text_bytes: int) -> tuple[str, tuple[PageR
         chars = start + len(words)
         text_bytes += len(separator) + len(words.encode())
         pages.append(PageRange(start, chars, max(1, cue.start_ms // 1000)))
-        _check_size(text_bytes, len(pages), max_text_bytes)
+        check_text_bytes(text_bytes, max_text_bytes)
+        _check_count(len(pages))
     return "".join(parts), tuple(pages)
 
 
@@ -213,13 +214,7 @@ def _separator(before: _Cue | None, cue: _Cue) -> tuple[str, str]:
     return "\n\n" if cue.start_ms >= before.end_ms + _PAUSE_MS else "\n", ""
 
 
-def _check_size(text_bytes: int, page_count: int, max_text_bytes: int) -> None:
-    if text_bytes > max_text_bytes:
-        raise TooLarge(
-            f"content has more than {max_text_bytes} bytes of text, which "
-            "HRAG_MAX_DOCUMENT_BYTES allows",
-            field=_FIELD,
-        )
+def _check_count(page_count: int) -> None:
     if page_count > MAX_PAGES:
         raise TooLarge(
             f"content has more than {MAX_PAGES} cues; at most {MAX_PAGES} are allowed",

@@ -9,6 +9,9 @@ ticks, arrows and numbers in circles. Ornaments have no equivalent and are left 
 import re
 from collections.abc import Mapping
 
+TICKED, NOT_TICKED = "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
+"""The signs of the two states of a check box."""
+
 _PRIVATE = range(0xF000, 0xF100)
 _PRIVATE_CHARACTER = re.compile("[\uf020-\uf0ff]")
 _SYMBOL_LOW = (

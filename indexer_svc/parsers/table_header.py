@@ -36,7 +36,7 @@ MAX_HEADER_ROWS = 3
 # The kinds of columns are determined from this many rows: enough for a stable majority.
 _SAMPLE_ROWS = 50
 _SAMPLE_COLUMNS = 200  # Further columns have no votes.
-# After so many titles, a row with one cell is a title without further examination.
+# After this many titles, a row with one cell is a title without further examination.
 _MAX_EXAMINED_TITLES = 20
 _GROUP_ROWS = _SAMPLE_ROWS + 2
 _MAJORITY = 0.75
@@ -53,7 +53,7 @@ _MAX_UNIT_CHARS = 16
 _MAX_NAME_CHARS = 100
 _COMMENT_MARKS = ("#", "//")
 
-# What tables have in place of a value.
+# These texts show in tables that a value is missing.
 _MISSING = frozenset(("", *"-–—.*?…", "--", "..", "...", "n/a", "na", "n.a."))
 _YEAR = r"(?:1[5-9]|2[01])\d\d"
 _PERIOD = re.compile(
@@ -180,6 +180,8 @@ def _is_header_of(rows: Sequence[Row], count: int) -> bool:
     several rows.
     """
     body, last = _body(rows, count), rows[count - 1]
+    if not body:  # All further rows repeat these rows, so nothing shows that they are a header.
+        return False
     return all(
         _belong_together(upper, lower, body) or _belong_together(upper, last, body)
         for upper, lower in pairwise(rows[:count])

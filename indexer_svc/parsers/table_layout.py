@@ -1,49 +1,19 @@
-"""Tells tables of values from tables that arrange the parts of a page.
+"""Finds the tables of a document that arrange the parts of a page.
 
-Office documents use tables for both. A table of values becomes a table of the text. The contents of
-any other table are read as if the table were not there, because its cells contain headings, lists
-and whole tables.
+Office documents use tables for two purposes: to show values, and to arrange parts of a page. A
+table of values becomes a table of the text. The contents of any other table are read as if the
+table were not there, because its cells contain headings, lists and whole tables.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from hrag.values.errors import TooLarge
 from indexer_svc.parsers.package import Element
-
-# No table of a document has more cells. Spans and repeated rows of a small file can declare more.
-MAX_CELLS = 1_000_000
-
-
-class TableSize:
-    """Counts the cells and characters of a table, so that a small file cannot declare many."""
-
-    def __init__(self, max_chars: int) -> None:
-        """Begins an empty table of at most `max_chars` characters and MAX_CELLS cells."""
-        self._max_chars = max_chars
-        self._chars = self._cells = 0
-
-    def add(self, row: Sequence[str], repeats: int = 1) -> None:
-        """Counts a row that occurs `repeats` times. Raises TooLarge."""
-        self._cells += repeats * len(row)
-        self._chars += repeats * sum(map(len, row))
-        if self._cells > MAX_CELLS:
-            raise TooLarge(
-                f"content has a table of more than {MAX_CELLS} cells; at most {MAX_CELLS} are "
-                "allowed",
-                field="content",
-            )
-        if self._chars > self._max_chars:
-            raise TooLarge(
-                f"content has a table of more than {self._max_chars} characters, more than "
-                "HRAG_MAX_DOCUMENT_BYTES allows",
-                field="content",
-            )
 
 
 class TablePart(Enum):
-    """The kinds of elements that tell the two kinds of tables apart."""
+    """The kinds of elements that show which purpose a table has."""
 
     TABLE = auto()
     ROW = auto()
@@ -105,14 +75,6 @@ def layout_tables(
             _examine(part, count_chars(element), open_tables[-1])
         pending += list(children_of(element))[::-1]
     return layouts
-
-
-def without_empty_end(cells: list[str]) -> list[str]:
-    """Returns the cells of a row without the empty ones at its end."""
-    end = len(cells)
-    while end and not cells[end - 1]:
-        end -= 1
-    return cells[:end]
 
 
 def _examine(part: TablePart | None, chars: int, table: _OpenTable) -> None:

@@ -88,7 +88,7 @@ def table_blocks(
         header_rows = sum(any(row.cells) for row in cleaned[:header_rows])
     cleaned = _without_empty(cleaned)
     width = max((len(row.cells) for row in cleaned), default=0)
-    titles = _count_titles(cleaned, width, header_rows)
+    titles = _count_title_rows(cleaned, width, header_rows)
     for row in cleaned[:titles]:
         yield TableBlock(_line(row.cells), row.number)
     if titles < len(cleaned):
@@ -109,7 +109,7 @@ def _without_empty(rows: list[_NumberedRow]) -> list[_NumberedRow]:
     ]
 
 
-def _count_titles(rows: Sequence[_NumberedRow], width: int, header_rows: int | None) -> int:
+def _count_title_rows(rows: Sequence[_NumberedRow], width: int, header_rows: int | None) -> int:
     """Returns how many rows at the top become separate blocks.
 
     In a header that the caller knows, only a first cell alone above further rows of the header is

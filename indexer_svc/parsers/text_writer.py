@@ -15,6 +15,7 @@ from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_PAGES
 from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
+    MAX_EXAMPLE_CHARS,
     MAX_HEADINGS,
     PAGE_BREAK,
     Heading,
@@ -32,7 +33,6 @@ _INDENT = "  "
 # Soft hyphens are removed, because a search would not find a word that contains a soft hyphen.
 _SOFT_HYPHEN = "\u00ad"
 _FIELD = "content"
-_MAX_EXAMPLE_CHARS = 200
 # A citation of a row needs a page for it. 10,000 pages take about as much space as the tree of
 # their text; a longer table gets larger pages instead of more.
 MAX_ROW_PAGES = 10_000
@@ -196,7 +196,7 @@ class TextWriter:
 
     def leave_out(self, kind: LeftOutKind, text: str) -> None:
         """Notes in the report that a part of the file is not in the text."""
-        count, example = self._left_out.get(kind, (0, " ".join(text.split())[:_MAX_EXAMPLE_CHARS]))
+        count, example = self._left_out.get(kind, (0, " ".join(text.split())[:MAX_EXAMPLE_CHARS]))
         self._left_out[kind] = count + 1, example
 
     def unread_page(self, number: int) -> None:
@@ -211,7 +211,7 @@ class TextWriter:
         """
         if len(self._page_starts) == MAX_PAGES:
             raise TooLarge(
-                f"content has too many pages; at most {MAX_PAGES} are allowed",
+                f"content has more than {MAX_PAGES} pages; at most {MAX_PAGES} are allowed",
                 field=_FIELD,
             )
         self._page_starts.append(_PageStart(len(self._parts), number, is_recognised))

@@ -10,12 +10,11 @@ another form is not found; its percentage then stays a fraction.
 import re
 from collections.abc import Iterator
 
-from indexer_svc.parsers.office import office_xml, related_part, relations
+from indexer_svc.parsers.office import RELATION_ID, office_xml, related_part, relations
 from indexer_svc.parsers.package import Package
 
 _WORKBOOK = "xl/workbook.xml"
 _SHEETS = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_RELATION_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PERCENT_FORMATS = frozenset(("9", "10"))  # `0%` and `0.00%` have these numbers in every workbook.
 # Parts of a format that are not shown as they are: quoted text, and characters after a backslash.
 _QUOTED = re.compile(r'"[^"]*"|\\.')
@@ -68,7 +67,7 @@ def _sheet_parts(package: Package) -> dict[str, str]:
     """Returns the name of the part of each sheet, by the name of the sheet."""
     targets = relations(package, _WORKBOOK)
     return {
-        sheet.get("name", ""): targets.get(sheet.get(_RELATION_ID, ""), ("", ""))[1]
+        sheet.get("name", ""): targets.get(sheet.get(RELATION_ID, ""), ("", ""))[1]
         for sheet in office_xml(package, _WORKBOOK).iter(f"{_SHEETS}sheet")
     }
 

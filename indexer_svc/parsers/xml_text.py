@@ -10,7 +10,7 @@ Comments and processing instructions are left out too.
 
 Expat reads the file without recursion. No entity is ever expanded: references to entities that are
 not predefined are rewritten to text before Expat sees them, the document type declaration is
-removed, and a file that declares an entity nevertheless is refused. References with the names of
+removed, and a file that still declares an entity is refused. References with the names of
 HTML, for example `&eacute;`, become their characters. Nothing that a file refers to is loaded.
 """
 
@@ -23,10 +23,10 @@ from itertools import groupby
 from xml.parsers import expat
 
 from hrag.values.errors import TooLarge, UnreadableDocument
-from indexer_svc.parsers.data_text import MAX_DEPTH, Record, Value, data_title, write_data
-from indexer_svc.parsers.html_charset import decoded
+from indexer_svc.parsers.data_text import Record, Value, check_depth, data_title, write_data
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
+from indexer_svc.parsers.text_lines import utf8_text
 from indexer_svc.parsers.text_writer import TextWriter
 from indexer_svc.titles import metadata_title
 
@@ -45,7 +45,7 @@ _MARKUP = re.compile(
     r"(?:(?P<entity>[A-Za-z_:][\w:.-]{0,100});)?",
     re.DOTALL,
 )
-# What is not closed is matched up to the end of the text, so that the match takes linear time.
+# A part without an end is matched up to the end of the text, so that the match takes linear time.
 _DOCTYPE = re.compile(
     r"""<!DOCTYPE(?:[^\[<>"']|"[^"]*"|'[^']*')*+"""
     r"""(?:\[(?:<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\]"'])*+"""
@@ -72,12 +72,12 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
 def parse_xml(content: bytes, max_text_bytes: int) -> ParsedFile:
-    """Returns the text of XML as lines, tables and sections, and the title in it.
+    """Returns the text of XML in UTF-8 as lines, tables and sections, and the title in it.
 
-    The encoding is UTF-8 or the declared one. Raises UnreadableDocument or TooLarge.
+    Raises UnreadableDocument or TooLarge.
     """
     with readable(_KIND):
-        name, value = _root(decoded(content))
+        name, value = _root(utf8_text(content))
         writer = TextWriter(max_text_bytes)
         write_data(value, name, writer)
         return writer.parsed(metadata_title(data_title(value)))
@@ -165,11 +165,7 @@ class _TreeBuilder:
         self._count = 0
 
     def start(self, name: str, attributes: list[str]) -> None:
-        if len(self._open) == MAX_DEPTH:
-            raise UnreadableDocument(
-                f"content is nested deeper than {MAX_DEPTH} levels, which is the limit",
-                field=_FIELD,
-            )
+        check_depth(len(self._open) + 1)
         self._count += 1 + len(attributes) // 2
         if self._count > MAX_ELEMENTS:
             raise TooLarge(

@@ -26,6 +26,7 @@ from hrag.values.formats import (
     ODP,
     ODS,
     ODT,
+    PDF,
     PPTX,
     PYTHON,
     RST,
@@ -36,6 +37,7 @@ from hrag.values.formats import (
     XLSX,
     XML,
 )
+from indexer_svc.parsers.parser_functions import parse
 from indexer_svc.parsers.parser_pool import ParserPool
 from tests.support.documents.format_files import (
     archive,
@@ -49,8 +51,10 @@ from tests.support.documents.format_files import (
     with_part,
     xlsx_file,
 )
-from tests.support.documents.messages import mail, mail_file, msg_file, ole_archive
+from tests.support.documents.messages import mail, mail_file, msg_file
 from tests.support.documents.odf_files import odp_file, odt_file
+from tests.support.documents.ole_files import ole_archive
+from tests.support.documents.pdfs import pdf_of
 
 pytestmark = [pytest.mark.attacks, pytest.mark.timeout(300)]
 
@@ -369,10 +373,71 @@ def test_a_small_file_with_much_content_is_read_or_refused(pool, name):
         assert "content" in error.message
 
 
-@pytest.mark.parametrize("name", ["backticks", "tags"])
+_LINEAR = {
+    "backticks": _WIDE["backticks"],
+    "tags": _WIDE["tags"],
+    "spaces after a command": (LATEX, lambda: rb"\title" + b" " * 300_000 + b"x"),
+    "spaces after a definition": (LATEX, lambda: rb"\newcommand" + b" " * 300_000 + b"x"),
+    "open arguments": (LATEX, lambda: (rb"\sqrt[" * 25 + b"\n\n") * 100),
+    "flowed lines": (EML, lambda: _FLOWED + b"aaaaaaaa \n" * 200_000),
+    "fields of parts": (EML, lambda: _PARTS + _PART * 20),
+    "notices": (HTML, lambda: b"<div class='cookie banner'>" * 12_000 + b"x"),
+    "styles of a list": (HTML, lambda: b"<ol style='list-style:" + b" " * 300_000 + b"'><li>x"),
+    "pictures of formulas": (HTML, lambda: b"<p>" + b"<img class=tex alt=x>" * 10_000),
+    "substitutions": (RST, lambda: _SUBSTITUTIONS),
+    "names in TOML": (MARKDOWN, lambda: b"+++\n" + b"a." * 30_000 + b"a=1\n+++\nx"),
+    "a long word": (PDF, lambda: pdf_of(["a" * 90_000 + "!-\nbee fly"])),
+}
+_FLOWED = b"Subject: x\nContent-Type: text/plain; format=flowed\n\n"
+_PARTS = b"Content-Type: multipart/mixed; boundary=b\n\nx\n"
+_PART = b"--b\nContent-Type: text/plain" + b"; a=b" * 10_000 + b"\n\nx\n"
+_SUBSTITUTIONS = b"|a0|\n\n%s.. |a60| replace:: x\n" % b"".join(
+    b".. |a%d| replace:: |a%d| |a%d|\n" % (n, n + 1, n + 1) for n in range(60)
+)
+
+
+@pytest.mark.parametrize("name", _LINEAR)
 def test_the_time_of_parsing_grows_in_proportion_to_the_size(pool, name):
-    mime_type, build = _WIDE[name]
+    mime_type, build = _LINEAR[name]
     assert _refused(pool, build(), mime_type) is None
+
+
+@pytest.mark.parametrize("codec", ["cp720", "koi8-u", "mac-farsi", "hz", "utf-7"])
+def test_a_confined_process_knows_all_encodings(pool, codec):
+    text = "\u0628\u064a\u062a" if codec in ("cp720", "mac-farsi") else "\u0434\u043e\u043c"
+    header = f"Subject: x\nContent-Type: text/plain; charset={codec}\n\n".encode()
+    assert text in _read(pool, header + text.encode(codec), EML)
+
+
+_NAMED_FILES = {
+    "include": (RST, b".. include:: %s\n\nx"),
+    "literalinclude": (RST, b".. literalinclude:: %s\n\nx"),
+    "csv-table": (RST, b".. csv-table:: t\n   :file: %s\n\nx"),
+    "raw": (RST, b".. raw:: html\n   :file: %s\n\nx"),
+    "image": (RST, b".. image:: %s\n   :scale: 50\n\nx"),
+    "parsed-literal": (RST, b".. code:: text\n   :file: %s\n\nx"),
+    "input": (LATEX, rb"x \input{%s} \include{%s} \lstinputlisting{%s} \verbatiminput{%s}"),
+    "entity": (XML, b"<!DOCTYPE a SYSTEM '%s' [<!ENTITY e SYSTEM '%s'>]><a>x &e;</a>"),
+    "xinclude": (
+        XML,
+        b"<a xmlns:i='http://www.w3.org/2001/XInclude'>x<i:include href='%s' parse='text'/></a>",
+    ),
+    "includetext": (RTF, rb"{\rtf1 x{\field{\*\fldinst INCLUDETEXT %s}{\fldrslt y}}}"),
+    "frame": (HTML, b"<p>x<iframe src='file://%s'></iframe><object data='%s'></object>"),
+    "external body": (EML, b"Content-Type: message/external-body; name='%s'\n\nSubject: x\n\nx"),
+}
+
+
+@pytest.mark.parametrize("name", _NAMED_FILES)
+def test_files_that_a_document_names_are_not_read(pool, tmp_path, name):
+    """The file is not read in the indexer's own process, which may open files, either."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the marker 7f3a9c", "ascii")
+    mime_type, content = _NAMED_FILES[name]
+    content = content.replace(b"%s", bytes(secret))
+    assert "7f3a9c" not in parse(content, mime_type, MIB).text
+    error = _refused(pool, content, mime_type)
+    assert error is None or isinstance(error, UnreadableDocument)
 
 
 def test_random_bytes_are_refused_whatever_their_declared_format(pool):

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures import Results
-from benchmarks.quality.__main__ import FIGURES, LATEST, STORED, main, run
+from benchmarks.quality.__main__ import main, run
 from benchmarks.quality.sets import read_sets
+from benchmarks.run_folder import FIGURES, LATEST, STORED
 from tests.support.servers.processes import Running
 
 DATA = Path(__file__).parent.parent / "data" / "quality"

@@ -229,6 +229,25 @@ def _all_ids(client: Client, tenant: str) -> list[str]:
             return document_ids
 
 
+def test_a_document_that_is_only_validated_is_read_and_not_stored(
+    client: Client, tenant: str
+) -> None:
+    sent = Document(b"# Bees\n\nBees dance.", "d", source="bees.md")
+    planned = client.ingest(tenant, sent, validate_only=True)
+    assert (planned.outcome, planned.sequence) == (IngestOutcome.CREATED, 0)
+    assert planned.report is not None
+    assert (planned.report.mime_type, planned.report.section_count) == ("text/markdown", 1)
+    assert list(client.ingest_many(tenant, [sent], validate_only=True)) == [planned]
+    assert client.list_collections(tenant).items == ()
+    stored = client.ingest(tenant, sent)
+    assert stored == replace(planned, sequence=stored.sequence)
+    # The result for a document that is stored already has the document's sequence number.
+    unchanged = replace(stored, outcome=IngestOutcome.UNCHANGED, report=None)
+    assert client.ingest(tenant, sent, validate_only=True) == unchanged
+    with pytest.raises(errors.BlankDocument):
+        client.ingest(tenant, Document(" ", "d"), validate_only=True)
+
+
 def test_a_stream_continues_after_the_error_of_a_document(client: Client, tenant: str) -> None:
     documents = [
         Document("First.", "a"),

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hrag.cli.app import app
 from hrag.types import Document
 from tests.support.documents.format_files import archive
+from tests.support.documents.messages import mail_file
 from tests.support.servers.processes import Running
 
 Run = Callable[..., Any]
@@ -172,7 +173,12 @@ def test_the_files_in_an_archive_are_stored_and_pruned_with_it(run, folder, ids)
 
 
 def test_a_dry_run_reads_the_files_and_stores_nothing(run, folder, ids):
-    lines = {Path(line["input"]).name: line for line in _lines(run(folder, "--dry-run", "--json"))}
+    *outcomes, last = _lines(run(folder, "--dry-run", "--json"))
+    lines = {Path(line["input"]).name: line for line in outcomes}
+    summary = last["summary"]
+    assert (summary["documents"], summary["would_store"], summary["unchanged"]) == (2, 2, 0)
+    assert (summary["would_delete"], summary["failed"]) == (0, 0)
+    assert summary["skipped"] == {"of unknown format": 1, "empty": 1}
     assert lines["a.md"]["outcome"] == "would store"
     assert lines["a.md"]["report"]["section_count"] == 1
     assert lines["b.txt"]["report"]["encoding"] == "gb18030"
@@ -181,6 +187,16 @@ def test_a_dry_run_reads_the_files_and_stores_nothing(run, folder, ids):
     refused = run(folder, "--dry-run", code=1).stdout
     assert f"{folder}/blank.md: content is blank" in refused
     assert "would store 2, delete 0; 0 unchanged, 1 failed\n" in refused
+
+
+def test_verbose_shows_what_was_left_out(run, folder):
+    content = mail_file(attachments=[("a.bin", "application/octet-stream", b"\0\1")])
+    (folder / "mail.eml").write_bytes(content)
+    shown = run(folder, "--dry-run", "--verbose").stdout
+    report = f"{folder}/mail.eml: eml; left out: 1 attachment\n"
+    example = "  left out: 1 attachment, for example: a.bin: content is neither text nor a file"
+    assert f"would store {report}{example}" in shown
+    assert f"{report}{example}" in run(folder, "--verbose").stdout
 
 
 def test_the_user_names_the_format(run, services, tenant, folder):

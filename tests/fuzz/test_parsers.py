@@ -48,9 +48,9 @@ from hrag.values.formats import (
     XML,
 )
 from indexer_svc.chunker import build_tree
-from indexer_svc.extract import Parse, extract
+from indexer_svc.extract import extract
 from indexer_svc.parsers.parser_functions import parse
-from indexer_svc.parsers.parser_pool import ParserPool
+from indexer_svc.parsers.parser_pool import Parse, ParserPool
 from tests.fuzz.damage import damaged
 from tests.fuzz.test_fuzz import SEED
 from tests.support.documents.format_files import (

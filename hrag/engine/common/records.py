@@ -235,7 +235,7 @@ class DocumentRecord:
             self.sections,
             self.pages,
             self.page_unit,
-            self.indexed_source,
+            self.name_source,
         )
 
     def info(self) -> DocumentInfo:

@@ -1,17 +1,25 @@
 // Lists and reads the files in archives (ZIP, TAR, TGZ, GZ) by the rules of `hrag ingest`. So an
 // archive gives the same documents in the explorer and by that command. Everything is limited,
-// because an archive can be made to use up memory.
+// because an archive can be made to use up memory. The numbers of files and bytes have lower limits
+// than in that command, because a page has less memory.
 
 const EXTENSIONS = /\.(zip|tar|tgz|gz)$/i;
-export const MAX_MEMBERS = 10_000;
-export const MAX_UNPACKED_BYTES = 1 << 30;
+const MAX_MEMBERS = 10_000;
+const MAX_UNPACKED_BYTES = 1 << 30;
+// The size of an archive's files may be this many times its own size, or RATIO_APPLIES_BYTES.
 const MAX_RATIO = 200;
 const RATIO_APPLIES_BYTES = 64 << 20;
 const MAX_DEPTH = 3;
 const MAX_HEADER_BYTES = 1 << 20;
 const BLOCK = 512;
-// A ZIP file with one of these members is a document of a format that consists of files.
-const DOCUMENT_MEMBERS = ["[Content_Types].xml", "mimetype", "META-INF/container.xml"];
+// A ZIP file with one of these members is a document of a format that consists of files. The indexer
+// refuses some of them, for example documents of Pages (.iwa), and says what helps.
+const DOCUMENT_MEMBERS = [
+  "[Content_Types].xml",
+  "mimetype",
+  "META-INF/container.xml",
+  "Index/Document.iwa",
+];
 const END_SIGNATURE = 0x06054b50;
 const ENTRY_SIGNATURE = 0x02014b50;
 const END_BYTES = 22;
@@ -22,7 +30,7 @@ const IS_ENCRYPTED = 1;
 const IS_UTF_8 = 0x800;
 
 /** The error of an archive that cannot be read. */
-export class ArchiveError extends Error {}
+class ArchiveError extends Error {}
 
 export function isArchiveName(name) {
   return EXTENSIONS.test(name);
@@ -30,29 +38,32 @@ export function isArchiveName(name) {
 
 /**
  * Returns the files in an archive as `{ path, size, bytes }`, where `bytes` returns a promise of the
- * content. An archive inside it that cannot be read has `isBroken`. Returns null if the file is not an archive but a document. Hidden files are left out, and
- * so are files whose paths lead out of the archive. Raises ArchiveError.
+ * content. An archive inside it that cannot be read has `isBroken`, and its promise is rejected.
+ * Hidden files are left out, and so are files whose paths lead out of the archive. Returns null if
+ * the file is not an archive but a document. Raises an error if the archive cannot be read; its
+ * message says why.
  */
 export async function archiveMembers(file) {
   const budget = { archiveBytes: file.size, members: 0, bytes: 0 };
   try {
     return await members(file, file.name, "", budget, 1);
   } catch (error) {
-    throw error instanceof ArchiveError ? error : new ArchiveError(`${error.message}`);
+    if (error instanceof ArchiveError) throw error;
+    throw new ArchiveError(`the archive is damaged or cut off: ${error.message}`);
   }
 }
 
 async function members(blob, name, prefix, budget, depth) {
-  if (depth > MAX_DEPTH) throw new ArchiveError(`an archive inside ${MAX_DEPTH} archives`);
+  if (depth > MAX_DEPTH) throw new ArchiveError(`it is an archive inside ${MAX_DEPTH} archives`);
   const start = await part(blob, 0, BLOCK);
-  let found;
-  if (start[0] === 0x50 && start[1] === 0x4b) found = await zipMembers(blob);
-  else if (start[0] === 0x1f && start[1] === 0x8b) found = await gzipMembers(blob, name, budget);
-  else if (isTar(start)) found = await tarMembers(blob);
-  else throw new ArchiveError("not an archive");
-  if (found.some(({ path }) => DOCUMENT_MEMBERS.includes(path))) return null;
+  let entries;
+  if (start[0] === 0x50 && start[1] === 0x4b) entries = await zipMembers(blob);
+  else if (start[0] === 0x1f && start[1] === 0x8b) entries = await gzipMembers(blob, name, budget);
+  else if (isTar(start)) entries = await tarMembers(blob);
+  else throw new ArchiveError("it is not an archive, although its name is the name of one");
+  if (entries.some(({ path }) => DOCUMENT_MEMBERS.includes(path))) return null;
   const listed = new Map(); // The last member of several with the same path counts, as in TAR.
-  for (const member of found) {
+  for (const member of entries) {
     spend(budget, member.size);
     const path = safePath(member.path);
     if (path) listed.set(prefix + path, member);
@@ -65,7 +76,10 @@ async function members(blob, name, prefix, budget, depth) {
   return all;
 }
 
-/** Returns the files in an archive inside an archive; if it cannot be read, one with the error. */
+/**
+ * Returns the files in an archive inside an archive; null if it is a document. If it cannot be read,
+ * returns the archive itself, whose promise is rejected with the error.
+ */
 async function innerMembers(path, member, budget, depth) {
   try {
     const blob = new Blob([await member.bytes()]);
@@ -79,11 +93,14 @@ function spend(budget, size) {
   budget.members += 1;
   budget.bytes += size;
   if (budget.members > MAX_MEMBERS)
-    throw new ArchiveError(`more than ${MAX_MEMBERS} files in the archive`);
-  const isBomb =
-    budget.bytes > RATIO_APPLIES_BYTES && budget.bytes > MAX_RATIO * budget.archiveBytes;
-  if (isBomb || budget.bytes > MAX_UNPACKED_BYTES)
-    throw new ArchiveError("the archive is too large when it is unpacked");
+    throw new ArchiveError(`the archive has more than ${MAX_MEMBERS} files`);
+  const limit = unpackedLimit(budget);
+  if (budget.bytes > limit)
+    throw new ArchiveError(`the archive has more than ${limit} bytes when it is unpacked`);
+}
+
+function unpackedLimit({ archiveBytes }) {
+  return Math.min(MAX_UNPACKED_BYTES, Math.max(RATIO_APPLIES_BYTES, MAX_RATIO * archiveBytes));
 }
 
 /** Returns a member's path in Unicode form NFC; empty if it is hidden or leads out of the archive. */
@@ -103,10 +120,11 @@ async function zipMembers(blob) {
   const { count, offset, size } = await zipEnd(blob);
   const directory = await part(blob, offset, offset + size);
   const view = new DataView(directory.buffer);
-  const found = [];
+  const entries = [];
   let at = 0;
   for (let index = 0; index < count; index += 1) {
-    if (view.getUint32(at, true) !== ENTRY_SIGNATURE) throw new ArchiveError("damaged archive");
+    if (view.getUint32(at, true) !== ENTRY_SIGNATURE)
+      throw new ArchiveError("the archive is damaged: its list of files is broken");
     const field = (from) => view.getUint16(at + from, true);
     const name = directory.subarray(at + ENTRY_BYTES, at + ENTRY_BYTES + field(28));
     const entry = {
@@ -118,10 +136,10 @@ async function zipMembers(blob) {
       isEncrypted: Boolean(field(8) & IS_ENCRYPTED),
     };
     if (!entry.path.endsWith("/"))
-      found.push({ path: entry.path, size: entry.size, bytes: () => zipBytes(blob, entry) });
+      entries.push({ path: entry.path, size: entry.size, bytes: () => zipBytes(blob, entry) });
     at += ENTRY_BYTES + field(28) + field(30) + field(32);
   }
-  return found;
+  return entries;
 }
 
 /** Returns the position of a ZIP file's directory, from the record at the end of the file. */
@@ -132,7 +150,7 @@ async function zipEnd(blob) {
   for (let at = bytes.length - END_BYTES; at >= 0; at -= 1) {
     if (view.getUint32(at, true) !== END_SIGNATURE) continue;
     const count = view.getUint16(at + 10, true);
-    if (count === 0xffff) throw new ArchiveError("the archive has too many files");
+    if (count === 0xffff) throw new ArchiveError(`the archive has more than ${MAX_MEMBERS} files`);
     return {
       count,
       size: view.getUint32(at + 12, true),
@@ -142,7 +160,10 @@ async function zipEnd(blob) {
   throw new ArchiveError("the archive is damaged or cut off");
 }
 
-/** Returns a name; most programs write UTF-8 without saying so, and those of Windows `\`. */
+/**
+ * Returns the name of a member. Many programs write UTF-8 without saying so, and programs of Windows
+ * write backslashes.
+ */
 function zipName(bytes, isUtf8) {
   let name;
   try {
@@ -154,12 +175,13 @@ function zipName(bytes, isUtf8) {
 }
 
 async function zipBytes(blob, { offset, packed, size, method, isEncrypted }) {
-  if (isEncrypted) throw new ArchiveError("the file is encrypted in the archive");
+  if (isEncrypted) throw new ArchiveError("it is encrypted in the archive");
   const header = new DataView(await blob.slice(offset, offset + LOCAL_BYTES).arrayBuffer());
   const start = offset + LOCAL_BYTES + header.getUint16(26, true) + header.getUint16(28, true);
   const content = blob.slice(start, start + packed);
   if (method === 0) return new Uint8Array(await content.arrayBuffer());
-  if (method !== 8) throw new ArchiveError("the archive has an unknown compression");
+  if (method !== 8)
+    throw new ArchiveError(`its compression is method ${method} of ZIP; methods 0 and 8 are read`);
   return unpack(content, "deflate-raw", size);
 }
 
@@ -169,7 +191,8 @@ async function unpack(blob, format, limit) {
   let length = 0;
   for await (const chunk of blob.stream().pipeThrough(new DecompressionStream(format))) {
     length += chunk.length;
-    if (length > limit) throw new ArchiveError("the archive is too large when it is unpacked");
+    if (length > limit)
+      throw new ArchiveError(`it has more than ${limit} bytes when it is unpacked`);
     parts.push(chunk);
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
@@ -177,12 +200,8 @@ async function unpack(blob, format, limit) {
 
 // The following functions read GZIP and TAR files.
 
-async function gzipMembers(blob, name, { archiveBytes, bytes }) {
-  const limit = Math.min(
-    MAX_UNPACKED_BYTES - bytes,
-    Math.max(RATIO_APPLIES_BYTES, MAX_RATIO * archiveBytes),
-  );
-  const content = await unpack(blob, "gzip", limit);
+async function gzipMembers(blob, name, budget) {
+  const content = await unpack(blob, "gzip", unpackedLimit(budget) - budget.bytes);
   if (isTar(content)) return tarMembers(new Blob([content]));
   const path = /\.gz$/i.test(name) ? name.slice(0, -".gz".length) : `${name}.content`;
   return [{ path, size: content.length, bytes: async () => content }];
@@ -193,9 +212,9 @@ function isTar(start) {
 }
 
 async function tarMembers(blob) {
-  const found = [];
+  const entries = [];
   let [at, longName] = [0, ""];
-  while (at + BLOCK <= blob.size && found.length <= MAX_MEMBERS) {
+  while (at + BLOCK <= blob.size && entries.length <= MAX_MEMBERS) {
     const header = await part(blob, at, at + BLOCK);
     if (header.every((byte) => byte === 0)) break;
     const size = tarSize(header);
@@ -203,21 +222,22 @@ async function tarMembers(blob) {
     const [start, end] = [at + BLOCK, at + BLOCK + size];
     at = start + Math.ceil(size / BLOCK) * BLOCK;
     if (kind === "L" || kind === "x") {
-      if (size > MAX_HEADER_BYTES) throw new ArchiveError("damaged archive");
+      if (size > MAX_HEADER_BYTES)
+        throw new ArchiveError(`the archive has a header of ${size} bytes`);
       longName = nameIn(await part(blob, start, end), kind) || longName;
       continue;
     }
     const folder = text(header, 345, 155);
     const path = longName || (folder ? `${folder}/` : "") + text(header, 0, 100);
     longName = "";
-    if (kind === "0") found.push({ path, size, bytes: () => part(blob, start, end) });
+    if (kind === "0") entries.push({ path, size, bytes: () => part(blob, start, end) });
   }
-  return found;
+  return entries;
 }
 
 function tarSize(header) {
   const size = Number.parseInt(text(header, 124, 12).trim() || "0", 8);
-  if (!(size >= 0)) throw new ArchiveError("damaged archive");
+  if (!(size >= 0)) throw new ArchiveError("the archive is damaged: a size is not a number");
   return size;
 }
 

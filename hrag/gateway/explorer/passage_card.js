@@ -180,7 +180,7 @@ export function pageRange({ firstPage, lastPage, pageUnit, recognisedPages = [] 
   if (!firstPage) return null;
   const range = h("span", { t: rangeText(firstPage, lastPage, pageUnit) });
   if (!recognisedPages.length) return range;
-  return h("span", {}, range, " ", h("span", { class: "recognised", t: "page.recognised" }));
+  return h("span", {}, range, " ", h("span", { t: "page.recognised" }));
 }
 
 function rangeText(first, last, unit) {

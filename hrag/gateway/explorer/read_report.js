@@ -35,12 +35,12 @@ function leftOutKey(kind) {
 
 /** Returns ascending numbers as ranges, for example "2, 5–7". */
 function ranges(numbers) {
-  const found = [];
+  const all = [];
   for (const number of numbers) {
-    const last = found.at(-1);
+    const last = all.at(-1);
     if (last && number === last[1] + 1) last[1] = number;
-    else found.push([number, number]);
+    else all.push([number, number]);
   }
-  const shown = found.slice(0, RANGES_SHOWN).map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`));
-  return [...shown, ...(found.length > RANGES_SHOWN ? ["…"] : [])].join(", ");
+  const shown = all.slice(0, RANGES_SHOWN).map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`));
+  return [...shown, ...(all.length > RANGES_SHOWN ? ["…"] : [])].join(", ");
 }

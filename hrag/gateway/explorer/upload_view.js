@@ -196,9 +196,11 @@ async function memberBlob(file) {
   }
 }
 
+/** Returns how many files are skipped, and the first of their names. */
 function skippedNames(members) {
   const names = members.slice(0, NAMES_SHOWN).map(({ path }) => path);
-  return { n: members.length, names: [...names, ...(members.length > NAMES_SHOWN ? ["…"] : [])].join(", ") };
+  if (members.length > NAMES_SHOWN) names.push("…");
+  return { n: members.length, names: names.join(", ") };
 }
 
 /**

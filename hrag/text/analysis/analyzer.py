@@ -64,7 +64,7 @@ class QueryTerm(NamedTuple):
 class Analyzer:
     """Turns text into terms. The function `analyzer` creates objects of this class. Thread-safe.
 
-    If `indexes_names` is True, a leaf is indexed with the name of its document, too.
+    If `indexes_names` is True, a leaf is also indexed with the name of its document.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Analyzer:
         return self._extractor.matches(text, ids)
 
     def without_words_of(self, text: str, other: str) -> str:
-        """Returns `text` without the words that `other` has, too, in any inflection.
+        """Returns `text` without the words that `other` contains in any inflection.
 
         In scripts without spaces between words, a part of the text is left out if all characters
         and bigrams in it are terms of `other`. Each run of white space becomes one space, and white

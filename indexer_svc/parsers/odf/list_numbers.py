@@ -1,8 +1,8 @@
 """Counts the items of lists and the headings of an OpenDocument file, and writes their numbers.
 
 Theory of operation. A list is an element, and the level of an item is the number of lists around
-it. Each list that is in no other one has its own counters, one for each level, unless it continues
-an earlier list. An item takes the next number of its level, starts the levels above that have no
+it. Each outermost list has separate counters, one for each level, unless it continues an earlier
+list. An item takes the next number of its level, starts the levels above that have no
 number, and stops the levels below. Headings have one set of counters, and their level is a property
 of the heading. A style gives each level its format and says how many levels a number shows.
 """

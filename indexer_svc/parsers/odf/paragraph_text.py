@@ -25,16 +25,15 @@ from indexer_svc.parsers.odf.names import (
 )
 from indexer_svc.parsers.odf.styles import OdfStyleFamily, OdfStyles
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.placed_text import Piece, Placement, joined
-from indexer_svc.parsers.symbol_fonts import with_symbols
+from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
+from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED, with_symbols
 
 # Elements that only style the text inside them. A style may show what a style around it hides.
 _TRANSPARENT = (f"{TEXT}span", f"{TEXT}a")
 _SIGNS = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
-# Elements that have blocks of text of their own.
+# Elements that begin a new block of text.
 _BLOCKS = (PARAGRAPH, f"{TEXT}h", LIST, GRID)
 _CONTROL, _FORMULA = f"{DRAW}control", f"{DRAW}object"
-_TICKED, _NOT_TICKED = "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class OdfNote:
 class OdfText:
     """The text of a paragraph, and what belongs to it.
 
-    `boxes` are the elements with blocks of their own that are anchored in it.
+    `boxes` are the elements anchored in it that contain blocks of text.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -59,12 +58,12 @@ class OdfText:
     @property
     def text(self) -> str:
         """The text, with the marks of notes."""
-        return joined(self.pieces)
+        return tidied_pieces(self.pieces)
 
     @property
     def title(self) -> str:
         """The text without the marks of notes."""
-        return joined([piece for piece in self.pieces if piece[1] is not Placement.NOTE])
+        return tidied_pieces([piece for piece in self.pieces if piece[1] is not Placement.NOTE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _control_text(control: Element) -> str:
     if control.tag in (f"{FORM}checkbox", f"{FORM}radio"):
         state = control.get(f"{FORM}current-state") or control.get(f"{FORM}state")
         is_ticked = state == "checked" or control.get(f"{FORM}current-selected") == "true"
-        return f"{_TICKED if is_ticked else _NOT_TICKED} {label}"
+        return f"{TICKED if is_ticked else NOT_TICKED} {label}"
     if control.tag == f"{FORM}button":
         return ""
     chosen = [

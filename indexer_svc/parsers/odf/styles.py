@@ -37,7 +37,7 @@ _NO_STYLE = OdfStyle()
 
 
 class OdfStyles:
-    """The styles of a file. Those of a later part replace those of the same name before them."""
+    """The styles of a file. A style in a later part replaces an earlier style of the same name."""
 
     def __init__(self, *roots: Element) -> None:
         """Reads the styles in the parts with the root elements `roots`."""
@@ -67,7 +67,7 @@ class OdfStyles:
     def _style(self, family: str, style_name: str) -> OdfStyle:
         """Returns a style with the properties of its parents.
 
-        Styles that are the parents of each other end at the first one that was met before.
+        If styles are the parents of each other in a circle, each of them is used once.
         """
         unresolved: list[str] = []
         visited = set()

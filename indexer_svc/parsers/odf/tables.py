@@ -1,8 +1,6 @@
-"""Reads the grid of a table in an OpenDocument file: its rows of cells, with merged cells repeated.
+"""Reads the grid of a table of an OpenDocument file, see `table_grid`.
 
-A cell that spans several rows is repeated in each of them. The text of a cell that spans several
-columns is in the first of them. Empty rows and cells that a file declares in great numbers are not
-written out.
+Empty rows and cells that a file declares in great numbers are left out.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,19 +16,12 @@ from indexer_svc.parsers.odf.names import (
     shown_children,
 )
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.table_layout import TableSize, without_empty_end
+from indexer_svc.parsers.table_grid import TableGrid, TableSize, without_empty_end
 
 # No table of a page has more columns, and no row of a document is repeated more often.
 _MAX_COLUMNS = 1_000
 _MAX_REPEATS = 1_000
 _HEADER_ROWS = f"{TABLE}table-header-rows"
-
-
-class OdfTable(NamedTuple):
-    """The texts of a table's cells. The first `header_rows` rows are its header, if it is known."""
-
-    rows: list[list[str]]
-    header_rows: int | None
 
 
 class _RowSpan(NamedTuple):
@@ -40,8 +31,8 @@ class _RowSpan(NamedTuple):
     text: str
 
 
-def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> OdfTable:
-    """Returns the rows of a table. Raises TooLarge, for more than `max_chars` characters too.
+def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> TableGrid:
+    """Returns the rows of a table. Raises TooLarge if it has more than `max_chars` characters.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
@@ -57,7 +48,7 @@ def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int)
         rows += [cells] * repeats
         if is_header and header_rows == len(rows) - repeats:
             header_rows = len(rows)
-    return OdfTable(rows, header_rows if 0 < header_rows < len(rows) else None)
+    return TableGrid(rows, header_rows if 0 < header_rows < len(rows) else None)
 
 
 def _rows(table: Element) -> Iterator[tuple[Element, bool]]:

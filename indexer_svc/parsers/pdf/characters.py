@@ -452,14 +452,15 @@ class _DrawingReader:
                     self._read_picture(page_object, matrix)
                 elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth < _MAX_FORM_DEPTH:
                     children = self._children(page_object)
-                    waiting.append((children, self._form_matrix(page_object, matrix), depth + 1))
+                    waiting.append((children, self._inner_matrix(page_object, matrix), depth + 1))
 
     def _children(self, form: int) -> list[int]:
         count = min(_count_form_objects(form), MAX_PAGE_OBJECTS)
         return [_form_object(form, index) for index in range(max(0, count))]
 
-    def _form_matrix(self, form: int, outer: _Matrix) -> _Matrix:
-        if not _read_object_matrix(form, self._addresses[0]):
+    def _inner_matrix(self, page_object: int, outer: _Matrix) -> _Matrix:
+        """Returns the matrix for the coordinates inside a form or path."""
+        if not _read_object_matrix(page_object, self._addresses[0]):
             return outer
         a, b, c, d, e, f = self._floats[:]
         oa, ob, oc, od, oe, of = outer
@@ -499,7 +500,7 @@ class _DrawingReader:
         segment_count = _count_segments(path)
         self._segment_count += segment_count
         if self._segment_count <= _MAX_PATH_SEGMENTS:
-            self._read_segments(path, segment_count, matrix)
+            self._read_segments(path, segment_count, self._inner_matrix(path, matrix))
 
     def _read_segments(self, path: int, count: int, matrix: _Matrix) -> None:
         """Adds the horizontal and vertical lines of a path."""

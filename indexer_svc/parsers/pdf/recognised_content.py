@@ -40,9 +40,10 @@ def _body_height(lines: Sequence[RecognisedLine]) -> float:
     """Returns the height of the box of the median character; 0 if there are no lines."""
     heights = sorted((_height(line), len(line.text)) for line in lines)
     chars = 0
+    all_chars = sum(count for _, count in heights)
     for height, count in heights:
         chars += count
-        if 2 * chars >= sum(count for _, count in heights):
+        if 2 * chars >= all_chars:
             return max(height, 1.0)
     return 0.0
 

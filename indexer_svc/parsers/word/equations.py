@@ -1,4 +1,4 @@
-"""Writes the equations of a Word document in a linear format, like that of Word and of TeX.
+"""Writes the equations of a Word document in a linear format, see `linear_formula`.
 
     E=mc^2    x_i^2    (a+b)/(2c)    √(x+1)    ∑_(i=1)^n i    [1, 0; 0, 1]
 
@@ -9,10 +9,12 @@ a tree: the text of an element is made of the texts of its children.
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from indexer_svc.parsers.linear_formula import INVISIBLE_SIGNS, operand
 from indexer_svc.parsers.package import Element
 from indexer_svc.parsers.word.names import (
     DELETED,
     EQUATION,
+    FALSE_VALUES,
     MATH,
     MATH_RUN,
     MATH_TEXT,
@@ -20,12 +22,8 @@ from indexer_svc.parsers.word.names import (
 )
 
 _VALUE = f"{MATH}val"
-_FALSE = ("0", "false", "off")
-_SIMPLE = re.compile(r"\w+(?:[.,]\w+)*|\([^()]*\)|\[[^\[\]]*\]|.?", re.DOTALL)
 # Elements that are nested more deeply are left out. They are no equation, but an attack.
 _MAX_DEPTH = 100
-# Invisible signs say that a function is applied, or that two factors are multiplied.
-_INVISIBLE = str.maketrans({"\u2061": " ", "\u2062": "", "\u2063": "", "\u2064": ""})
 # The last operand of these elements has no sign at its end.
 _OPEN_ENDED = tuple(f"{MATH}{name}" for name in ("f", "sSup", "sSub", "sSubSup", "rad", "nary"))
 _PROPERTIES = re.compile(re.escape(MATH) + r"\w*Pr")
@@ -68,7 +66,7 @@ def _children(element: Element) -> list[Element]:
 
 def _run_text(run: Element) -> str:
     text = "".join(part.text or "" for part in run if part.tag in (MATH_TEXT, TEXT))
-    return text.translate(_INVISIBLE)
+    return text.translate(INVISIBLE_SIGNS)
 
 
 def _joined(_element: Element, parts: _Parts) -> str:
@@ -97,14 +95,9 @@ def _setting(element: Element, name: str, default: str) -> str:
     return default
 
 
-def _operand(text: str) -> str:
-    text = text.strip()
-    return text if _SIMPLE.fullmatch(text) else f"({text})"
-
-
 def _scripts(parts: _Parts) -> str:
     lower, upper = _part(parts, "sub"), _part(parts, "sup")
-    return (f"_{_operand(lower)}" if lower else "") + (f"^{_operand(upper)}" if upper else "")
+    return (f"_{operand(lower)}" if lower else "") + (f"^{operand(upper)}" if upper else "")
 
 
 def _with_scripts(_element: Element, parts: _Parts) -> str:
@@ -116,7 +109,7 @@ def _with_scripts_before(_element: Element, parts: _Parts) -> str:
 
 
 def _fraction(element: Element, parts: _Parts) -> str:
-    upper, lower = _operand(_part(parts, "num")), _operand(_part(parts, "den"))
+    upper, lower = operand(_part(parts, "num")), operand(_part(parts, "den"))
     sign = "¦" if _setting(element, "type", "bar") == "noBar" else "/"
     return f"{upper}{sign}{lower}"
 
@@ -124,7 +117,7 @@ def _fraction(element: Element, parts: _Parts) -> str:
 def _root(_element: Element, parts: _Parts) -> str:
     degree = _part(parts, "deg").strip()
     sign = {"": "√", "2": "√", "3": "∛", "4": "∜"}.get(degree, f"√[{degree}]")
-    return sign + _operand(_part(parts, "e"))
+    return sign + operand(_part(parts, "e"))
 
 
 def _operator(element: Element, parts: _Parts) -> str:
@@ -145,11 +138,11 @@ def _function(_element: Element, parts: _Parts) -> str:
 
 
 def _lower_limit(_element: Element, parts: _Parts) -> str:
-    return f"{_part(parts, 'e')}_{_operand(_part(parts, 'lim'))} "
+    return f"{_part(parts, 'e')}_{operand(_part(parts, 'lim'))} "
 
 
 def _upper_limit(_element: Element, parts: _Parts) -> str:
-    return f"{_part(parts, 'e')}^{_operand(_part(parts, 'lim'))} "
+    return f"{_part(parts, 'e')}^{operand(_part(parts, 'lim'))} "
 
 
 def _accent(element: Element, parts: _Parts) -> str:
@@ -159,7 +152,7 @@ def _accent(element: Element, parts: _Parts) -> str:
 
 
 def _phantom(element: Element, parts: _Parts) -> str:
-    return "" if _setting(element, "show", "1") in _FALSE else _part(parts, "e")
+    return "" if _setting(element, "show", "1") in FALSE_VALUES else _part(parts, "e")
 
 
 def _matrix_row(_element: Element, parts: _Parts) -> str:

@@ -13,14 +13,13 @@ import re
 from dataclasses import dataclass
 
 from indexer_svc.parsers.package import Element
+from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED
 from indexer_svc.parsers.word.names import WORD, number_of, switch_of
-
-TICKED, NOT_TICKED = "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
 
 _PAGE_FIELDS = ("PAGE", "NUMPAGES", "SECTIONPAGES", "SECTION")
 _CONTENTS_FIELDS = ("TOC", "INDEX", "TOA", "RD")
 _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
-# Fields that are nested more deeply are not told apart.
+# The beginnings of fields that are nested more deeply are ignored.
 _MAX_FIELDS = 64
 _MAX_CODE_CHARS = 2_000
 # The code of an equation field contains readings above text, `\o\ad(\s\up 9(reading),text)`, and
@@ -128,12 +127,12 @@ class WordFields:
         open_.kind = kind[1].upper() if kind else ""
 
     def _end(self, ended: _OpenField) -> str:
-        """Returns what a field shows by itself: a tick, a chosen entry, or an equation."""
+        """Returns what a field without a result shows: a tick, a chosen entry, or an equation."""
         if not self.is_shown:
             return ""
         box = None if ended.form is None else ended.form.find(f"{WORD}checkBox")
         if box is not None:
-            return box_sign(box)
+            return _box_sign(box)
         if ended.is_result:
             return ""
         entries = None if ended.form is None else ended.form.find(f"{WORD}ddList")
@@ -142,7 +141,7 @@ class WordFields:
         return _shown_code(ended.code.strip())
 
 
-def box_sign(box: Element) -> str:
+def _box_sign(box: Element) -> str:
     """Returns the sign of a check box of a form."""
     ticked = switch_of(box, f"{WORD}checked")
     if ticked is None:

@@ -1,8 +1,8 @@
 """Counts the items of lists, and writes their numbers as Word shows them.
 
 Theory of operation. A paragraph belongs to a level of a list (`num`). A list names a definition
-(`abstractNum`), and the lists of one definition count on together. So there is one counter for each
-level of a definition. An item of a level
+(`abstractNum`), and the lists of one definition are counted together. So there is one counter for
+each level of a definition. An item of a level
 
 - takes the level's start if the counter is not running, and otherwise the next number;
 - takes the number with which its list restarts the level (`startOverride`), if it is the first
@@ -37,7 +37,8 @@ _BULLET = "bullet"
 _PLACE = re.compile(r"%([1-9])")
 # Word allows texts of at most 31 characters before and between the numbers of a level.
 _MAX_LEVEL_CHARS = 200
-# A definition that refers to a style is followed at most this often.
+# A definition may refer to a style whose list has another definition. At most this many of these
+# references are followed.
 _MAX_LINKS = 8
 
 

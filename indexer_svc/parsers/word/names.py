@@ -6,12 +6,12 @@ The names are those of Transitional Open XML; `office_xml` translates those of S
 import re
 from collections.abc import Iterator
 
+from indexer_svc.parsers.office import COMPATIBILITY
 from indexer_svc.parsers.package import Element
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 
 PARAGRAPH, RUN, TABLE = f"{WORD}p", f"{WORD}r", f"{WORD}tbl"
 ROW, CELL = f"{WORD}tr", f"{WORD}tc"
@@ -25,7 +25,7 @@ DELETED = (f"{WORD}del", f"{WORD}moveFrom")
 
 ALTERNATIVES = f"{COMPATIBILITY}AlternateContent"
 _CHOICE, _FALLBACK = f"{COMPATIBILITY}Choice", f"{COMPATIBILITY}Fallback"
-_FALSE = ("0", "false", "off")
+TRUE_VALUES, FALSE_VALUES = ("1", "true", "on"), ("0", "false", "off")
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 # Elements without text that Word shows. Nothing inside them is read.
 _WITHOUT_TEXT = frozenset((
@@ -58,7 +58,7 @@ def number(value: str | None) -> int | None:
 def switch_of(parent: Element | None, name: str) -> bool | None:
     """Returns True if the child `name` switches a property on, False if off, None without it."""
     child = None if parent is None else parent.find(name)
-    return None if child is None else child.get(VALUE) not in _FALSE
+    return None if child is None else child.get(VALUE) not in FALSE_VALUES
 
 
 def shown_children(element: Element) -> Iterator[Element]:

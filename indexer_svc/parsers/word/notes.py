@@ -21,14 +21,14 @@ _NOT_NOTES = ("separator", "continuationSeparator", "continuationNotice")
 
 
 class WordNote(NamedTuple):
-    """A note to which a text refers. `mark` is what stands in the text.
+    """A note to which a text refers. `mark` is the mark in this text, for example `1`.
 
-    `is_own_mark` is True if the author has chosen the mark. Then the note's text has it too.
+    `is_custom_mark` is True if the author has chosen the mark. Then the note's text has it too.
     """
 
     content: Element
     mark: str
-    is_own_mark: bool
+    is_custom_mark: bool
 
 
 @dataclass(slots=True)
@@ -67,13 +67,13 @@ class WordNotes:
             if counter.restarts_in_sections:
                 counter.count = 0
 
-    def refer(self, kind: str, note_id: str, own_mark: str) -> tuple[str, WordNote | None]:
+    def refer(self, kind: str, note_id: str, custom_mark: str) -> tuple[str, WordNote | None]:
         """Counts a reference; returns its mark, and the note if the reference is the first to it.
 
-        `own_mark` is the mark that the author has chosen, or empty.
+        `custom_mark` is the mark that the author has chosen, or empty.
         """
         content = self._contents.get((kind, note_id))
-        mark = own_mark
+        mark = custom_mark
         if not mark:
             counter = self._counters[kind]
             mark = format_number(counter.start + counter.count, counter.format)
@@ -81,7 +81,7 @@ class WordNotes:
         if content is None or (kind, note_id) in self._referenced:
             return mark, None
         self._referenced.add((kind, note_id))
-        return mark, WordNote(content, mark, bool(own_mark))
+        return mark, WordNote(content, mark, bool(custom_mark))
 
 
 def _notes(root: Element, kind: str) -> Iterator[tuple[str, Element]]:

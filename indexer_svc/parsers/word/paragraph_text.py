@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.placed_text import Piece, Placement, joined
-from indexer_svc.parsers.symbol_fonts import symbol, with_symbols
+from indexer_svc.parsers.placed_text import Piece, Placement, tidied_pieces
+from indexer_svc.parsers.symbol_fonts import NOT_TICKED, TICKED, symbol, with_symbols
 from indexer_svc.parsers.word.equations import linear_equation
-from indexer_svc.parsers.word.fields import NOT_TICKED, TICKED, WordFields
+from indexer_svc.parsers.word.fields import WordFields
 from indexer_svc.parsers.word.names import (
     CONTENT_CONTROL,
     EQUATION,
@@ -24,6 +24,7 @@ from indexer_svc.parsers.word.names import (
     TABLE,
     TEXT,
     TEXT_BOX,
+    TRUE_VALUES,
     WORD,
     WORD_2010,
     shown_children,
@@ -49,9 +50,6 @@ _SIMPLE_FIELD, _SYMBOL = f"{WORD}fldSimple", f"{WORD}sym"
 _RUBY, _RUBY_BASE = f"{WORD}ruby", f"{WORD}rubyBase"
 _CODE_POINT = re.compile(r"[0-9A-Fa-f]{1,6}")
 _CHECK_BOX = f"{WORD}sdtPr/{WORD_2010}checkbox"
-_TRUE = ("1", "true", "on")
-
-
 _PLACEMENTS = {
     "superscript": Placement.SUPERSCRIPT,
     "subscript": Placement.SUBSCRIPT,
@@ -74,23 +72,23 @@ class WordText:
     @property
     def text(self) -> str:
         """The text, with the marks of notes."""
-        return joined(self.pieces)
+        return tidied_pieces(self.pieces)
 
     @property
     def title(self) -> str:
         """The text without the marks of notes."""
-        return joined([piece for piece in self.pieces if piece[1] is not Placement.NOTE])
+        return tidied_pieces([piece for piece in self.pieces if piece[1] is not Placement.NOTE])
 
 
 @dataclass(frozen=True, slots=True)
 class _RunLook:
     """The properties of the run around an element.
 
-    `own_mark` is the mark that the author has chosen for the note to which the run refers, or it
+    `custom_mark` is the mark that the author has chosen for the note to which the run refers, or it
     is empty.
     """
 
-    own_mark: str = ""
+    custom_mark: str = ""
     placement: Placement = Placement.NORMAL
     font: str | None = None
     is_hidden: bool = False
@@ -108,11 +106,13 @@ class WordParagraphReader:
         self._styles = styles
         self._notes = notes
 
-    def read(self, paragraph: Element, fields: WordFields, *, by_table: bool = False) -> WordText:
+    def read(
+        self, paragraph: Element, fields: WordFields, *, table_hides: bool = False
+    ) -> WordText:
         """Returns the text of a paragraph.
 
-        `fields` are the fields that have begun before it; they are updated. `by_table` is True if
-        the style of the table around it hides text.
+        `fields` are the fields that have begun before it; they are updated. `table_hides` is True
+        if the style of the table around it hides text.
         """
         result = WordText()
         style = self._styles.of(paragraph)
@@ -123,32 +123,34 @@ class WordParagraphReader:
             if element is None:
                 fields.end_simple()
             elif element.tag == RUN:
-                self._read_run(element, style, by_table, pending)
+                self._read_run(element, style, table_hides, pending)
             elif element.tag in (TEXT_BOX, TABLE):
                 if fields.is_shown:
                     result.boxes.append(element)
             elif element.tag in (EQUATION, EQUATIONS):
-                hides = self._hiding(style, by_table=by_table)
+                hides = self._hiding(style, table_hides=table_hides)
                 _add(result, fields, linear_equation(element, hides), _NO_LOOK)
             elif not self._read_sign(element, look, fields, result):
                 _read_children(element, look, fields, result, pending)
         fields.end_paragraph()
         return result
 
-    def _hiding(self, style: WordStyle, *, by_table: bool) -> Callable[[Element], bool]:
-        return lambda run: self._styles.hides(run, style, by_table=by_table)
+    def _hiding(self, style: WordStyle, *, table_hides: bool) -> Callable[[Element], bool]:
+        return lambda run: self._styles.hides(run, style, table_hides=table_hides)
 
-    def _read_run(self, run: Element, style: WordStyle, by_table: bool, pending: _Pending) -> None:
+    def _read_run(
+        self, run: Element, style: WordStyle, table_hides: bool, pending: _Pending
+    ) -> None:
         properties = run.find(RUN_PROPERTIES)
         children = list(shown_children(run))
-        is_hidden = self._styles.hides(run, style, by_table=by_table)
+        is_hidden = self._styles.hides(run, style, table_hides=table_hides)
         if is_hidden:
             # Fields are followed in hidden text too, because a part of them may be hidden only.
             children = [child for child in children if child.tag in (_FIELD_CHARACTER, _FIELD_CODE)]
         run_style = self._styles.of(run)
         vertical = value_of(properties, f"{WORD}vertAlign") or run_style.vertical or style.vertical
         look = _RunLook(
-            _own_mark(children),
+            _custom_mark(children),
             _PLACEMENTS.get(vertical or "", Placement.NORMAL),
             font_of(properties) or run_style.font or style.font,
             is_hidden,
@@ -160,7 +162,7 @@ class WordParagraphReader:
     ) -> bool:
         """Reads an element that has no children with text; returns False for any other one."""
         if element.tag == TEXT:
-            if not look.own_mark:
+            if not look.custom_mark:
                 _add(result, fields, with_symbols(element.text or "", look.font), look)
         elif element.tag in _SIGNS:
             _add(result, fields, _SIGNS[element.tag], look)
@@ -181,7 +183,7 @@ class WordParagraphReader:
 
     def _refer(self, reference: Element, look: _RunLook, result: WordText) -> None:
         kind, note_id = _NOTE_REFERENCES[reference.tag], reference.get(f"{WORD}id", "")
-        mark, note = self._notes.refer(kind, note_id, look.own_mark)
+        mark, note = self._notes.refer(kind, note_id, look.custom_mark)
         result.pieces.append((mark, Placement.NOTE))
         if note is not None:
             result.notes.append(note)
@@ -193,7 +195,7 @@ def _read_children(
     """Reads a content control, a field or a reading, or appends the children of any other."""
     if element.tag == CONTENT_CONTROL and (box := element.find(_CHECK_BOX)) is not None:
         checked = box.find(f"{WORD_2010}checked")
-        is_ticked = checked is not None and checked.get(f"{WORD_2010}val", "1") in _TRUE
+        is_ticked = checked is not None and checked.get(f"{WORD_2010}val", "1") in TRUE_VALUES
         _add(result, fields, TICKED if is_ticked else NOT_TICKED, _NO_LOOK)
         return
     if element.tag == _SIMPLE_FIELD and fields.begin_simple(element.get(f"{WORD}instr", "")):
@@ -213,10 +215,10 @@ def _add(result: WordText, fields: WordFields, text: str, look: _RunLook) -> Non
         result.pieces.append((text, look.placement))
 
 
-def _own_mark(children: Sequence[Element]) -> str:
+def _custom_mark(children: Sequence[Element]) -> str:
     """Returns the mark that the author has chosen for a note, from the children of a run."""
     for child in children:
-        if child.tag in _NOTE_REFERENCES and child.get(f"{WORD}customMarkFollows") in _TRUE:
+        if child.tag in _NOTE_REFERENCES and child.get(f"{WORD}customMarkFollows") in TRUE_VALUES:
             return "".join(text.text or "" for text in children if text.tag == TEXT).strip()
     return ""
 

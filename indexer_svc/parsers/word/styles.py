@@ -15,13 +15,13 @@ from indexer_svc.parsers.word.names import (
     RUN,
     RUN_PROPERTIES,
     TABLE,
+    TRUE_VALUES,
     WORD,
     number_of,
     switch_of,
     value_of,
 )
 
-_TRUE = ("1", "true", "on")
 # For each element that can have a style: the kind of the style, and the path of its name.
 _STYLES = {
     TABLE: ("table", f"{WORD}tblPr", f"{WORD}tblStyle"),
@@ -119,17 +119,17 @@ class WordStyles:
             return None
         return self._style("numbering", style_id).list
 
-    def hides(self, run: Element, paragraph_style: WordStyle, *, by_table: bool) -> bool:
+    def hides(self, run: Element, paragraph_style: WordStyle, *, table_hides: bool) -> bool:
         """Returns True if Word does not show a run of text.
 
-        `by_table` is True if the style of the table around it hides text.
+        `table_hides` is True if the style of the table around it hides text.
         """
         hidden = switch_of(run.find(RUN_PROPERTIES), f"{WORD}vanish")
         if hidden is not None:
             return hidden
         # Each style toggles the setting of the outer styles (ISO/IEC 29500-1, 17.7.3).
         by_paragraph = bool(paragraph_style.vanishes)
-        return self.hides_by_default or by_table ^ by_paragraph ^ bool(self.of(run).vanishes)
+        return self.hides_by_default or table_hides ^ by_paragraph ^ bool(self.of(run).vanishes)
 
     def _read(self, styles: Element) -> None:
         defaults = styles.find(f"{WORD}docDefaults/{WORD}rPrDefault/{RUN_PROPERTIES}")
@@ -138,13 +138,13 @@ class WordStyles:
             kind = style.get(f"{WORD}type", "paragraph")
             name = style.get(f"{WORD}styleId", "")
             self._elements.setdefault((kind, name), style)
-            if style.get(f"{WORD}default") in _TRUE:
+            if style.get(f"{WORD}default") in TRUE_VALUES:
                 self._defaults[kind] = name
 
     def _style(self, kind: str, style_id: str) -> WordStyle:
         """Returns a style with the properties of its bases.
 
-        Styles that are based on each other end at the first one that was met before.
+        If styles are based on each other in a circle, each of them is used once.
         """
         if (kind, style_id) in self._resolved:
             return self._resolved[kind, style_id]

@@ -1,14 +1,9 @@
-"""Reads the grid of a table: its rows of cells, with merged cells repeated.
-
-A cell that spans several rows is repeated in each of them. The text of a cell that spans several
-columns is in the first of them.
-"""
+"""Reads the grid of a table of a Word document, see `table_grid`."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from indexer_svc.parsers.package import Element
-from indexer_svc.parsers.table_layout import TableSize, without_empty_end
+from indexer_svc.parsers.table_grid import TableGrid, TableSize, without_empty_end
 from indexer_svc.parsers.word.names import (
     CELL,
     ROW,
@@ -24,15 +19,8 @@ _MAX_COLUMNS = 1_000
 _CONTINUED = "continue"
 
 
-class WordTable(NamedTuple):
-    """The texts of a table's cells. The first `header_rows` rows are its header, if it is known."""
-
-    rows: list[list[str]]
-    header_rows: int | None
-
-
-def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> WordTable:
-    """Returns the rows of a table. Raises TooLarge, for more than `max_chars` characters too.
+def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int) -> TableGrid:
+    """Returns the rows of a table. Raises TooLarge if it has more than `max_chars` characters.
 
     `text_of` returns the text of a cell, and is called once for each cell that is shown, in order.
     """
@@ -51,7 +39,7 @@ def read_grid(table: Element, text_of: Callable[[Element], str], max_chars: int)
         size.add(rows[-1])
         is_header.append(bool(switch_of(properties, f"{WORD}tblHeader")))
     header_rows = next((at for at, is_one in enumerate(is_header) if not is_one), 0)
-    return WordTable(rows, header_rows or None)
+    return TableGrid(rows, header_rows or None)
 
 
 def _read_row(

@@ -85,8 +85,7 @@ def list_style(name: str, *levels: str) -> str:
 
 def level(index: int, format_: str, suffix: str = ".", shown: int = 1, kind: str = "list") -> str:
     """Returns the markup of a level of a list or, with the kind `outline`, of headings."""
-    end = "number" if kind == "list" else "style"
-    name = f"text:{kind}-level-style-number" if end == "number" else "text:outline-level-style"
+    name = "text:list-level-style-number" if kind == "list" else "text:outline-level-style"
     return (
         f'<{name} text:level="{index}" style:num-format="{format_}"'
         f' style:num-suffix="{suffix}" text:display-levels="{shown}"/>'

@@ -71,6 +71,21 @@ def paragraph(
     return [run(text, x, y + index * pitch, size=size) for index, text in enumerate(texts)]
 
 
+def justified(
+    texts: Iterable[str], x: float, right: float, y: float, *, pitch: float = 12.0
+) -> list[GlyphRun]:
+    """Returns one run for each word of lines whose equal spaces fill the width up to `right`."""
+    runs = []
+    for index, text in enumerate(texts):
+        parts = text.split()
+        free = right - x - sum(5.0 * len(part) for part in parts)
+        left = x
+        for part in parts:
+            runs.append(run(part, left, y + index * pitch))
+            left += 5.0 * len(part) + free / max(1, len(parts) - 1)
+    return runs
+
+
 def table(
     cells: Sequence[Sequence[str]], xs: Sequence[float], y: float, *, pitch: float = 14.0
 ) -> list[GlyphRun]:

@@ -26,6 +26,14 @@ JSON = st.recursive(
 )
 METADATA = st.dictionaries(TEXT, JSON, max_size=4)
 U32S = st.lists(U32, max_size=4).map(tuple)
+UNITS = st.sampled_from(types.PageUnit)
+
+
+def with_possible_unit(value: Any) -> Any:
+    """Returns a value that has the unit PAGE if it has no pages, as every value without pages."""
+    has_pages = value.page_count if hasattr(value, "page_count") else value.first_page
+    return value if has_pages else replace(value, page_unit=types.PageUnit.PAGE)
+
 
 spans = st.builds(types.Span, U32, U32, U32, U32)
 chunks = st.builds(
@@ -44,7 +52,9 @@ chunks = st.builds(
     source=TEXT,
     metadata=METADATA,
     page_starts=st.lists(st.builds(types.PageStart, U32, U32), max_size=3).map(tuple),
-)
+    page_unit=UNITS,
+    recognised_pages=U32S,
+).map(with_possible_unit)
 nodes = st.builds(types.ChunkNode, chunks, TEXT, st.lists(NAME, max_size=3).map(tuple))
 
 
@@ -68,6 +78,8 @@ documents = st.builds(
     source=TEXT,
     mime_type=TEXT,
     metadata=METADATA,
+    encoding=TEXT,
+    keep_boilerplate=st.booleans(),
 )
 infos = st.builds(
     types.DocumentInfo,
@@ -82,7 +94,9 @@ infos = st.builds(
     page_count=U32,
     section_count=U32,
     sequence=U64,
-)
+    page_unit=UNITS,
+    recognised_page_count=U32,
+).map(with_possible_unit)
 trees = st.builds(
     types.TreeSettings,
     st.sampled_from([(256,), (32, 64), (256, 512, 1024, 2048)]),
@@ -110,7 +124,23 @@ setting_requests = st.builds(
     analyzer=st.none() | NAME,
     index_headings=st.none() | st.booleans(),
 )
-results = st.builds(types.IngestResult, NAME, st.sampled_from(types.IngestOutcome), U64, U32S, U32)
+left_out = st.builds(types.LeftOut, st.sampled_from(types.LeftOutKind), U32, TEXT)
+reports = st.builds(
+    types.ReadReport,
+    encoding=TEXT,
+    table_count=U32,
+    recognised_pages=U32S,
+    unread_pages=U32S,
+    left_out=st.lists(left_out, max_size=3).map(tuple),
+    mime_type=TEXT,
+    is_encoding_guessed=st.booleans(),
+    page_count=U32,
+    section_count=U32,
+    page_unit=UNITS,
+    advice=TEXT,
+).map(with_possible_unit)
+outcomes = st.sampled_from(types.IngestOutcome)
+results = st.builds(types.IngestResult, NAME, outcomes, U64, U32S, U32, st.none() | reports)
 segments = st.builds(types.Segment, U64, U64, U64, U64)
 quotas = st.builds(
     Quota,
@@ -127,7 +157,7 @@ scores = st.none() | F32
 children = st.builds(types.MatchedChild, NAME, F32, spans, scores, scores)
 term_spans = st.builds(types.TermSpan, U32, U32)
 cited_sentences = st.builds(
-    types.MatchedSentence, spans, st.lists(TEXT, max_size=3).map(tuple), U32, U32
+    types.MatchedSentence, spans, st.lists(TEXT, max_size=3).map(tuple), U32, U32, U32S
 )
 passages = st.builds(
     types.Passage,
@@ -141,9 +171,8 @@ passages = st.builds(
     matched_sentence=st.none() | cited_sentences,
     rerank_score=scores,
 )
-sections = st.builds(
-    types.ChosenSection, NAME, TEXT, TEXT, F32, spans, st.lists(TEXT).map(tuple), U32, U32
-)
+_section_fields = (NAME, TEXT, TEXT, F32, spans, st.lists(TEXT).map(tuple), U32, U32, UNITS, U32S)
+sections = st.builds(types.ChosenSection, *_section_fields).map(with_possible_unit)
 search_results = st.builds(
     types.SearchResult,
     passages=st.lists(passages, max_size=2).map(tuple),

@@ -14,28 +14,20 @@ NAMESPACES = (
     ' xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
     ' xmlns:v="urn:schemas-microsoft-com:vml"'
 )
-_ROOTS = {
-    "styles": "styles",
-    "numbering": "numbering",
-    "footnotes": "footnotes",
-    "endnotes": "endnotes",
-    "settings": "settings",
-}
 
 
 def word_file(body: str, other_files: Mapping[str, str] = {}, **parts: str) -> bytes:
     """Returns a document whose body has the markup `body`.
 
-    `parts` has the markup of other parts by their names, for example `styles`. `other_files` are
-    added to the archive as they are.
+    `parts` has the markup of other parts by their names, for example `styles`. The root element of
+    a part has the part's name. `other_files` are added to the archive as they are.
     """
     files = {
         "word/document.xml": f"<w:document {NAMESPACES}><w:body>{body}</w:body></w:document>",
         **other_files,
     }
     for name, markup in parts.items():
-        root = _ROOTS[name]
-        files[f"word/{name}.xml"] = f"<w:{root} {NAMESPACES}>{markup}</w:{root}>"
+        files[f"word/{name}.xml"] = f"<w:{name} {NAMESPACES}>{markup}</w:{name}>"
     return archive(files)
 
 

@@ -43,11 +43,11 @@ def test_the_generator_has_not_changed() -> None:
 
 def test_a_smaller_run_has_the_first_documents_of_a_larger_one() -> None:
     few = [document.name for document in documents(6)]
-    many = [document.name for document in documents(20)]
+    many = [document.name for document in documents(10)]
     assert many[:6] == few
-    assert len(set(many)) == 20
+    assert len(set(many)) == 10
     from_repository = [name for name in many if name.endswith(".md")]
-    assert len(from_repository) == 8
+    assert len(from_repository) == 4
     kinds = [is_ruled for _, is_ruled in table_documents(4)]
     assert kinds == [True, False, True, False]
 

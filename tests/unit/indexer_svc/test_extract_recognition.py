@@ -10,8 +10,9 @@ from hrag.types import PDF, Document
 from hrag.values.formats import JPEG, PNG, TIFF
 from hrag.values.reading import PageUnit, ReadReport
 from hrag.values.tree import PageSpan
-from indexer_svc.extract import Extracted, Recognition, extract
+from indexer_svc.extract import Extracted, extract
 from indexer_svc.parsers.parsed_file import PageRange, ParsedFile
+from indexer_svc.text_recognition import CallRecognition
 
 MAX_BYTES = 1000
 ADVICE = "install something"
@@ -58,12 +59,12 @@ def document(mime_type: str = PDF) -> Document:
 
 def test_a_pdf_whose_pages_are_all_read_is_parsed_once():
     for read in (replace(READ, report=ReadReport()), ParsedFile("text")):
-        extracted = extract(document(), MAX_BYTES, always(read), Recognition(never, ADVICE))
+        extracted = extract(document(), MAX_BYTES, always(read), CallRecognition(never, ADVICE))
         assert pages_of(extracted) == ((), (), "")
 
 
 def test_without_text_recognition_the_report_has_the_unread_pages_and_the_advice():
-    extracted = extract(document(), MAX_BYTES, always(READ), Recognition(None, ADVICE))
+    extracted = extract(document(), MAX_BYTES, always(READ), CallRecognition(None, ADVICE))
     assert pages_of(extracted) == ((), (2, 3), ADVICE)
     assert extracted.report.table_count == 1
     default = extract(document(), MAX_BYTES, always(READ)).report.advice
@@ -71,7 +72,7 @@ def test_without_text_recognition_the_report_has_the_unread_pages_and_the_advice
 
 
 def test_unread_pages_are_recognised_and_the_others_remain_in_the_report():
-    recognition = Recognition(always(RECOGNISED), ADVICE)
+    recognition = CallRecognition(always(RECOGNISED), ADVICE)
     extracted = extract(document(), MAX_BYTES, always(READ), recognition)
     assert extracted.parsed.text == "one\n\ntwo\n\n"
     assert extracted.parsed.pages == (
@@ -84,7 +85,7 @@ def test_unread_pages_are_recognised_and_the_others_remain_in_the_report():
 
 @pytest.mark.parametrize("error", [UnreadableDocument("it crashed"), TooLarge("it took long")])
 def test_if_recognition_fails_the_text_of_the_other_pages_is_kept(error):
-    recognition = Recognition(always(error), ADVICE)
+    recognition = CallRecognition(always(error), ADVICE)
     extracted = extract(document(), MAX_BYTES, always(READ), recognition)
     assert extracted.parsed.text == READ.text
     assert pages_of(extracted) == ((), (2, 3), f"text recognition failed: {error.message}")
@@ -94,35 +95,37 @@ def test_if_recognition_fails_the_text_of_the_other_pages_is_kept(error):
 
 def test_an_error_that_goes_away_is_raised_so_that_the_client_can_try_again():
     with pytest.raises(TooBusy):
-        extract(document(), MAX_BYTES, always(READ), Recognition(always(TooBusy("")), ADVICE))
+        extract(document(), MAX_BYTES, always(READ), CallRecognition(always(TooBusy("")), ADVICE))
 
 
 def test_a_scan_without_recognition_is_refused_with_the_count_of_its_pages_and_the_advice():
     with pytest.raises(BlankDocument) as caught:
-        extract(document(), MAX_BYTES, always(SCAN), Recognition(None, ADVICE))
+        extract(document(), MAX_BYTES, always(SCAN), CallRecognition(None, ADVICE))
     assert caught.value.message == (
         "content is a PDF without readable text on any of its 3 pages; 3 pages are pictures or "
         f"cannot be mapped to characters: {ADVICE}"
     )
     one = replace(SCAN, report=ReadReport(unread_pages=(2,)))
     with pytest.raises(BlankDocument, match="1 page is a picture or cannot be mapped"):
-        extract(document(), MAX_BYTES, always(one), Recognition(None, ADVICE))
+        extract(document(), MAX_BYTES, always(one), CallRecognition(None, ADVICE))
     nothing = replace(SCAN, report=ReadReport())
     with pytest.raises(BlankDocument, match=r"on any of its 3 pages$"):
-        extract(document(), MAX_BYTES, always(nothing), Recognition(never, ADVICE))
+        extract(document(), MAX_BYTES, always(nothing), CallRecognition(never, ADVICE))
 
 
 @pytest.mark.parametrize("mime_type", [PNG, JPEG, TIFF])
 def test_a_picture_is_parsed_with_recognition_only(mime_type):
     picture = ParsedFile("text", (PageRange(0, 4, is_recognised=True),))
-    extracted = extract(document(mime_type), MAX_BYTES, never, Recognition(always(picture), ADVICE))
+    extracted = extract(
+        document(mime_type), MAX_BYTES, never, CallRecognition(always(picture), ADVICE)
+    )
     assert extracted.parsed.pages == (PageSpan(1, 0, 4, is_recognised=True),)
     with pytest.raises(InvalidArgument, match=f"a picture, whose text .* {ADVICE}") as caught:
-        extract(document(mime_type), MAX_BYTES, never, Recognition(None, ADVICE))
+        extract(document(mime_type), MAX_BYTES, never, CallRecognition(None, ADVICE))
     assert caught.value.field == "mime_type"
     blank = always(ParsedFile("", (PageRange(0, 0),)))
     with pytest.raises(BlankDocument, match=r"a picture without readable text$"):
-        extract(document(mime_type), MAX_BYTES, never, Recognition(blank, ADVICE))
+        extract(document(mime_type), MAX_BYTES, never, CallRecognition(blank, ADVICE))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,13 @@ def test_a_damaged_file_has_some_names_or_none(rng: random.Random, kind: int) ->
     root_names(bytes(content[: rng.randrange(len(content))] if kind == 2 else content))
 
 
+def test_sectors_of_a_wrong_size_are_not_read() -> None:
+    for shift in (0, 1, 8, 10, 16, 65_535):
+        content = bytearray(ole_file("a", "b"))
+        content[30:32] = shift.to_bytes(2, "little")
+        assert root_names(bytes(content)) == set()
+
+
 def test_a_directory_that_refers_to_itself_ends() -> None:
     content = bytearray(ole_file("a", "b"))
     content[512 + 128 + 68 : 512 + 128 + 76] = bytes((1, 0, 0, 0, 1, 0, 0, 0))

@@ -6,9 +6,9 @@ terms of all its documents again, replaces its lexical index, and stores the nam
 version. So each search uses either the old version with the old index, or the new version with the
 new index.
 
-Searches go on meanwhile, and the tenant's writers wait until the transaction ends. A writer may
-have computed the terms of a document by the old version before it waited. Then it computes them
-again (see `TenantTransaction`).
+Searches continue meanwhile, and the tenant's writers wait until the transaction ends. A writer may
+have computed the terms of a document by the old version before it waited. Then it computes the
+terms again (see `TenantTransaction`).
 """
 
 from collections.abc import Iterator

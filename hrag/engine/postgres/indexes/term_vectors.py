@@ -1,6 +1,6 @@
 """Computes and encodes term vectors: the terms of one document's leaves.
 
-They are in the table `term_vectors` until maintenance has built postings from them.
+A term vector is in the table `term_vectors` until maintenance has built postings from it.
 
 A term vector consists of the count of leaves, the length of each leaf, the count of entries of
 each leaf, and the entries of all leaves. An entry is an integer with a term id and the frequency of

@@ -50,10 +50,10 @@ class DocumentDraft:
         return 4 * len(self.document.parsed.text) + self.document.vectors.nbytes
 
     def analysed_by(self, analyzer: str) -> "DocumentDraft":
-        """Returns this draft with term vectors of the collection's analyzer `analyzer`.
+        """Returns this draft with a term vector of `analyzer`, the collection's analyzer.
 
-        The draft has those of another analyzer if the collection was reindexed with a newer version
-        after the draft was made.
+        The draft has the term vector of an older version if the collection was reindexed after the
+        draft was made.
         """
         settings = self.handle.settings
         if settings.analyzer == analyzer:

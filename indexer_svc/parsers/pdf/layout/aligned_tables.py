@@ -2,7 +2,8 @@
 
 1. A row is tabular if wide gaps divide it into pieces. Consecutive tabular rows make a group.
    Rows with one piece between them belong to the group: they are wrapped cells, or headings inside
-   the table.
+   the table. A line of justified text is no tabular row, however wide its spaces are
+   (`justified_lines`).
 2. The gutters of a group are the strips that no word of nearly all its tabular rows covers. A few
    rows may cover a gutter, because a heading may span several columns. Between columns of numbers a
    gutter may be as narrow as a space, between columns of words it may not.
@@ -20,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from indexer_svc.parsers.pdf.layout.justified_lines import even_space
 from indexer_svc.parsers.pdf.layout.lines import TextRow, line_text
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
@@ -35,6 +37,11 @@ _MIN_HEADER_GAP = 0.45
 # Consecutive rows of a table are at most this many font sizes apart.
 _MAX_ROW_PITCH = 3.2
 _MAX_ROWS_BETWEEN = 2
+# The lines of a cell may be more than these if a row of the table has at least so many pieces.
+_MIN_PIECES_BESIDE_CELL = 3
+_SAME_EDGE = 0.5
+# So many rows above and below say whether a row with equal spaces is a line of text.
+_NEIGHBOURS = 2
 _MIN_ROWS = 2
 _MAX_COLUMNS = 60
 _MIN_ROWS_OF_TWO_COLUMNS = 3
@@ -63,7 +70,8 @@ _MARKER = re.compile(
 _ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
-_LEADER = re.compile(r"(?:[.\u2026]\s?){3,}$")
+# A leader begins where no dot stands before it, so that each run of dots is searched only once.
+_LEADER = re.compile(r"(?<![.\u2026])(?<![.\u2026]\s)(?:[.\u2026]\s?){3,}+$")
 
 
 class _Piece:
@@ -81,10 +89,11 @@ class _TableRow:
     """Rows whose baselines are closer than those of two lines of text.
 
     They are one row of a table, whose cells are centred and have different numbers of lines.
-    `start` and `end` are the indexes of its rows in the region.
+    `start` and `end` are the indexes of its rows in the region. `space` is the width of its spaces
+    if it has wide ones and all are equal, or 0.
     """
 
-    __slots__ = ("end", "first", "last", "pieces", "rows", "size", "start")
+    __slots__ = ("end", "first", "last", "pieces", "rows", "size", "space", "start")
 
     def __init__(self, rows: Sequence[TextRow], start: int) -> None:
         self.rows = rows
@@ -92,6 +101,8 @@ class _TableRow:
         self.size = max(row.size for row in rows)
         self.first, self.last = rows[0].baseline, rows[-1].baseline
         self.pieces = _pieces(rows)
+        is_wide = len(rows) == 1 and len(self.pieces) > 1
+        self.space = even_space(rows[0].words) if is_wide else 0.0
 
     @property
     def is_code(self) -> bool:
@@ -135,7 +146,80 @@ def _table_rows(rows: Sequence[TextRow]) -> list[_TableRow]:
                 continue
         table_rows.append(_TableRow(rows[start:index], start))
         start = index
+    lines = [row for at, row in enumerate(table_rows) if _is_justified(table_rows, at)]
+    for line in lines:
+        line.pieces = [_Piece(line.words)]
     return table_rows
+
+
+def _is_justified(rows: Sequence[_TableRow], at: int) -> bool:
+    """Returns True if a row is a line of justified text, whose spaces may be wide.
+
+    Its spaces are equal, and those of most wide rows above it or below it are, too. Cells of the
+    same width have equal gaps, but stand below each other. A row of two words has only one space,
+    so it is such a line if a row next to it is.
+    """
+    row = rows[at]
+    if len(row.pieces) == 2 and len(row.words) == 2 and not NUMBER.fullmatch(row.words[1].text):
+        near = [index for index in (at - 1, at + 1) if 0 <= index < len(rows)]
+        return any(
+            _are_lines(rows[index], row)
+            and (_is_full_line(rows[index], row) or _is_even_line(rows, index))
+            for index in near
+        )
+    return _is_even_line(rows, at)
+
+
+def _is_even_line(rows: Sequence[_TableRow], at: int) -> bool:
+    """Returns True if a row has equal spaces, and so have most wide rows above it or below it."""
+    return rows[at].space > 0 and any(_votes(rows, at, step) > 0 for step in (-1, 1))
+
+
+def _votes(rows: Sequence[_TableRow], at: int, step: int) -> int:
+    """Returns how many more rows above or below are lines of text than rows of a table.
+
+    A line with narrow spaces ends the search. It counts if it is as long as the row.
+    """
+    row = rows[at]
+    votes = 0
+    for near in range(at + step, at + step * (_NEIGHBOURS + 1), step):
+        if not 0 <= near < len(rows) or not _are_lines(rows[near], rows[near - step]):
+            break
+        other = rows[near]
+        if len(other.pieces) == 1:
+            return votes + _is_full_line(other, row)
+        if other.space and not _are_below_each_other(row, other):
+            votes += 1
+        elif len(other.words) > 2 or _are_below_each_other(row, other):
+            votes -= 1
+    return votes
+
+
+def _are_lines(row: _TableRow, other: _TableRow) -> bool:
+    """Returns True if two rows have the same size and are as close as the lines of a text."""
+    size = row.size
+    return abs(other.size - size) < 0.05 * size and abs(other.last - row.last) <= 2 * size
+
+
+def _is_full_line(row: _TableRow, other: _TableRow) -> bool:
+    """Returns True if a row is a line with narrow spaces from one side of the text to the other."""
+    left, right = other.pieces[0].left, other.pieces[-1].right
+    words = row.words
+    return (
+        len(row.pieces) == 1
+        and len(words) > 2
+        and abs(words[0].left - left) < row.size
+        and abs(words[-1].right - right) < _SAME_EDGE * row.size
+    )
+
+
+def _are_below_each_other(row: _TableRow, other: _TableRow) -> bool:
+    """Returns True if the words of two rows begin or end at the same places."""
+    words, others = row.words, other.words
+    return len(words) == len(others) and all(
+        min(abs(word.left - beside.left), abs(word.right - beside.right)) < 0.1 * row.size
+        for word, beside in zip(words, others, strict=True)
+    )
 
 
 def _pieces(rows: Sequence[TextRow]) -> list[_Piece]:
@@ -195,6 +279,7 @@ def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> in
         return start
     end = start + 1
     between = 0
+    widest = rows[start]
     for index in range(start + 1, len(rows)):
         row, before = rows[index], rows[index - 1]
         if row.first - before.last > _MAX_ROW_PITCH * max(row.size, before.size):
@@ -202,11 +287,36 @@ def _group_end(rows: Sequence[_TableRow], start: int, fixed_is_code: bool) -> in
         if len(row.pieces) >= 2 and not (fixed_is_code and row.is_code):
             end = index + 1
             between = 0
+            widest = max(widest, row, key=_piece_count)
+            continue
+        if _is_inside_cell(row, widest, before):
             continue
         between += 1
         if between > _MAX_ROWS_BETWEEN:
             break
     return end if end - start >= _MIN_ROWS else start
+
+
+def _piece_count(row: _TableRow) -> int:
+    return len(row.pieces)
+
+
+def _is_inside_cell(row: _TableRow, widest: _TableRow, before: _TableRow) -> bool:
+    """Returns True if a row is a further line of a cell that has many lines.
+
+    It begins where a piece of the row with most pieces begins, and ends before the next one.
+    """
+    pieces = widest.pieces
+    if len(pieces) < _MIN_PIECES_BESIDE_CELL or len(row.pieces) != 1:
+        return False
+    if row.first - before.last > _MAX_LEADING * row.size:
+        return False
+    line = row.pieces[0]
+    return any(
+        abs(line.left - piece.left) < _SAME_EDGE * row.size
+        and (after is None or line.right < after.left)
+        for piece, after in zip(pieces, [*pieces[1:], None], strict=True)
+    )
 
 
 def _table(
@@ -497,11 +607,14 @@ def _groups(
             links[index - 1] = index != names and _continues(above, cells[index], pitch)
             above = cells[index]
     else:
+        are_wrapped = _are_close_lines_wrapped(rows, cells, limit)
         for column in range(len(cells[0])):
             filled = [index for index in range(count) if cells[index][column]]
             for upper, lower in pairwise(filled):
                 distance = (rows[lower].first - rows[upper].last) / rows[upper].size
-                if distance <= limit and _may_be_one_cell(cells, upper, lower, column):
+                if distance <= limit and (
+                    _may_be_one_cell(cells[upper], cells[lower], column, are_wrapped=are_wrapped)
+                ):
                     links[upper:lower] = [True] * (lower - upper)
     if names:
         links[names - 1] = False
@@ -513,12 +626,41 @@ def _row_estimate(cells: Sequence[Sequence[str]]) -> int:
     return max(sum(bool(text) for text in column) for column in zip(*cells, strict=True))
 
 
-def _may_be_one_cell(cells: Sequence[Sequence[str]], above: int, below: int, column: int) -> bool:
-    one, other = cells[above], cells[below]
-    if _is_number(one[column]) or _is_number(other[column]):
+def _may_be_one_cell(
+    above: Sequence[str], below: Sequence[str], column: int, *, are_wrapped: bool
+) -> bool:
+    """Returns True if the texts of two close lines in a column may be in one cell.
+
+    Two lines with texts in the same columns are two rows, unless close lines are wrapped cells.
+    """
+    if _is_number(above[column]) or _is_number(below[column]):
         return False
-    same = [bool(text) for text in one] == [bool(text) for text in other]
-    return not (same and sum(map(bool, one)) >= 2 and one[0])
+    return are_wrapped or not _are_alike(above, below)
+
+
+def _are_alike(above: Sequence[str], below: Sequence[str]) -> bool:
+    """Returns True if two lines have texts in the same columns, as two rows of a table have."""
+    same = [bool(text) for text in above] == [bool(text) for text in below]
+    return same and sum(map(bool, above)) >= 2 and bool(above[0])
+
+
+def _are_close_lines_wrapped(
+    rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], limit: float
+) -> bool:
+    """Returns True if most lines that are close to the line above have fewer texts than it.
+
+    Then space divides the rows of the table, and all cells of a row may be wrapped. In other tables
+    space divides groups of rows.
+    """
+    alike = wrapped = 0
+    for index in range(1, len(rows)):
+        if (rows[index].first - rows[index - 1].last) / rows[index].size > limit:
+            continue
+        if _are_alike(cells[index - 1], cells[index]):
+            alike += 1
+        else:
+            wrapped += 1
+    return wrapped > alike
 
 
 def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:

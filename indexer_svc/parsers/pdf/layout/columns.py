@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from indexer_svc.parsers.pdf.layout.justified_lines import even_space
 from indexer_svc.parsers.pdf.layout.lines import TextRow, rows_of
 from indexer_svc.parsers.pdf.layout.words import Word
 
@@ -28,6 +29,8 @@ STRIP = 2.0
 # A column of text has at least this many rows.
 _MIN_COLUMN_ROWS = 3
 _MIN_GUTTER_SIZE = 0.75
+# At most so many rows of titles end or begin inside a gutter.
+_MAX_TITLE_ROWS = 2
 _MAX_CUTS = 4
 _MIN_PROSE_WORDS = 3.5
 _MIN_TEXT_WORDS = 2.5
@@ -43,6 +46,9 @@ _MAX_ALIGNED_ROWS = 0.4
 _WIDE_TABLE_ROWS = 3
 _CELL_GAP = 1.2
 _MAX_PAGE_STRIPS = 8_192
+_SAME_SIZE = 0.5
+# The lines of a title or paragraph are at most this many font sizes apart.
+_MAX_LEADING = 1.45
 _BULLETS = frozenset("\u2022\u25cf\u25aa\u25e6\u2023\u2013-*\u25a0\u25ba\u27a2\u2713\u00b7")
 
 
@@ -96,6 +102,15 @@ def mask_of(words: Sequence[Word]) -> int:
     return mask
 
 
+def _row_mask(row: TextRow) -> int:
+    """Returns the strips that a row covers. A row with equal spaces is one line and covers them."""
+    mask = mask_of(row.words)
+    if not even_space(row.words):
+        return mask
+    first = (mask & -mask).bit_length() - 1
+    return (1 << mask.bit_length()) - (1 << first)
+
+
 def _inside(strip: int) -> int:
     return min(max(strip, 0), _MAX_PAGE_STRIPS)
 
@@ -118,7 +133,7 @@ def _column_spans(rows: Sequence[TextRow]) -> list[_ColumnSpan]:
     """Returns the spans of rows that are divided into columns, from the top down."""
     if len(rows) < _MIN_COLUMN_ROWS:
         return []
-    masks = [mask_of(row.words) for row in rows]
+    masks = [_row_mask(row) for row in rows]
     strips = _candidate_strips(rows)
     # The page numbers of a table of contents look like a column. So it must be recognised first.
     for are_columns in (_are_contents, _are_columns):
@@ -135,7 +150,12 @@ def _column_spans(rows: Sequence[TextRow]) -> list[_ColumnSpan]:
 
 
 def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
-    """Returns the strips that are covered by fewer rows than the strips on both sides."""
+    """Returns the strips that are covered by fewer rows than the strips on both sides.
+
+    Beside the middle of the strips that fewest rows cover, it returns the middle of those that few
+    more rows cover. If the end of a title covers a part of a gutter, only the second one is in the
+    middle of the gutter.
+    """
     last = _inside(int(max(row.right for row in rows) / STRIP))
     changes = [0] * (last + 2)
     for row in rows:
@@ -155,10 +175,11 @@ def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
             continue
         if run:
             lowest = min(cover[index] for index in run)
-            deepest = [index for index in run if cover[index] == lowest]
-            candidates.append(deepest[len(deepest) // 2])
+            for limit in (lowest, lowest + _MAX_TITLE_ROWS):
+                deepest = [index for index in run if cover[index] <= limit]
+                candidates.append(deepest[len(deepest) // 2])
             run = []
-    return candidates
+    return list(dict.fromkeys(candidates))
 
 
 def _spans_at(
@@ -214,9 +235,27 @@ def _checked_spans(
         return []
     spans = []
     for first, last in _without_wide_tables(left, right):
-        if are_columns(left.part(first, last), right.part(first, last)):
-            spans.append(_ColumnSpan(start + first, start + last, x))
+        top = first
+        while top < last and not right_parts[top] and _continues_above(rows, start + top, x):
+            top += 1
+        if are_columns(left.part(top, last), right.part(top, last)):
+            spans.append(_ColumnSpan(start + top, start + last, x))
     return spans
+
+
+def _continues_above(rows: Sequence[TextRow], index: int, x: float) -> bool:
+    """Returns True if a row is the last line of a title or paragraph that stands above columns.
+
+    The line above it has words on both sides of `x`, the middle of the gutter.
+    """
+    if not index:
+        return False
+    above, row = rows[index - 1], rows[index]
+    return (
+        above.words[0].left < x < above.right
+        and abs(above.size - row.size) < _SAME_SIZE
+        and row.baseline - above.baseline < _MAX_LEADING * row.size
+    )
 
 
 class _Side:
@@ -282,7 +321,8 @@ class _Side:
 
 
 def _has_cells(part: Sequence[Word]) -> bool:
-    return any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
+    is_wide = any(after.left - word.right > _CELL_GAP * word.size for word, after in pairwise(part))
+    return is_wide and not even_space(part)
 
 
 def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:

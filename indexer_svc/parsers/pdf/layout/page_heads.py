@@ -6,7 +6,9 @@ A row at the upper or lower edge of a page is one of them
 - if it begins or ends with a number that grows by one with each page, at the same place, and the
   number stands apart from the other words, or the words are those of another such row, or
 - if other rows at its place, in its size, are one of them: the title of a short chapter. They are
-  most rows there, or all have a gap, as between the titles of a section and a chapter.
+  most rows there, or all have a gap, as between the titles of a section and a chapter, or
+- if a document has few pages, and the row stands above the text, which begins as high as that of a
+  page without such a row: the first page often has none.
 
 A number directly beside words that no other row has is that of a heading: `2 Use` and `3 Care` may
 be the first lines of two pages. Numbers with dots inside (`2.1 Use`) are numbers of headings, too.
@@ -33,6 +35,8 @@ _EDGE_ROWS = 3
 _EDGE_SHARE = 0.2
 _SAME_PLACE = 4.0
 _MIN_PAGES = 3
+# In a document of at most so many pages, a running head may be on one or two pages only.
+_FEW_PAGES = 4
 _NEIGHBOUR_PAGES = 2
 # Rows of one table are at most this many font sizes apart.
 _TABLE_PITCH = 2.2
@@ -45,6 +49,9 @@ _NUMBER_GAP = 2.0
 # of a title or sentence never are.
 _PART_GAP = 4.0
 _BARS = ("|", "\u2022", "\u00b7")
+# A head on one page is not larger than the text, which begins within a line of its usual height.
+_MAX_HEAD_SIZE = 1.05
+_SAME_TOP = 1.0
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _NUMBER_AT_EDGE = re.compile(
     r"^\W{0,2}(\d{1,5})\b(?!\.\d)|(?<![\d.,])(\d{1,5})\W{0,2}$"
@@ -126,8 +133,9 @@ def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
 
     `rows` are the rows of consecutive pages, and `page_count` is the number of pages of the file.
     """
+    rows = list(rows)
     places = _places(rows)
-    confirmed: set[EdgeRow] = set()
+    confirmed: set[EdgeRow] = _above_text(rows) if page_count <= _FEW_PAGES else set()
     for place in places:
         confirmed |= _repeated(place, page_count)
         confirmed |= _numbered(place, page_count)
@@ -173,7 +181,7 @@ def _repeated(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         if not row.is_table_like:
             by_text[row.text].append(row)
     found: set[EdgeRow] = set()
-    least = _MIN_PAGES if page_count > 4 else 2
+    least = _MIN_PAGES if page_count > _FEW_PAGES else 2
     for same in by_text.values():
         pages = {row.page for row in same}
         near = [row for row in same if _has_neighbour(row.page, pages)]
@@ -198,7 +206,8 @@ def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         for offset, is_roman, words in _numbers(row):
             groups[offset, is_roman][row] = words
     found: set[EdgeRow] = set()
-    least = _MIN_PAGES if page_count > 4 else 2
+    is_short = page_count <= _FEW_PAGES
+    least = 2 if is_short else _MIN_PAGES
     for words_of in groups.values():
         counts = Counter(words_of.values())
         same = [row for row, words in words_of.items() if not words or counts[words] > 1]
@@ -210,10 +219,40 @@ def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
         total = _OF_TOTAL.search(row.text)
         number = total and int(total[1])
         if (total and number == row.page + 1 and int(total[2]) == page_count) or (
-            row.distance == 0 and row.text.strip("- ") == str(row.page + 1) and page_count <= 4
+            row.distance == 0
+            and row.text.strip("- ") == str(row.page + 1)
+            and page_count <= _FEW_PAGES
         ):
             found.add(row)
     return found
+
+
+def _above_text(rows: Iterable[EdgeRow]) -> set[EdgeRow]:
+    """Returns the rows above the text of pages, if the text is as high as on pages without them.
+
+    These rows are apart from the text, not larger, and no sentences: a page may begin with the last
+    line of a paragraph.
+    """
+    tops: dict[int, list[EdgeRow]] = defaultdict(list)
+    for row in rows:
+        if row.is_top:
+            tops[row.page].append(row)
+    lowest = max((_top(min(page_rows, key=_distance)) for page_rows in tops.values()), default=0.0)
+    found: set[EdgeRow] = set()
+    for page_rows in tops.values():
+        page_rows.sort(key=_distance)
+        for count, (head, text) in enumerate(pairwise(page_rows), start=1):
+            is_sentence = head.text[-1] in ".!?" and not head.is_only_number
+            if is_sentence or head.is_table_like or head.size > _MAX_HEAD_SIZE * text.size:
+                break
+            is_apart = text.baseline - head.baseline > _TABLE_PITCH * text.size
+            if is_apart and abs(_top(text) - lowest) <= _SAME_TOP * head.size:
+                found.update(page_rows[:count])
+    return found
+
+
+def _top(row: EdgeRow) -> float:
+    return row.baseline - row.size
 
 
 def _numbers(row: EdgeRow) -> Iterator[tuple[int, bool, str]]:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 
 from indexer_svc.parsers.pdf.layout.lines import TextLine
 
+# The search for the last word takes time in proportion to the square of the characters searched.
+_MAX_WORD_CHARS = 200
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _ADDRESS = re.compile(r"(?://|www\.|@)\S*$")
 _BROKEN_WORD = re.compile(r"[^\W_][-/]$")
@@ -119,8 +121,9 @@ def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:
     `after` is the text of the next line.
     """
     next_word = _FIRST_WORD.match(after)
-    match = _LAST_WORD.search(text[:-1])
-    if next_word is None or match is None or not after[0].islower() or _ADDRESS.search(text):
+    end = text[-_MAX_WORD_CHARS:]
+    match = _LAST_WORD.search(end[:-1])
+    if next_word is None or match is None or not after[0].islower() or _ADDRESS.search(end):
         return True
     compound, _, first = match.group().rpartition("-")
     if _is_code(first):

@@ -185,7 +185,7 @@ def test_a_full_output_device_is_an_error_of_one_line(tmp_path, arguments, code)
     engine.close()
     with Path("/dev/full").open("wb") as full:
         completed = subprocess.run(
-            [sys.executable, "-c", "from hrag.cli import main; main()", *arguments],
+            [sys.executable, "-m", "hrag", *arguments],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -206,9 +206,8 @@ def test_other_errors_of_the_system_keep_their_traceback(tmp_path, monkeypatch):
 
 def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path):
     (tmp_path / "文.md").write_text("x")
-    code = "from hrag.cli import main; main()"
     completed = subprocess.run(
-        [sys.executable, "-c", code, "ingest", tmp_path, "--dry-run"],
+        [sys.executable, "-m", "hrag", "ingest", tmp_path, "--dry-run"],
         capture_output=True,
         text=True,
         check=True,

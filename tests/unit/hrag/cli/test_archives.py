@@ -3,6 +3,7 @@
 import gc
 import gzip
 import io
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hrag.cli import archives
 from hrag.cli.archives import ArchiveListing, list_archive
 from hrag.cli.input_documents import Unreadable
-from tests.support.documents.format_files import docx_file
+from tests.support.documents.format_files import archive, docx_file
 
 Pack = Callable[[Mapping[str, bytes]], bytes]
 
@@ -151,8 +152,9 @@ def test_names_in_utf_8_that_are_not_marked_and_backslashes_are_read(listed):
     assert contents(listed("a.zip", content)) == {"docs/Grö.txt": b"x"}
 
 
-def test_an_office_document_is_no_archive(tmp_path):
-    (tmp_path / "a.zip").write_bytes(docx_file())
+@pytest.mark.parametrize("content", [docx_file(), archive({"Index/Document.iwa": b"\0"})])
+def test_a_document_that_consists_of_files_is_no_archive(tmp_path, content):
+    (tmp_path / "a.zip").write_bytes(content)
     assert list_archive(tmp_path / "a.zip") is None
 
 
@@ -223,6 +225,74 @@ def test_a_gzip_bomb_is_refused_when_it_is_read(listed, monkeypatch):
     (member,) = listed("a.txt.gz", gzip.compress(bytes(1_000_000))).members
     with pytest.raises(Unreadable, match="more than 200 times"):
         member.read()
+
+
+def test_what_gzip_files_in_an_archive_contain_counts_together(listed, monkeypatch):
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 2_500)
+    inner = gzip.compress(bytes(1_000))
+    listing = listed("a.zip", zip_of({f"{number}.txt.gz": inner for number in range(3)}))
+    first, second, third = listing.members
+    for member in (first, second, first, second):
+        assert len(member.read()) == 1_000
+    with pytest.raises(Unreadable, match="more than 2,500 bytes"):
+        third.read()
+
+
+@pytest.mark.parametrize("comment", [b"", b"about"])
+@pytest.mark.parametrize("declared", [3, 6])
+def test_the_entries_of_a_zip_are_counted_first(listed, monkeypatch, comment, declared):
+    content = zip_of({f"{number}.txt": b"" for number in range(6)})
+    end = content.rindex(b"PK\x05\x06")
+    count = struct.pack("<HH", declared, declared)
+    content = content[: end + 8] + count + content[end + 12 : end + 20]
+    content += struct.pack("<H", len(comment)) + comment
+    assert len(listed("a.zip", content).members) == 6
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(archives, "ZipFile", None)
+    with pytest.raises(Unreadable, match="more than 5 files"):
+        listed("a.zip", content)
+
+
+def test_the_entries_of_a_large_zip_are_counted_first(listed, monkeypatch):
+    content = zip_of({f"{number}.txt": b"" for number in range(6)})
+    end = content.rindex(b"PK\x05\x06")
+    size, start = struct.unpack_from("<II", content, end + 12)
+    content = (
+        content[:end]
+        + b"PK\x06\x06"
+        + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 6, 6, size, start)
+        + b"PK\x06\x07"
+        + struct.pack("<IQI", 0, end, 1)
+        + b"PK\x05\x06"
+        + struct.pack("<HHHHIIH", 0, 0, 0xFFFF, 0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF, 0)
+    )
+    assert len(listed("a.zip", content).members) == 6
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(archives, "ZipFile", None)
+    with pytest.raises(Unreadable, match="more than 5 files"):
+        listed("a.zip", content)
+
+
+def test_a_tar_with_a_size_below_zero_is_damaged(listed):
+    header = tarfile.TarInfo("a.txt")
+    header.pax_headers = {"size": "-512"}
+    content = header.tobuf(tarfile.PAX_FORMAT) + bytes(1024)
+    with pytest.raises(Unreadable, match=r"damaged|cut off"):
+        listed("a.tar", content)
+
+
+def test_the_headers_of_one_file_have_a_limit_together(listed):
+    header = bytearray(tarfile.TarInfo("sparse").tobuf(tarfile.GNU_FORMAT))
+    header[156:157], header[482:483] = tarfile.GNUTYPE_SPARSE, b"\1"
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:]))
+    extension = (b"00000000000\0" + b"00000000001\0") * 21 + b"\1" + bytes(7)
+    with pytest.raises(Unreadable, match="a header of more than"):
+        listed("a.tgz", gzip.compress(bytes(header) + extension * 3_000))
+
+
+def test_a_name_that_is_not_valid_utf_8_can_be_sent(listed):
+    content = tar_of({"caf\udce9.txt": b"x"})
+    assert [member.path for member in listed("a.tar", content).members] == ["caf\ufffd.txt"]
 
 
 def test_a_huge_header_of_a_tar_is_not_read(listed):

@@ -308,6 +308,18 @@ def test_a_field_with_the_value_zero_differs_from_an_unset_field() -> None:
     assert (query.limit, query.candidates, query.return_level) == (0, 0, 0)
 
 
+def test_what_only_a_newer_server_knows_is_left_out() -> None:
+    known = ipb.LeftOut(kind=ipb.LEFT_OUT_KIND_OUTPUT, part_count=2, example="x")
+    unknown: Any = ipb.LeftOut(part_count=1)
+    unknown.kind = 77
+    report: Any = ipb.ReadReport(page_count=3, left_out=[unknown, known])
+    report.page_unit = 77
+    message = ipb.IngestDocumentResponse(outcome=ipb.INGEST_OUTCOME_CREATED, report=report)
+    left_out = (types.LeftOut(types.LeftOutKind.OUTPUT, 2, "x"),)
+    expected = types.ReadReport(page_count=3, left_out=left_out)
+    assert indexer.ingest_result_from(_encoded_and_parsed(message)).report == expected
+
+
 @pytest.mark.parametrize("field", ["mode", "aggregation", "retrieval", "fusion"])
 def test_the_refusal_of_an_unknown_enum_number_names_its_field(field: str) -> None:
     message = _encoded_and_parsed(rpb.SearchRequest(text="x", **{field: 77}))

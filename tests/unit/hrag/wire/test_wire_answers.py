@@ -10,9 +10,21 @@ from hrag.errors import ChatUnavailable, InvalidArgument
 from hrag.v1 import retriever_pb2 as pb
 from hrag.values.answers import AnswerEnd, AnswerQuery, Citation, FinishReason
 from hrag.wire import answers
-from tests.support.documents.values import F32, NAME, TEXT, U32, queries, search_results, spans
+from tests.support.documents.values import (
+    F32,
+    NAME,
+    TEXT,
+    U32,
+    U32S,
+    UNITS,
+    queries,
+    search_results,
+    spans,
+    with_possible_unit,
+)
 
-citations = st.builds(Citation, U32, NAME, NAME, U32, U32, spans, U32, U32, score=st.none() | F32)
+_citation_fields = (U32, NAME, NAME, U32, U32, spans, U32, U32, st.none() | F32, UNITS, U32S)
+citations = st.builds(Citation, *_citation_fields).map(with_possible_unit)
 ends = st.builds(
     AnswerEnd,
     st.sampled_from(FinishReason),

@@ -97,6 +97,13 @@ def test_fields_of_yaml_are_texts_or_lists_of_texts(lines, fields):
     assert front_matter_of(f"---\n{lines}\n---\ntext").fields == fields
 
 
+def test_names_with_very_many_dots_in_toml_are_not_read():
+    """tomllib would need memory in proportion to the square of their number."""
+    assert front_matter_of(f"+++\na = 1\n{'b.' * 50}b = 2\n+++\ntext").fields == {"a": "1"}
+    matter = f"+++\na = 1\n{'b.' * 200}b = 2\n+++\n"
+    assert front_matter_of(f"{matter}text") == ("", {}, len(matter))
+
+
 def test_fields_of_toml_and_json_are_texts_or_lists_of_texts():
     toml = 'a = 1\nb = true\nc = 2026-05-01\nd = ["x", 2]\ne = [[1]]\nf = 10:30:00\n[g]\nh = 1'
     expected = {"a": "1", "b": "true", "c": "2026-05-01", "d": ["x", "2"], "f": "10:30:00"}

@@ -225,3 +225,17 @@ def test_every_word_is_in_the_text_in_order(words, data):
     )
     source = " ".join(data.draw(st.sampled_from(forms)).format(word) for word in words)
     assert in_document(source).text.replace("#", "").split() == words
+
+
+@pytest.mark.parametrize("command", [r"\title", r"\author", r"\newcommand", r"\def\a"])
+def test_white_space_after_a_command_means_nothing(command):
+    assert in_document("text", f"{command} \n {{x}}").text == "text"
+    assert in_document(f"text{command}{' ' * 100_000}y").text.startswith("text")
+
+
+@pytest.mark.parametrize(
+    "opening", [r"\sqrt[", r"\frac{", r"\cite[a][", r"\footnote{a ", r"{\href{"]
+)
+def test_arguments_that_are_not_closed_take_no_exponential_time(opening):
+    assert "bees" in in_document(f"bees {opening * 300} dance").text
+    assert "dance" in in_document(f"bees {opening} dance").text

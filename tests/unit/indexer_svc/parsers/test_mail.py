@@ -172,6 +172,24 @@ def test_flowed_lines_are_joined():
     assert parsed(content).text == "Bees dance.\n> They fly.\nnew\n--\nAnn"
 
 
+def test_flowed_lines_are_joined_without_their_spaces_if_a_mail_says_so():
+    field = b"Content-Type: text/plain; format=flowed; delsp=yes"
+    assert parsed(b"Subject: x\n%s\n\nBe \nes  \ndance.\nnew\n" % field).text == (
+        "Bees dance.\nnew"
+    )
+
+
+def test_a_malformed_field_of_a_part_does_not_hide_the_mail():
+    for value in (b"(" * 3_000, b"text/plain; a=" + b"(" * 3_000, b"text/plain" + b"; a=b" * 9_000):
+        assert "Bees." in parsed(b"Subject: x\nContent-Type: %s\n\nBees.\n" % value).text
+
+
+def test_a_long_name_of_a_file_is_read_whole():
+    name = "蜂" * 250 + ".csv"
+    (section,) = sections(parsed(mail_file(attachments=[(name, *CSV_FILE[1:])])))
+    assert section[0] == name[:150]
+
+
 def test_attachments_are_sections_read_by_the_same_parsers():
     file = parsed(
         mail_file(
@@ -192,6 +210,13 @@ def test_attachments_are_sections_read_by_the_same_parsers():
     assert DANCE in file.text
     assert "Grüße" in file.text
     assert file.report.table_count == 2
+    assert unread(file) == (0, "")
+
+
+def test_an_attached_page_is_decoded_like_a_page_that_is_sent_alone():
+    page = "<p>Grüße aus Köln: Die Bienen fliegen über die Dörfer.".encode("cp1252")
+    file = parsed(mail_file(attachments=[("page.html", "text/html", page)]))
+    assert "Grüße aus Köln" in file.text
     assert unread(file) == (0, "")
 
 

@@ -166,3 +166,9 @@ def test_cells_and_values_of_wrong_types_are_ignored():
 def test_more_text_than_allowed_is_refused():
     with pytest.raises(TooLarge):
         parse_notebook(notebook(code("x" * 100)), 99)
+
+
+@pytest.mark.parametrize("level", ["", "12", 0, 7, -1, None, [1]])
+def test_a_heading_of_a_wrong_level_has_level_1(level):
+    file = parsed({"cell_type": "heading", "level": level, "source": "Bees"})
+    assert [(head.title, head.depth) for head in file.headings] == [("Bees", 1)]

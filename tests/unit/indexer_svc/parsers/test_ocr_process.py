@@ -1,10 +1,9 @@
 """A confined process recognises the text of scans and pictures, within its limits."""
 
-import io
 from collections.abc import Iterator
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from hrag.types import PDF
 from hrag.values.deadline import Deadline
@@ -14,6 +13,7 @@ from indexer_svc.parsers.parser_functions import FormatFamily
 from indexer_svc.parsers.parser_process import ParserEnded, ParserProcess
 from indexer_svc.text_recognition import has_ocr_extra
 from tests.support.documents import pdfs
+from tests.support.documents.pictures import picture_file, printed
 
 pytestmark = pytest.mark.skipif(not has_ocr_extra(), reason="the extra ocr is not installed")
 
@@ -57,41 +57,31 @@ def read_file(
     return process.parse(request, content, AMPLE_BYTES, check, on_page)
 
 
-def printed(*lines: str) -> Image.Image:
-    """Returns a picture of lines of print."""
-    image = Image.new("L", (560, 60 + 40 * len(lines)), 255)
-    draw = ImageDraw.Draw(image)
-    font = ImageFont.load_default(size=26)
-    for number, line in enumerate(lines):
-        draw.text((20, 20 + 40 * number), line, font=font, fill=0)
-    return image
-
-
-def file_of(image: Image.Image, form: str, **options: object) -> bytes:
-    file = io.BytesIO()
-    image.save(file, form, **options)
-    return file.getvalue()
-
-
 def test_the_process_is_confined_and_recognises_a_picture(process):
     counts: list[int] = []
-    parsed = read_file(process, file_of(printed(*LINES), "PNG"), PNG, counts=counts)
+    parsed = read_file(process, picture_file(printed(*LINES), "PNG"), PNG, counts=counts)
     assert process.is_confined
     assert parsed.text == TEXT
     assert [page.is_recognised for page in parsed.pages] == [True]
     assert counts == [0]
 
 
+def test_a_photo_of_several_views_is_recognised(process):
+    views = [printed(*LINES).convert("RGB")] * 2
+    content = picture_file(views[0], "MPO", save_all=True, append_images=views[1:])
+    assert read_file(process, content, JPEG).text == TEXT
+
+
 @pytest.mark.parametrize("degrees", [90, 180, 270, 2])
 def test_a_picture_is_recognised_in_any_direction(process, degrees):
     image = printed(*LINES).rotate(degrees, expand=True, fillcolor=255)
-    assert read_file(process, file_of(image, "JPEG"), JPEG).text == TEXT
+    assert read_file(process, picture_file(image, "JPEG"), JPEG).text == TEXT
 
 
 def test_only_so_many_pages_of_a_file_are_recognised(process):
     blank = Image.new("L", (560, 140), 255)
     pages = [blank, printed("The last page")]
-    content = file_of(printed(*LINES), "TIFF", save_all=True, append_images=pages)
+    content = picture_file(printed(*LINES), "TIFF", save_all=True, append_images=pages)
     parsed = read_file(process, content, TIFF, max_pages=2)
     assert parsed.text == TEXT
     assert parsed.report.recognised_pages == (1,)
@@ -100,7 +90,7 @@ def test_only_so_many_pages_of_a_file_are_recognised(process):
 
 def test_a_page_of_a_pdf_that_is_a_scan_is_recognised(process):
     counts: list[int] = []
-    scan = read_file(process, file_of(printed(*LINES), "PDF"), PDF, counts=counts)
+    scan = read_file(process, picture_file(printed(*LINES), "PDF"), PDF, counts=counts)
     assert scan.text == TEXT
     assert scan.report.recognised_pages == (1,)
     text = read_file(process, pdfs.pdf_of(["This page has text"]), PDF, counts=counts)
@@ -112,5 +102,5 @@ def test_a_page_of_a_pdf_that_is_a_scan_is_recognised(process):
 def test_a_page_that_takes_too_much_processor_time_ends_the_process():
     process = ParserProcess(MEMORY_BYTES, FormatFamily.OCR)
     with pytest.raises(ParserEnded, match="SIGPROF"):
-        read_file(process, file_of(printed(*LINES), "PNG"), PNG, cpu_s=0.01)
+        read_file(process, picture_file(printed(*LINES), "PNG"), PNG, cpu_s=0.01)
     process.kill()

@@ -9,7 +9,8 @@ from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.reading import LeftOutKind
 from indexer_svc.parsers.outlook_message import parse_outlook_message
 from indexer_svc.parsers.parsed_file import ParsedFile
-from tests.support.documents.messages import msg_file, ole_archive
+from tests.support.documents.messages import msg_file
+from tests.support.documents.ole_files import ole_archive
 
 AMPLE_BYTES = 1 << 20
 SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009

@@ -59,6 +59,13 @@ def dark_corner(picture: np.ndarray) -> str:
     return f"{row} {max(columns, key=lambda name: columns[name].sum())}"
 
 
+def test_a_photo_of_several_views_is_one_page(recognise):
+    views = [image_of(), image_of()]
+    content = file_of(views[0], "MPO", save_all=True, append_images=views[1:])
+    parsed = parse_picture(content, AMPLE_BYTES, PageRecogniser(recognise, 5))
+    assert parsed.text == "one"
+
+
 @pytest.mark.parametrize(
     ("mode", "form"),
     [

@@ -1,7 +1,9 @@
 """Tenants share the slots of a parser pool, but no process. A failure affects only one file."""
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 
 import pytest
@@ -34,7 +36,8 @@ class FakeProcess:
     """A process that waits until `gate` is set, then returns a file as text or raises `failure`.
 
     While the process waits, it calls `check`. If `hangs` is true, it does not call `check`. It
-    announces `page_counts` as the counts of recognised pages before.
+    announces `page_counts` as the counts of recognised pages before. It is ready after `start_s`
+    seconds.
     """
 
     def __init__(self, number: int, family: FormatFamily) -> None:
@@ -48,13 +51,18 @@ class FakeProcess:
         self.hangs = False
         self.failure: Exception | None = None
         self.not_started = False
+        self.start_s = 0.0
         self.read: list[bytes] = []
         self.page_counts: list[int] = []
         self.requests: list[dict[str, object]] = []
 
-    def wait_until_ready(self, _check) -> None:
+    def wait_until_ready(self, check) -> None:
         if self.not_started:
             raise ParserNotStarted("exit code 1")
+        ready_s = time.monotonic() + self.start_s
+        while time.monotonic() < ready_s:
+            check()
+            threading.Event().wait(0.01)
 
     def parse(self, request, content, _max_body_bytes, check, on_page) -> ParsedFile:
         self.read.append(content)
@@ -394,6 +402,21 @@ def test_if_no_process_can_be_started_the_error_allows_a_retry(pool, starter):
     starter.prepare = lambda process: setattr(process, "not_started", True)
     with pytest.raises(ServiceUnavailable, match="does not start: exit code 1"):
         parse(pool, "a")
+
+
+def test_the_start_of_a_process_does_not_count_as_time_of_the_file(pool, starter):
+    starter.prepare = lambda process: setattr(process, "start_s", 0.7)
+    assert parse(pool, "a") == "x"
+
+
+def test_a_process_that_is_not_ready_in_time_ends_and_the_error_allows_a_retry(starter):
+    starter.prepare = lambda process: setattr(process, "start_s", SOON_S)
+    with (
+        closing(ParserPool(4, 1 << 29, 0.5, starter, max_start_s=0.05)) as pool,
+        pytest.raises(ServiceUnavailable, match=r"does not start: it was not ready in 0\.05 s"),
+    ):
+        parse(pool, "a")
+    assert starter.alive == []
 
 
 def test_a_failed_start_in_advance_does_not_affect_later_files(pool, starter):

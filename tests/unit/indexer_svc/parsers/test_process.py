@@ -135,6 +135,7 @@ def extra_process() -> Iterator[ParserProcess]:
 
 
 LEGACY_PAGE = "<meta charset=windows-1251><title>Мёд</title><p>Мёд".encode("cp1251")
+CHAPTER = "OEBPS/text/one.xhtml"
 BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
 
 
@@ -142,7 +143,7 @@ BROKEN_DOCX = with_part(docx_file(), "word/document.xml", b"<a>" * 500)
     ("mime_type", "content"),
     [
         (HTML, html_page()),
-        (HTML, LEGACY_PAGE),
+        (EPUB, with_part(epub_file(), CHAPTER, LEGACY_PAGE)),
         (DOCX, docx_file()),
         (PPTX, pptx_file()),
         (XLSX, xlsx_file()),
@@ -160,8 +161,8 @@ def test_other_formats_are_parsed_as_in_this_process(extra_process, mime_type, c
 @pytest.mark.parametrize(
     ("mime_type", "content"),
     [
-        (HTML, b"\xff"),
-        (HTML, b"<meta charset=klingon>\xff"),
+        (EPUB, with_part(epub_file(), CHAPTER, b"\xff")),
+        (EPUB, with_part(epub_file(), CHAPTER, b"<meta charset=klingon>\xff")),
         (DOCX, xlsx_file()),
         (DOCX, BROKEN_DOCX),
         (PPTX, b"PK\x03\x04"),
@@ -231,7 +232,7 @@ def test_mails_are_parsed_as_in_this_process(mail_process, mime_type, content):
     [
         (RTF, rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f1\fcharset128 x;}}\'cf {\f1\'93\'fa}}"),
         (JSON, b'{"a": [{"b": 1}, {"b": 2}], "c": "\\ud83d\\ude00"}'),
-        (XML, "<?xml version='1.0' encoding='cp1251'?><a>Мёд</a>".encode("cp1251")),
+        (XML, "<?xml version='1.0' encoding='cp1251'?><a>Мёд</a>".encode()),
         (NOTEBOOK, b'{"cells": [{"cell_type": "markdown", "source": "# A"}]}'),
         (SRT, b"1\n00:00:01,000 --> 00:00:02,000\nx &eacute;\n"),
         (VTT, b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>x\n"),

@@ -146,7 +146,7 @@ def test_a_head_that_is_no_object_is_malformed(head):
         {"report": NO_REPORT | {"table_count": 1.0}},
         {"report": NO_REPORT | {"unread_pages": [1 << 32]}},
         {"report": NO_REPORT | {"left_out": [["other", 1, ""]]}},
-        {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * 8}},
+        {"report": NO_REPORT | {"left_out": [["output", 1, ""]] * (len(LeftOutKind) + 1)}},
         {"refusal": "SystemExit", "message": "", "field": ""},
         {"refusal": "TooLarge"},
         {"refusal": "TooLarge", "message": "x" * 5000, "field": ""},

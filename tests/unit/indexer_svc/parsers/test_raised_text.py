@@ -4,15 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer_svc.parsers.raised_text import (
-    Position,
-    needs_space,
-    plain_line,
-    subscript,
-    superscript,
-)
-
-BASE, UP, DOWN = Position.BASELINE, Position.RAISED, Position.LOWERED
+from indexer_svc.parsers.raised_text import needs_space, subscript, superscript
 
 
 @pytest.mark.parametrize(
@@ -80,25 +72,6 @@ def test_a_link_to_a_note_is_a_note_after_anything():
 )
 def test_a_subscript_of_digits_stays_with_its_letter(before, lowered, written):
     assert subscript(before, lowered) == written
-
-
-@pytest.mark.parametrize(
-    ("runs", "line"),
-    [
-        ([("10", BASE), ("6", UP), ("cells", BASE)], "10^6 cells"),
-        ([("10", BASE), ("1", UP), ("0", UP), (" cells", BASE)], "10^10 cells"),
-        ([("H", BASE), ("2", DOWN), ("O", BASE)], "H2O"),
-        ([("log", BASE), ("2", DOWN), ("8", BASE)], "log2 8"),
-        ([("x", BASE), ("2", UP), ("y", BASE)], "x^2 y"),
-        ([("SO", BASE), ("4", DOWN), ("2−", UP)], "SO4^2−"),
-        ([("of ", BASE), ("14", UP), ("C", BASE)], "of ^14C"),
-        ([("Warranty", BASE), ("2", UP), ("is", BASE)], "Warranty [2] is"),
-        ([("a", BASE), (" ", UP), ("b", BASE)], "a b"),
-        ([], ""),
-    ],
-)
-def test_what_follows_is_no_part_of_an_exponent(runs, line):
-    assert plain_line(runs) == line
 
 
 WORDS = st.text(alphabet="ab12 .()[]°é漢-", max_size=8)

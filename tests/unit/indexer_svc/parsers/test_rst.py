@@ -211,9 +211,9 @@ def test_too_much_text_is_refused():
     "unit", ["* a\n", "`", "**", ".. a::\n", "+-+\n", "|a|_ ", "a\n=\n\n", ":a: b\n"]
 )
 def test_hostile_text_takes_little_time(unit):
-    started = time.perf_counter()
+    started = time.process_time()
     parse_rst((unit * (6_000 // len(unit))).encode(), AMPLE_BYTES)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 WORDS = st.text(alphabet="abcxyz", min_size=3, max_size=8)
@@ -231,3 +231,15 @@ def test_no_word_is_lost_or_doubled_and_the_order_stays(blocks):
     source = "".join(block.format(word) for (block, _), word in zip(blocks, words, strict=True))
     read = text_of(source).replace("|", " ").split()
     assert [word for word in read if word in words] == words
+
+
+def test_substitutions_that_would_fill_the_memory_leave_the_text_as_it_is():
+    definitions = [f".. |a{n}| replace:: |a{n + 1}| |a{n + 1}|" for n in range(60)]
+    bomb = "\n".join(["|a0|", "", *definitions, ".. |a60| replace:: bees"])
+    assert text_of(bomb) == bomb
+
+
+def test_substitutions_inside_each_other_are_replaced():
+    assert text_of("|a| |A|\n\n.. |a| replace:: x |b|\n.. |b| replace:: *y*\n") == "x y x y"
+    circle = "|a|\n\n.. |a| replace:: |b|\n.. |b| replace:: |a|\n"
+    assert "|a|" in text_of(circle)

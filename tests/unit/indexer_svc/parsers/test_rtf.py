@@ -187,3 +187,9 @@ def written(text: str) -> str:
 @given(st.lists(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=5), min_size=1))
 def test_every_word_is_in_the_text_in_order(words):
     assert parsed(" ".join(map(written, words))).text.split() == words
+
+
+def test_the_cells_of_a_very_wide_row_are_all_read():
+    cells = "".join(f"x{number}\\cell " for number in range(1_500))
+    words = parsed(rf"\trowd {cells}\row\pard end").text.split()
+    assert [word for word in words if word.startswith("x")] == [f"x{n}" for n in range(1_500)]

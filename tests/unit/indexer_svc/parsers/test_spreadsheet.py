@@ -30,6 +30,10 @@ from tests.support.documents.format_files import (
 )
 
 AMPLE_BYTES = 1 << 20
+ENCRYPTED_MANIFEST = (
+    '<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"><m:file-entry>'
+    "<m:encryption-data/></m:file-entry></m:manifest>"
+)
 TABLE = "| Flower | Nectar |\n| --- | --- |\n| Clover | 4 mg |\n| Linden | 7 mg |"
 BOOK = (
     f"# Dance\n\n{TABLE}\n\n{DANCE}\n\n"
@@ -231,9 +235,9 @@ def test_each_sheet_begins_a_page_of_its_own_also_if_pages_have_several_rows():
         (xls_file()[:2000], XLS, "a workbook .XLS., or it is damaged or encrypted"),
         (xlsx_file(), ODS, "without content.xml"),
         (
-            ods_of(**{"META-INF/manifest.xml": "<m><manifest:encryption-data/></m>"}),
+            ods_of(**{"META-INF/manifest.xml": ENCRYPTED_MANIFEST}),
             ODS,
-            "an encrypted workbook; save it without a password",
+            "is encrypted; save it without a password",
         ),
         (ods_file()[:1000], ODS, "a workbook .ODS., or it is damaged"),
     ],

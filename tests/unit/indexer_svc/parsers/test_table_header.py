@@ -222,6 +222,10 @@ def test_large_tables_take_little_time(table):
     assert time.perf_counter() - start < 5
 
 
+def test_rows_that_are_repeated_by_all_rows_below_them_are_no_header():
+    assert count_header_rows([("a", "a"), ("a", "b"), ("a", "a")]) == 0
+
+
 def test_only_contrast_counts_as_a_vote():
     assert has_header_votes([("Name", "Price"), *NAMED])
     assert not has_header_votes([("Name", "City"), *rows("P {0}", "T {0}")])

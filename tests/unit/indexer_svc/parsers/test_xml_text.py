@@ -42,13 +42,6 @@ def test_elements_and_attributes_become_lines_with_their_path(text, shown):
     assert parsed(text).text == shown
 
 
-def test_a_declared_encoding_is_used():
-    assert (
-        parsed('<?xml version="1.0" encoding="iso-8859-1"?><a>é</a>'.encode("latin-1")).text
-        == "a: é"
-    )
-
-
 def test_equal_elements_are_a_table():
     rows = "".join(f'<r id="{n}"><v>x{n}</v></r>' for n in range(2))
     file = parsed(f"<t><rows>{rows}</rows></t>")

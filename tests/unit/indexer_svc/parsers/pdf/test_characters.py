@@ -125,6 +125,12 @@ def test_lines_and_rectangles_are_rules():
     } == rules
 
 
+def test_the_sides_of_a_scaled_rectangle_are_where_it_is_drawn():
+    plain = content_of(b"75 300 150 75 re S").rules
+    scaled = content_of(b"q .75 0 0 .75 15 0 cm 80 400 200 100 re S Q").rules
+    assert sorted(map(tuple, scaled)) == sorted(map(tuple, plain))
+
+
 def test_shapes_that_are_not_drawn_are_no_rules():
     assert content_of(b"50 600 100 50 re W n").rules == []
 

@@ -52,12 +52,10 @@ def settings_of(twins: Twins, name: str = "c") -> CollectionSettings:
     return twins.writer.open("t", name).settings
 
 
-@pytest.mark.parametrize("indexes", [False, True])
-def test_a_reindexed_collection_equals_one_of_the_new_version(twins, indexes):
+def test_a_reindexed_collection_equals_one_of_the_new_version(twins):
     fill(twins)
-    if indexes:
-        twins.maintain()
-        twins.delete("d1")  # This leaves a tombstone.
+    twins.maintain()
+    twins.delete("d1")  # This leaves a tombstone.
     twins.put(wordy("late", 70, NEW, 5))
     assert check(twins.database).problems == ()
     leaves = twins.writer.status(twins.writer.open("t", "c")).leaf_count

@@ -6,7 +6,15 @@ import pytest
 
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
 from indexer_svc.parsers.pdf.page_content import RuledLine
-from tests.support.documents.page_contents import BOLD, FIXED, paragraph, rows, run, table
+from tests.support.documents.page_contents import (
+    BOLD,
+    FIXED,
+    justified,
+    paragraph,
+    rows,
+    run,
+    table,
+)
 
 XS = (50, 200, 300, 400)
 
@@ -140,6 +148,99 @@ def test_prose_is_no_table():
     rng = random.Random(3)
     lines = [" ".join("word" * rng.randint(1, 3) for _ in range(12)) for _ in range(40)]
     assert found(paragraph(lines, 50, 100)) == []
+
+
+def narrow_lines(seed, count=60, chars=38):
+    """Returns lines of long words, as many words in each as fit into a narrow column."""
+    rng = random.Random(seed)
+    lines, line = [], ""
+    while len(lines) < count:
+        word = "x" * rng.choice((2, 3, 4, 5, 9, 11, 13)) + rng.choice(("", "", "", ".", ","))
+        if len(line) + len(word) + 1 > chars:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return lines
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_justified_prose_in_a_narrow_column_is_no_table(seed):
+    lines = narrow_lines(seed)
+    assert found(justified(lines, 50, 240, 100)) == []
+
+
+def test_a_table_below_justified_prose_is_found_whole():
+    cells = [
+        ["Pump", "steel", "120"],
+        ["Non-return valve", "brass", "8"],
+        ["Long seal", "rubber", "17"],
+    ]
+    lines = ["some words that", "fill this narrow column", "with wide spaces"]
+    below = table(cells, (50, 140, 200), 142)
+    [item] = found(justified(lines, 50, 215, 100) + below)
+    assert item.rows == cells
+
+
+def test_a_table_keeps_a_row_whose_gaps_are_equal_by_chance():
+    cells = [
+        ["Valve", "brass", "x"],
+        ["Pump", "steel plate", "y"],
+        ["Seals", "rubber", "z"],
+        ["Gear box", "iron", "x"],
+        ["Flange", "tin", "y"],
+    ]
+    [item] = found(table(cells, (50, 110, 173), 100))
+    assert item.rows == cells
+
+
+def test_cells_of_the_same_width_are_a_table_although_all_gaps_are_equal():
+    cells = [["AB", "CD", "EF", "GH"], ["KL", "MN", "OP", "QR"], ["ST", "UV", "WX", "YZ"]]
+    [item] = found(table(cells, (50, 90, 130, 170), 100))
+    assert item.rows == cells
+
+
+@pytest.mark.parametrize("line_count", [2, 5, 12])
+def test_the_rows_of_a_table_stay_together_if_cells_have_many_lines(line_count):
+    runs = table([["Name", "Place", "Remark"]], (50, 150, 250), 100)
+    expected = [["Name", "Place", "Remark"]]
+    y = 118.0
+    for index in range(3):
+        lines = [f"text {at}" for at in range(line_count + index)]
+        runs += [run(f"Part {index}", 50, y), run("Town", 150, y), *paragraph(lines, 250, y)]
+        runs.append(run("with wrap", 50, y + 12))
+        expected.append([f"Part {index} with wrap", "Town", " ".join(lines)])
+        y += 12 * len(lines) + 6
+    [item] = found(runs)
+    assert item.rows == expected
+
+
+def spaced_table(rows_of_lines, pitch=12, space=6):
+    """Returns the runs of a table whose cells have several lines, with space between its rows."""
+    runs, y = [], 100.0
+    for cells in rows_of_lines:
+        for cell, x in zip(cells, XS, strict=False):
+            runs += paragraph(cell, x, y, pitch=pitch)
+        y += pitch * max(map(len, cells)) + space
+    return runs
+
+
+def test_all_cells_of_a_row_may_have_two_lines():
+    lines = [
+        [["Name"], ["Place"], ["Remark"]],
+        [["Long", "name"], ["Old", "town"], ["first", "second"]],
+        [["Pump"], ["Town"], ["first", "second", "third"]],
+        [["Valve"], ["Old", "town"], ["first", "second"]],
+    ]
+    [item] = found(spaced_table(lines))
+    assert item.rows == [[" ".join(cell) for cell in row] for row in lines]
+
+
+def test_space_may_divide_groups_of_rows():
+    groups = [[[f"Part {at}{index}", "steel", "new"] for index in range(3)] for at in range(4)]
+    lines = [[list(cell) for cell in zip(*group, strict=True)] for group in groups]
+    [item] = found(spaced_table(lines))
+    assert item.rows == [row for group in groups for row in group]
 
 
 def test_code_is_no_table():

@@ -2,9 +2,11 @@
 
 import random
 
+import pytest
+
 from indexer_svc.parsers.pdf.layout.columns import mask_of, regions_of, zeros_inside
 from indexer_svc.parsers.pdf.layout.lines import line_text
-from tests.support.documents.page_contents import paragraph, rows, run, table, words
+from tests.support.documents.page_contents import justified, paragraph, rows, run, table, words
 
 SENTENCE = "the quick brown fox jumps over a lazy dog while others look on"
 
@@ -52,6 +54,33 @@ def test_a_title_over_both_columns_comes_first():
     title = run("A title that stands over both of the columns of the page", 100, 60, size=14)
     runs = [*paragraph(left, 50, 100), *paragraph(right, 310, 100), title]
     assert [len(region) for region in read(runs)] == [1, 8, 8]
+
+
+@pytest.mark.parametrize("chars", [12, 45, 47, 49, 51])
+def test_the_last_line_of_a_title_may_end_above_the_gutter(chars):
+    left, right = prose(8, 1), prose(8, 2)
+    title = ["a line of the title that stands over both of the columns", prose(1, 3, chars)[0]]
+    columns = paragraph(left, 50, 100) + paragraph(right, 310, 104.5)
+    assert read(paragraph(title, 50, 66, pitch=14) + columns) == [title, left, right]
+
+
+def test_a_title_above_lists_in_two_columns_may_end_inside_the_gutter():
+    left = prose(4, 1) + [f"\u2022 {line}" for line in prose(6, 3, 40)]
+    right = [f"\u2022 {line}" for line in prose(5, 4, 40)] + prose(5, 2)
+    title = ["a line of the title that stands over both of the columns", prose(1, 3, 51)[0]]
+    columns = paragraph(left, 50, 100) + paragraph(right, 310, 103)
+    assert read(paragraph(title, 50, 66, pitch=14) + columns) == [title, left, right]
+
+
+@pytest.mark.parametrize("shift", range(0, 40, 4))
+@pytest.mark.parametrize("y", [88, 200])
+def test_a_space_of_a_line_over_both_columns_may_stand_in_the_gutter(shift, y):
+    left, right = prose(8, 1), prose(8, 2)
+    line = "xxxx " * 10
+    over = justified([line], 50 + shift, 570, y)
+    lines = [[line.strip()], left, right]
+    read_lines = read([*paragraph(left, 50, 104), *paragraph(right, 310, 100), *over])
+    assert read_lines == (lines if y < 100 else lines[1:] + lines[:1])
 
 
 def test_text_below_the_columns_comes_last():

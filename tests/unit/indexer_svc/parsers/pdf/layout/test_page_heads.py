@@ -176,3 +176,35 @@ def test_numbered_steps_are_text_if_their_text_follows_closely(count):
 def test_letters_that_begin_with_the_same_paragraph_keep_it():
     pages = [paragraph(["Dear reader,", "we write to all", "of you"] * 6, 50, 60)] * 6
     assert heads(pages) == [[]] * 6
+
+
+def with_title(index):
+    return [run("The title of the document", 50, 107, size=17), *paragraph(["text"] * 9, 50, 130)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("head", [["Report"], ["2", "Report"], ["Report", "Draft"]])
+def test_a_document_of_few_pages_may_have_no_running_head_on_its_first_page(head, count):
+    lines = paragraph(head, 50, 30)
+    if head[0] == "2":
+        lines = [run("2", 50, 30), run("Report", 500, 30)]
+        head = ["2 Report"]
+    pages = [with_title(0), [*body(1), *lines], *([*body(index)] for index in range(2, count))]
+    assert heads(pages) == [[], sorted(head), *([[]] * (count - 2))]
+
+
+def test_the_end_of_a_paragraph_above_a_heading_is_text():
+    heading = run("A heading of the text", 50, 130, size=14)
+    after = [run("the end of a sentence.", 50, 100), heading, *paragraph(["text"] * 9, 50, 150)]
+    assert heads([body(0), after]) == [[], []]
+    for y in (133, 160):
+        title = run("The title of the document", 50, y, size=17)
+        assert heads([[title, *paragraph(["text"] * 9, 50, y + 20)], after]) == [[], []]
+
+
+def test_a_title_that_is_higher_than_that_of_another_slide_is_text():
+    slides = [
+        [run("The title of a slide", 50, y, size=24), *paragraph(["text"] * 5, 50, 110)]
+        for y in (110, 50)
+    ]
+    assert heads(slides) == [[], []]

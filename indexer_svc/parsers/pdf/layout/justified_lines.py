@@ -1,0 +1,46 @@
+"""Recognises lines of justified text by the spaces between their words.
+
+A typesetter who justifies a line widens all its spaces by the same amount. In a narrow column they
+become as wide as the gaps between the cells of a table, but they stay equal. The gaps in a row of a
+table are not equal, because its cells have texts of different widths. So equal spaces are a sign of
+prose, however wide they are.
+
+TeX widens the spaces after punctuation more than others, and words in another font have spaces of
+their own. These spaces may be wider than the others of their line.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
+
+# Two spaces are equal if they differ by at most this many font sizes. Kerning and rounding change
+# them by a third of it.
+_SAME_SPACE = 0.06
+_MAX_OTHER_SPACE = 3.0
+_PUNCTUATION = frozenset(".,:;?!")
+
+
+def even_space(words: Sequence[Word]) -> float:
+    """Returns the width of the spaces between words if they are equal, or 0.
+
+    At least three words are needed to say that. A row of numbers has no letters, and is no line.
+    """
+    spaces: list[float] = []
+    others: list[float] = []
+    for word, after in pairwise(words):
+        space = after.left - word.right
+        if space <= WORD_GAP * after.size:
+            continue
+        is_other = word.text[-1] in _PUNCTUATION or word.font != after.font
+        (others if is_other else spaces).append(space)
+    if len(spaces) < 2:
+        spaces, others = spaces + others, []
+    if len(spaces) < 2 or not any(letter.isalpha() for word in words for letter in word.text):
+        return 0.0
+    narrowest = min(spaces)
+    tolerance = _SAME_SPACE * max(word.size for word in words)
+    is_even = max(spaces) - narrowest <= tolerance and all(
+        space <= _MAX_OTHER_SPACE * narrowest for space in others
+    )
+    return narrowest if is_even else 0.0
