@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\uff1a][)\]\"'\u201d\u2019]
 # without one at most half as far.
 _MAX_CODE_GAP = 3.3
 _MAX_PITCH = 1.5
-_MAX_INNER_SPACES = 80
+_MAX_INDENT_SPACES, _MAX_INNER_SPACES = 80, 24
 # A single line in the font of code is code if it has such characters, or if it has several words.
 _CODE_SIGN = re.compile(r"[(){}\[\]<>=;$#|\\]")
 # At least so many lines end at the right edge of a text.
@@ -258,7 +258,7 @@ def _code(lines: Sequence[TextLine]) -> str:
     parts = []
     for line, distance in zip(lines, [0.0, *distances], strict=True):
         parts += [""] * (round(distance / pitch) - 1)
-        indent = " " * min(_MAX_INNER_SPACES, max(0, round((line.left - left) / width)))
+        indent = " " * min(_MAX_INDENT_SPACES, max(0, round((line.left - left) / width)))
         parts.append(indent + _spaced(line, width))
     return "\n".join(parts)
 

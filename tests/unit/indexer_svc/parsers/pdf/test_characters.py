@@ -44,6 +44,24 @@ def test_the_name_of_a_font_says_whether_it_is_bold(name, is_bold):
     assert (run.font.name.encode(), run.font.is_bold) == (name, is_bold)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_fixed"),
+    [
+        (b"NimbusMonL-Reg", True),
+        (b"t1xtt-Regulara", True),
+        (b"t1xbtt-Regular", True),
+        (b"NimbusRomNo9L-", False),
+    ],
+)
+def test_the_name_of_a_font_says_whether_its_characters_are_equally_wide(name, is_fixed):
+    bold = b"Helvetica-Bold"
+    assert len(name) == len(bold)
+    pdf = pdf_of_streams([shown_at(50, 700, "words", font="F2")]).replace(bold, name)
+    with closing(pdfium.PdfDocument(pdf)) as document:
+        [run] = page_content(document[0]).runs
+    assert run.font.is_fixed == is_fixed
+
+
 def test_each_object_is_a_run():
     stream = shown_at(50, 700, "one", font="F3") + shown_at(90, 700, "two")
     runs = content_of(stream).runs

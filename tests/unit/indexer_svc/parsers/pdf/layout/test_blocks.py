@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from indexer_svc.parsers.pdf.layout.blocks import blocks_of
 from indexer_svc.parsers.pdf.layout.paragraphs import NO_WORDS
-from tests.support.documents.page_contents import BOLD, FIXED, lines, paragraph, run
+from indexer_svc.parsers.pdf.page_content import Font
+from tests.support.documents.page_contents import BOLD, FIXED, REGULAR, lines, paragraph, run
 
 FULL = "words that fill the whole line from its left to its right end"
 
@@ -99,6 +100,68 @@ def test_code_keeps_its_lines_and_indentation():
     [block] = blocks(runs)
     assert block.is_code
     assert block.text == "if x:\n    y = 1"
+
+
+def test_code_keeps_its_empty_lines_and_the_spaces_inside_its_lines():
+    runs = [run("name", 50, 100, font=FIXED), run("value", 100, 100, font=FIXED)]
+    runs += [run("x", 50, 112, font=FIXED), run("1", 120, 112, font=FIXED)]
+    runs += [run("end", 50, 136, font=FIXED)]
+    [block] = blocks(runs)
+    assert block.text == "name      value\nx             1\n\nend"
+
+
+def test_bold_words_do_not_divide_code():
+    bold = Font("Mono-Bold", is_bold=True, is_fixed=True)
+    [block] = blocks([run("if x:", 50, 100, font=bold), run("y = 1", 70, 112, font=FIXED)])
+    assert block.text == "if x:\n    y = 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "font", "is_code"),
+    [
+        ("# adduser fish", FIXED, True),
+        ("read(name)", FIXED, True),
+        ("showall", FIXED, False),
+        ("example.org/a/long/path", FIXED, False),
+        ("read (name)", Font("Mono-Bold", is_bold=True, is_fixed=True), False),
+        ("read (name)", REGULAR, False),
+    ],
+)
+def test_a_single_line_of_code(text, font, is_code):
+    after = paragraph([FULL, FULL, FULL], 50, 170)
+    block, _ = blocks([run(text, 70, 136, font=font), *after])
+    assert (block.is_code, block.text) == (is_code, text)
+
+
+@pytest.mark.parametrize("font", [BOLD, FIXED])
+def test_the_last_words_of_a_sentence_may_have_another_style(font):
+    runs = [*paragraph([FULL, FULL], 50, 100), run("(see below)", 50, 124, font=font)]
+    assert texts(runs) == [f"{FULL} {FULL} (see below)"]
+
+
+def test_a_bold_title_below_a_full_line_is_no_part_of_it():
+    runs = [*paragraph([FULL, FULL], 50, 100), run("The next title", 50, 124, font=BOLD)]
+    assert texts(runs) == [f"{FULL} {FULL}", "The next title"]
+
+
+@pytest.mark.parametrize("mark", ["-", "\u2014", "*"])
+def test_a_dash_at_the_start_of_a_line_of_a_sentence_is_no_bullet(mark):
+    runs = paragraph([FULL, f"{mark} {FULL[:-4]}", "and the end."], 50, 100)
+    assert texts(runs) == [f"{FULL} {mark} {FULL[:-4]} and the end."]
+
+
+def test_an_asterisk_that_begins_an_item_stays():
+    [block] = blocks(paragraph(["* stands for all of them"], 50, 100))
+    assert (block.marker, block.text) == ("*", "stands for all of them")
+
+
+def test_asterisks_alone_are_no_item():
+    assert texts([run("* * *", 50, 100)]) == ["* * *"]
+
+
+def test_a_line_that_is_too_long_does_not_break_the_others():
+    texts_of_lines = [FULL, "Full " + FULL[5:], "Full " + FULL[5:], FULL, FULL + "-and-more", FULL]
+    assert "\n" not in texts(paragraph(texts_of_lines, 50, 100))[0]
 
 
 @given(st.lists(st.text("abc .:-", min_size=1, max_size=20), max_size=12), st.integers(9, 30))

@@ -11,6 +11,7 @@ from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
 from tests.support.documents.page_contents import (
+    FIXED,
     HEIGHT,
     WIDTH,
     grid,
@@ -182,6 +183,15 @@ def test_values_of_a_form_stand_beside_their_labels():
 def test_sideways_text_is_apart_from_the_text(angle):
     runs = [*paragraph([FULL], 50, 100), run("Sideways words", 50, 102, angle=angle)]
     assert texts(laid_out([page(runs)])[0]) == [FULL, "Sideways words"]
+
+
+def test_a_sheet_of_code_is_code_and_a_typescript_is_text():
+    code = ["x = read(name);", "y = [x, 2];", "print(x + y);"]
+    sheet = [run(line, 50, 100 + 12 * at, font=FIXED) for at, line in enumerate(code)]
+    assert [block.is_code for block in laid_out([page(sheet)])[0].blocks] == [True]
+    letter = ["Dear Ada,", "this letter was typed", "on an old machine."]
+    typed = [run(line, 50, 100 + 12 * at, font=FIXED) for at, line in enumerate(letter)]
+    assert not any(block.is_code for block in laid_out([page(typed)])[0].blocks)
 
 
 def test_a_page_of_unknown_characters_is_unread():

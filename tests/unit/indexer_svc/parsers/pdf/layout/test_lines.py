@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.documents.page_contents import lines, rows, run
+from tests.support.documents.page_contents import ITALIC, lines, rows, run
 
 
 def text(*runs):
@@ -24,6 +24,13 @@ def test_words_are_in_order_whatever_order_they_are_drawn_in():
 
 def test_runs_without_a_gap_are_one_word():
     assert text(run("hel", 0, 50), run("lo", 15, 50)) == ["hello"]
+
+
+def test_a_narrow_gap_divides_words_of_different_fonts_only():
+    assert text(run("the", 0, 50), run("file", 16.2, 50, font=ITALIC)) == ["the file"]
+    assert text(run("the", 0, 50), run("file", 16.2, 50)) == ["thefile"]
+    assert text(run("f", 0, 50, font=ITALIC), run("(x)", 6.2, 50)) == ["f(x)"]
+    assert text(run("arg", 0, 50, font=ITALIC), run("s", 15.5, 50)) == ["args"]
 
 
 @pytest.mark.parametrize(
