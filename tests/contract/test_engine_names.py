@@ -195,29 +195,26 @@ def grown(case: Case, name: str, settings: CollectionSettings) -> None:
 
 
 def all_scores(case: Case, name: str) -> list[dict[Any, float]]:
-    """Returns the scores of all leaves for many queries, lexical and hybrid ones."""
+    """Returns the scores of all leaves for some queries, lexical and hybrid ones."""
     found = []
     with case.snapshot(name=name) as snapshot:
         for retrieval in (Retrieval.LEXICAL, Retrieval.HYBRID):
             vector = None if retrieval is Retrieval.LEXICAL else query_vector(1)
             options = {"mode": SearchMode.STANDARD, "retrieval": retrieval}
-            for first, second in zip(WORDS, WORDS[7:], strict=False):
+            for first, second in zip(WORDS[::8], WORDS[7::8], strict=False):
                 result = find(snapshot, vector, EVERYTHING, text=f"{first} {second}", **options)
                 found.append(matched_leaves(result.passages))
-            for required in ((WORDS[0],), (WORDS[3],)):
-                result = find(
-                    snapshot, vector, EVERYTHING, text="pump", required=required, **options
-                )
-                found.append(matched_leaves(result.passages))
+            options["required"] = (WORDS[3],)
+            result = find(snapshot, vector, EVERYTHING, text="pump", **options)
+            found.append(matched_leaves(result.passages))
     return found
 
 
-@pytest.mark.parametrize("summaries", [SummaryUnit.NONE, SummaryUnit.CHUNK])
-def test_a_reindexed_collection_equals_one_that_was_created_with_the_new_version(opened, summaries):
+def test_a_reindexed_collection_equals_one_that_was_created_with_the_new_version(opened):
     if opened.reindex is None:
         pytest.skip("the engine cannot be reindexed")
     for name, settings in (("old", OLD), ("new", NEW)):
-        grown(opened, name, replace(settings, summaries=summaries))
+        grown(opened, name, settings)
     before = all_scores(opened, "old")
     assert before != all_scores(opened, "new")
     stale = opened.writer.open("t", "old")
