@@ -134,8 +134,10 @@ _MAX_ARGUMENT_CHARS = 20_000
 _MAX_UNCLOSED = 200
 _MAX_INLINE_CHARS = 10_000
 # pylatexenc reads at most 2 tokens for each character of a text whose arguments are closed.
-_MAX_TOKENS_PER_CHAR = 5
+_MAX_TOKENS_PER_CHAR = 3
 _MIN_TOKENS = 100
+# After so many texts of a document that take more tokens, it does not get any further ones.
+_MAX_COSTLY_TEXTS = 10
 _MAX_DEFINITIONS = 500
 _MAX_DEFINITION_CHARS = 300
 _MAX_AUTHORS = 100
@@ -375,6 +377,7 @@ class _InlineText:
     """Converts the text of a paragraph, a title or a cell."""
 
     def __init__(self, definitions: dict[str, str]) -> None:
+        self._costly_count = 0
         self._converter = _converter({})
         replaced = {name: self.text(text) for name, text in definitions.items()}
         self._converter = _converter(replaced)
@@ -388,11 +391,16 @@ class _InlineText:
         return "".join(map(self._converted, _divided(source)))
 
     def _converted(self, source: str) -> str:
+        if self._costly_count >= _MAX_COSTLY_TEXTS:
+            return _LEFT_COMMANDS.sub(" ", source)
         try:
             nodes, _start, _length = _Walker(source).get_latex_nodes()
             return _with_scripts(str(self._converter.nodelist_to_text(nodes)))
         except MemoryError:
             raise
+        except _TooManyTokens:
+            self._costly_count += 1
+            return _LEFT_COMMANDS.sub(" ", source)
         except Exception:  # The library raises errors of many kinds for malformed texts.
             return _LEFT_COMMANDS.sub(" ", source)
 
