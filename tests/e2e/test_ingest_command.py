@@ -193,10 +193,10 @@ def test_verbose_shows_what_was_left_out(run, folder):
     content = mail_file(attachments=[("a.bin", "application/octet-stream", b"\0\1")])
     (folder / "mail.eml").write_bytes(content)
     shown = run(folder, "--dry-run", "--verbose").stdout
-    report = f"{folder}/mail.eml: eml; left out: 1 attachment\n"
-    example = "  left out: 1 attachment, for example: a.bin\n"
-    assert f"would store {report}{example}" in shown
-    assert f"{report}{example}" in run(folder, "--verbose").stdout
+    example = "  left out: 1 attachment, for example: a.bin"
+    expected = f"{folder}/mail.eml: eml; left out: 1 attachment\n{example}"
+    assert f"would store {expected}" in shown
+    assert expected in run(folder, "--verbose").stdout
 
 
 def test_the_user_names_the_format(run, services, tenant, folder):
