@@ -75,7 +75,8 @@ _LABEL_CHARS = 40
 _BAR_WIDTH = 12
 _TIME_WIDTH = 10
 _EXTENSIONS_SHOWN = 5
-_CONVERSION = "to convert: libreoffice --headless --convert-to docx FILE"
+_CONVERSION = "to convert: libreoffice --headless --convert-to {} FILE"
+_OLD_PRESENTATIONS = (".ppt", ".pps")
 # Kinds of skipped files, and examples of each kind, that are shown without --verbose.
 _KINDS_SHOWN, _EXAMPLES_SHOWN = 10, 3
 # The reports of at most this many documents are shown without --verbose.
@@ -500,7 +501,10 @@ def show_skipped(skipped: Sequence[SkippedFile], *, is_verbose: bool = False) ->
 
 def _advice_text(file: SkippedFile) -> str:
     """Returns what the user can do about a file that is skipped, after a semicolon, or nothing."""
-    advice = _CONVERSION if file.reason == OLD_FORMAT else file.advice
+    advice = file.advice
+    if file.reason == OLD_FORMAT:
+        is_presentation = file.path.suffix.lower() in _OLD_PRESENTATIONS
+        advice = _CONVERSION.format("pptx" if is_presentation else "docx")
     return f"; {advice}" if advice else ""
 
 

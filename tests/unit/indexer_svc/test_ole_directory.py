@@ -2,6 +2,7 @@
 
 import random
 
+import olefile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ def test_names_in_folders_are_not_names_of_the_root() -> None:
 
 def test_the_names_are_those_that_olefile_reads() -> None:
     """olefile is a parser of the format that many programs use."""
-    olefile = __import__("olefile")
     content = ole_file(*NAMES[:9], nested=NAMES[9:])
     names = {path[0] for path in olefile.OleFileIO(content).listdir(storages=True)}
     assert root_names(content) == names

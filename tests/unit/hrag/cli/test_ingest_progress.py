@@ -190,11 +190,10 @@ def test_skipped_files_are_shown_with_examples_of_each_kind(capsys):
     assert files[0] == "  a/1.bin: of unknown format"
     show_skipped([SkippedFile(Path(f"a.{number}"), UNKNOWN_FORMAT) for number in range(30)])
     assert "and 20 more kinds; --verbose lists all files" in capsys.readouterr().out
-    show_skipped([SkippedFile(Path("a.doc"), OLD_FORMAT)])
-    assert (
-        "a.doc; to convert: libreoffice --headless --convert-to docx FILE\n"
-        in capsys.readouterr().out
-    )
+    for name, target in (("a.doc", "docx"), ("a.PPT", "pptx")):
+        show_skipped([SkippedFile(Path(name), OLD_FORMAT)])
+        advice = f"{name}; to convert: libreoffice --headless --convert-to {target} FILE\n"
+        assert advice in capsys.readouterr().out
     show_skipped([SkippedFile(Path("a.png"), "without text", "install it")])
     assert "  1 without text: a.png; install it\n" in capsys.readouterr().out
     show_skipped([])
