@@ -69,6 +69,7 @@ _MARKER = re.compile(
 )
 _ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
+_SENTENCE_ENDS = frozenset(".!?\u3002\uff01\uff1f")
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
 # A leader begins where no dot stands before it, so that each run of dots is searched only once.
 _LEADER = re.compile(r"(?<![.\u2026])(?<![.\u2026]\s)(?:[.\u2026]\s?){3,}+$")
@@ -495,6 +496,8 @@ def _with_header_above(
             break
         if not row.pieces or row.pieces[0].left < gutters[0][1] - 0.5 * row.size:
             break
+        if max(len(piece.words) for piece in row.pieces) > _MAX_WORDS_OF_CELL:
+            break
         first -= 1
     return first
 
@@ -631,11 +634,14 @@ def _may_be_one_cell(
 ) -> bool:
     """Returns True if the texts of two close lines in a column may be in one cell.
 
-    Two lines with texts in the same columns are two rows, unless close lines are wrapped cells.
+    Two lines with texts in the same columns are two rows, unless close lines are wrapped cells and
+    no text of the upper line ends a sentence.
     """
     if _is_number(above[column]) or _is_number(below[column]):
         return False
-    return are_wrapped or not _are_alike(above, below)
+    if not _are_alike(above, below):
+        return True
+    return are_wrapped and not any(text and text[-1] in _SENTENCE_ENDS for text in above)
 
 
 def _are_alike(above: Sequence[str], below: Sequence[str]) -> bool:

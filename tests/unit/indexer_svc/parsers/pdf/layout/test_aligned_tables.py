@@ -236,6 +236,17 @@ def test_all_cells_of_a_row_may_have_two_lines():
     assert item.rows == [[" ".join(cell) for cell in row] for row in lines]
 
 
+def test_a_line_below_the_end_of_a_sentence_is_a_row():
+    lines = [
+        [["Name"], ["Place"], ["Remark"]],
+        [["Alpha", "Beta"], ["Town", "Old town"], ["Ends here.", "Begins here."]],
+        [["Pump"], ["Town"], ["first", "second", "third"]],
+        [["Valve"], ["Town"], ["first", "second"]],
+    ]
+    [item] = found(spaced_table(lines))
+    assert item.rows[1:3] == [["Alpha", "Town", "Ends here."], ["Beta", "Old town", "Begins here."]]
+
+
 def test_space_may_divide_groups_of_rows():
     groups = [[[f"Part {at}{index}", "steel", "new"] for index in range(3)] for at in range(4)]
     lines = [[list(cell) for cell in zip(*group, strict=True)] for group in groups]
