@@ -71,7 +71,7 @@ from hrag.values.limits import (
     MIN_CHUNK_TOKENS,
     check_batch,
 )
-from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from hrag.values.search import (
     Aggregation,
     ChosenSection,

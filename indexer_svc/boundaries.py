@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hrag_fast
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import ParsedText
 
 # The rank of a boundary at which a section starts. It is the highest rank: the best place for a

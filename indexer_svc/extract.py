@@ -47,7 +47,7 @@ from hrag.values.formats import (
     format_of,
 )
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import NO_REPORT, PageUnit, ReadReport
+from hrag.values.read_report import NO_REPORT, PageUnit, ReadReport
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.mime_types import Body, field_of, require_readable, resolve_mime_type
 from indexer_svc.parsers import parser_functions

@@ -44,7 +44,7 @@ from hrag.values.errors import (
 )
 from hrag.values.formats import PDF
 from hrag.values.limits import DEFAULT_COLLECTION
-from hrag.values.reading import NO_REPORT, ReadReport
+from hrag.values.read_report import NO_REPORT, ReadReport
 from hrag.values.tree import CHUNK, ParsedText, Tree
 from indexer_svc.chunker import build_tree
 from indexer_svc.document_limits import check_leaves, check_limits

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrag.values.collections import SummaryUnit
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import ParsedText, Section, Tree, path_below
 
 

@@ -44,7 +44,7 @@ from hrag.values.documents import DocumentInfo, MetadataUpdate
 from hrag.values.errors import DocumentNotFound
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_COLLECTION
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from hrag.values.formats import (
     XML,
     format_of,
 )
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:

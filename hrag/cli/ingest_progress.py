@@ -48,7 +48,7 @@ from hrag.values.errors import (
     TooLarge,
     UnreadableDocument,
 )
-from hrag.values.reading import ReadReport
+from hrag.values.read_report import ReadReport
 
 # Only type checkers run this import: gRPC is slow to load, and not every command needs it.
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from hrag.cli.read_report import left_out_lines, report_fields, report_from, rep
 from hrag.cli.terminal import Failure, output, print_json_line, print_line
 from hrag.text.plain_text import printable
 from hrag.values.errors import InvalidArgument
-from hrag.values.reading import PageUnit, ReadReport
+from hrag.values.read_report import PageUnit, ReadReport
 
 _INDENT = "  "
 

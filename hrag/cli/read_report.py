@@ -5,7 +5,7 @@ from typing import Any
 
 from hrag.cli.render import counted
 from hrag.values.formats import format_of
-from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 
 UTF_8 = "utf-8"
 _RANGES_SHOWN = 10

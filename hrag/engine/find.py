@@ -16,7 +16,7 @@ from hrag.values.limits import (
     DEFAULT_MERGE_RATIO,
     DEFAULT_TOP_SECTIONS,
 )
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.reply_limit import UNLIMITED, ReplyLimit
 from hrag.values.search import (
     Aggregation,

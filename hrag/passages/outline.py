@@ -9,7 +9,7 @@ from typing import Any
 
 from hrag.passages.headings import heading_end
 from hrag.values.chunks import PageStart
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.reply_limit import field_bytes, struct_bytes, text_bytes
 from hrag.values.tree import NONE, PageSpan, Section, section_parents, section_path
 

@@ -9,7 +9,7 @@ Titles are untrusted. Here they are put on one line, without control characters.
 from hrag.text.plain_text import one_line
 from hrag.values.answers import Citation
 from hrag.values.chunks import Chunk, Span
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.search import ChosenSection
 
 Citable = Chunk | ChosenSection

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from hrag.values.chunks import Span
 from hrag.values.errors import HragError
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.search import SearchQuery, SearchResult
 
 

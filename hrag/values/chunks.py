@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 
 @dataclass(frozen=True, slots=True)

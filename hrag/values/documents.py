@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from hrag.values.errors import InvalidArgument
-from hrag.values.reading import PageUnit, ReadReport
+from hrag.values.read_report import PageUnit, ReadReport
 
 ROOT_KEY = "ingest_root"
 """The metadata key that names the folder of a document which was ingested with --prune.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from hrag.values.chunks import Chunk, Span
 from hrag.values.filters import Filter
 from hrag.values.limits import DEFAULT_CANDIDATES, DEFAULT_COLLECTION
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 
 class SearchMode(StrEnum):

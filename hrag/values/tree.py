@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 NONE = 0xFFFF_FFFF  # The value of `parent` or `section` if a chunk has no parent or no section.
 

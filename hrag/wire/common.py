@@ -20,7 +20,7 @@ from hrag.values.documents import Document, DocumentInfo, Page
 from hrag.values.errors import HragError, InvalidArgument, TooLarge
 from hrag.values.ids import quoted
 from hrag.values.limits import DEFAULT_COLLECTION, MAX_LEVELS, MAX_METADATA_BYTES, MAX_PAGES
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.wire import status_codes
 
 _EXACT_INT = 2**53  # Numbers in a Struct are doubles: up to 2**53 every integer is exact.

@@ -17,7 +17,7 @@ from hrag.values.documents import (
 from hrag.values.errors import HragError
 from hrag.values.limits import MAX_METADATA_VALUES
 from hrag.values.quotas import Quota, TenantUsage
-from hrag.values.reading import LeftOut, LeftOutKind, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, ReadReport
 from hrag.values.status import EmbeddedIndexStatus, IndexStatus, Segment
 from hrag.wire.common import (
     bounded,

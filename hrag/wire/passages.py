@@ -5,7 +5,7 @@ from typing import Any
 
 from hrag.v1 import retriever_pb2 as pb
 from hrag.v1 import types_pb2
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.search import MatchedChild, MatchedSentence, Passage, TermSpan
 from hrag.wire.common import (
     chunk_from,

@@ -26,7 +26,7 @@ from io import StringIO
 from itertools import islice
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.table_runs import row_runs
 from indexer_svc.parsers.text_lines import utf8_text

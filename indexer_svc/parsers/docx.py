@@ -14,7 +14,7 @@ depth.
 
 from dataclasses import dataclass, field, replace
 
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.office import office_title, office_xml, related_part
 from indexer_svc.parsers.package import Element, Package, readable
 from indexer_svc.parsers.parsed_file import ParsedFile

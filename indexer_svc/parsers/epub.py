@@ -12,7 +12,7 @@ from xml.parsers import expat
 from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.epub_notes import BookNotes
 from indexer_svc.parsers.html import as_html, write_element, write_html
 from indexer_svc.parsers.html_boilerplate import navigation_of

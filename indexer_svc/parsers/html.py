@@ -13,7 +13,7 @@ from html import escape
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.html_boilerplate import boilerplate_of
 from indexer_svc.parsers.html_inline import InlineText
 from indexer_svc.parsers.html_lists import ListNumbers, numbers_of

@@ -32,7 +32,7 @@ from pylatexenc.latexwalker import get_default_latex_context_db as get_walker_co
 from pylatexenc.macrospec import MacroSpec
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.placed_text import Piece, Placement, joined_pieces

@@ -24,7 +24,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from hrag.values.errors import InvalidArgument, UnreadableDocument
 from hrag.values.formats import EML, MSG, PLAIN_TEXT, format_of
-from hrag.values.reading import LeftOutKind, PageUnit
+from hrag.values.read_report import LeftOutKind, PageUnit
 from indexer_svc.file_format import detect
 from indexer_svc.parsers import parser_functions
 from indexer_svc.parsers.html import write_html

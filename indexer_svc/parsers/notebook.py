@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.markdown import parse_markdown
 from indexer_svc.parsers.package import readable
 from indexer_svc.parsers.parsed_file import ParsedFile

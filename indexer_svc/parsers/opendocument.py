@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.odf.list_numbers import BULLET, OdfCounters, OdfListNumbers
 from indexer_svc.parsers.odf.names import (
     CELL,

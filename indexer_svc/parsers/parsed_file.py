@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from hrag.values.reading import NO_REPORT, LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import NO_REPORT, LeftOut, LeftOutKind, PageUnit, ReadReport
 
 PAGE_BREAK = "\n\n"
 MAX_HEADINGS = 65_535

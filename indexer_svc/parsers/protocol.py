@@ -15,7 +15,7 @@ from typing import Any
 
 from hrag.values.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES, MAX_PAGES, MAX_TITLE_BYTES
-from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_HEADINGS,
     Edit,

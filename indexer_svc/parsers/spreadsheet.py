@@ -26,7 +26,7 @@ from python_calamine import (
 )
 
 from hrag.values.errors import UnreadableDocument
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc import ole_directory
 from indexer_svc.parsers.odf.properties import check_encryption, odf_title
 from indexer_svc.parsers.office import office_title

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from hrag.values.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.parsed_file import PageRange, ParsedFile
 from indexer_svc.parsers.text_lines import LINE_END, utf8_text
 from indexer_svc.parsers.text_writer import check_text_bytes

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hrag.values.errors import TooLarge
 from hrag.values.limits import MAX_PAGES
-from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers.parsed_file import (
     MAX_EXAMPLE_CHARS,
     MAX_HEADINGS,

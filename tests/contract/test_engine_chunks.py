@@ -10,7 +10,7 @@ from hrag.engine.protocols import Snapshot
 from hrag.errors import ChunkNotFound, DocumentNotFound
 from hrag.types import ChunkNode, PageStart, TreeSettings
 from hrag.values.ids import ChunkId, parse_chunk_id
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 from tests.support.documents.fakes import prepared, query_vector, search_passages, sentences
 

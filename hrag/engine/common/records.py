@@ -17,7 +17,7 @@ from hrag.values import canonical_json
 from hrag.values.collections import CollectionSettings, SummaryUnit, TreeSettings
 from hrag.values.documents import DocumentInfo
 from hrag.values.quotas import NO_LIMITS, Quota, TenantUsage
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 
 Buffer = bytes | memoryview

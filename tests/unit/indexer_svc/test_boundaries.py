@@ -8,7 +8,7 @@ import pytest
 import hrag_fast
 from hrag.text import tokens
 from hrag.types import MARKDOWN, Document
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 from indexer_svc.boundaries import CUT_SECTION, Boundaries, boundaries_of
 from indexer_svc.extract import extract

@@ -8,7 +8,7 @@ import pytest
 from hrag.errors import BlankDocument, InvalidArgument, TooBusy, TooLarge, UnreadableDocument
 from hrag.types import PDF, Document
 from hrag.values.formats import JPEG, PNG, TIFF
-from hrag.values.reading import PageUnit, ReadReport
+from hrag.values.read_report import PageUnit, ReadReport
 from hrag.values.tree import PageSpan
 from indexer_svc.extract import Extracted, extract
 from indexer_svc.parsers.parsed_file import PageRange, ParsedFile

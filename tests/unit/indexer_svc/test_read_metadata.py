@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hrag.values import canonical_json
 from hrag.values.documents import ROOT_KEY
 from hrag.values.limits import MAX_METADATA_BYTES, MAX_METADATA_VALUES
-from hrag.values.reading import NO_REPORT, LeftOut, LeftOutKind, ReadReport
+from hrag.values.read_report import NO_REPORT, LeftOut, LeftOutKind, ReadReport
 from indexer_svc.document_limits import check_changeable
 from indexer_svc.read_metadata import CompleteMetadata, complete_metadata
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.types import SummaryUnit, TreeSettings
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import NONE, PageSpan, ParsedText, Section, Tree, section_parents
 from indexer_svc.chunker import build_tree
 from indexer_svc.sections import heading, sections

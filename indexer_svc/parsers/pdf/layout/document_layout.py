@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block, blocks_of
 from indexer_svc.parsers.pdf.layout.headings import (
     BodyStyle,

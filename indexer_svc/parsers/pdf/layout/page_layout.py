@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
 from indexer_svc.parsers.pdf.layout.columns import regions_of
 from indexer_svc.parsers.pdf.layout.contents_pages import ContentsEntry, contents_of

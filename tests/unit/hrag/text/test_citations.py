@@ -6,7 +6,7 @@ import pytest
 
 from hrag.text.citations import heading, pages, pages_of, recognised_pages_of, short_pages
 from hrag.types import Chunk, PageStart, Span
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 
 
 def _chunk(first: int, last: int, *starts: PageStart, title: str = "Guide") -> Chunk:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.delimited import parse_delimited, parse_tabbed
 
 AMPLE_BYTES = 1 << 20

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.data_text import MAX_DEPTH
 from indexer_svc.parsers.json_text import parse_json
 from indexer_svc.parsers.parsed_file import ParsedFile

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.latex import parse_latex
 from indexer_svc.parsers.parsed_file import ParsedFile
 

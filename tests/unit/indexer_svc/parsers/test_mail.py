@@ -6,7 +6,7 @@ import pytest
 
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.values.limits import MAX_METADATA_BYTES
-from hrag.values.reading import LeftOutKind, PageUnit
+from hrag.values.read_report import LeftOutKind, PageUnit
 from indexer_svc.parsers.mail import parse_mail
 from indexer_svc.parsers.message import MAX_ATTACHMENTS, MAX_DEPTH
 from indexer_svc.parsers.parsed_file import ParsedFile

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.notebook import parse_notebook
 from indexer_svc.parsers.parsed_file import ParsedFile
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
 from hrag.values.formats import ODP, ODT
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents.format_files import archive, docx_file

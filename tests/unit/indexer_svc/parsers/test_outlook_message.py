@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hrag.errors import InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.outlook_message import parse_outlook_message
 from indexer_svc.parsers.parsed_file import ParsedFile
 from tests.support.documents.messages import msg_file

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.values.reading import ReadReport
+from hrag.values.read_report import ReadReport
 from indexer_svc.parsers.parsed_file import PageRange
 from indexer_svc.parsers.picture import MAX_PIXELS, parse_picture
 from indexer_svc.parsers.recognition import FoundLine, PageRecogniser

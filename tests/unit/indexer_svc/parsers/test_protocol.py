@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import BlankDocument, InvalidArgument, TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOut, LeftOutKind, PageUnit, ReadReport
+from hrag.values.read_report import LeftOut, LeftOutKind, PageUnit, ReadReport
 from indexer_svc.parsers import protocol
 from indexer_svc.parsers.parsed_file import Heading, PageRange, ParsedFile
 from indexer_svc.parsers.protocol import (

@@ -11,7 +11,7 @@ import xlwt
 
 from hrag.errors import UnreadableDocument
 from hrag.values.formats import ODS, XLS, XLSX
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.parser_functions import parse
 from indexer_svc.parsers.text_writer import MAX_ROW_PAGES

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.errors import TooLarge, UnreadableDocument
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.subtitles import parse_subtitles
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hrag.errors import HragError, TooLarge, UnreadableDocument
-from hrag.values.reading import LeftOut, LeftOutKind
+from hrag.values.read_report import LeftOut, LeftOutKind
 from indexer_svc.parsers.parsed_file import Heading, ParsedFile
 from indexer_svc.parsers.pdf import parse_pdf, pdf_file
 from tests.support.documents import pdfs

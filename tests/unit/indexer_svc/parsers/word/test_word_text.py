@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrag.values.formats import DOCX
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.parser_functions import parse
 from tests.support.documents.word_files import field, paragraph, run, style, word_file
 

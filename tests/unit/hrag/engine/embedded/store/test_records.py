@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hrag.engine.common.records import CollectionRecord, DocumentRecord, Usage
 from hrag.engine.embedded.store.lmdb_records import Change, Counters, SegmentFile, SegmentRecord
 from hrag.types import CollectionSettings, Segment, TreeSettings
-from hrag.values.reading import PageUnit
+from hrag.values.read_report import PageUnit
 from hrag.values.tree import PageSpan, ParsedText, Section
 
 u64s = st.integers(0, 2**64 - 1)

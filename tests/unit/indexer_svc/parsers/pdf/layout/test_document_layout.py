@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hrag.values.reading import LeftOutKind
+from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.pdf.layout.blocks import Block
 from indexer_svc.parsers.pdf.layout.document_layout import WINDOW_PAGES, DocumentLayout
 from indexer_svc.parsers.pdf.layout.paragraphs import joined
