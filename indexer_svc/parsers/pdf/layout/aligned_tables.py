@@ -40,6 +40,8 @@ _MAX_ROWS_BETWEEN = 2
 # The lines of a cell may be more than these if a row of the table has at least so many pieces.
 _MIN_PIECES_BESIDE_CELL = 3
 _SAME_EDGE = 0.5
+# For one pair of close lines with texts in the same columns, so many others have fewer texts.
+_MIN_WRAPPED = 4
 # So many rows above and below say whether a row with equal spaces is a line of text.
 _NEIGHBOURS = 2
 _MIN_ROWS = 2
@@ -305,7 +307,8 @@ def _piece_count(row: _TableRow) -> int:
 def _is_inside_cell(row: _TableRow, widest: _TableRow, before: _TableRow) -> bool:
     """Returns True if a row is a further line of a cell that has many lines.
 
-    It begins where a piece of the row with most pieces begins, and ends before the next one.
+    It begins where a piece of the row with most pieces begins, and ends before the next one. Lines
+    below the first piece may also be text between two tables.
     """
     pieces = widest.pieces
     if len(pieces) < _MIN_PIECES_BESIDE_CELL or len(row.pieces) != 1:
@@ -316,7 +319,7 @@ def _is_inside_cell(row: _TableRow, widest: _TableRow, before: _TableRow) -> boo
     return any(
         abs(line.left - piece.left) < _SAME_EDGE * row.size
         and (after is None or line.right < after.left)
-        for piece, after in zip(pieces, [*pieces[1:], None], strict=True)
+        for piece, after in zip(pieces[1:], [*pieces[2:], None], strict=True)
     )
 
 
@@ -653,7 +656,7 @@ def _are_alike(above: Sequence[str], below: Sequence[str]) -> bool:
 def _are_close_lines_wrapped(
     rows: Sequence[_TableRow], cells: Sequence[Sequence[str]], limit: float
 ) -> bool:
-    """Returns True if most lines that are close to the line above have fewer texts than it.
+    """Returns True if nearly all lines that are close to the line above have fewer texts than it.
 
     Then space divides the rows of the table, and all cells of a row may be wrapped. In other tables
     space divides groups of rows.
@@ -666,7 +669,7 @@ def _are_close_lines_wrapped(
             alike += 1
         else:
             wrapped += 1
-    return wrapped > alike
+    return wrapped >= _MIN_WRAPPED * alike
 
 
 def _cell_pitch(rows: Sequence[_TableRow], cells: Sequence[Sequence[str]]) -> float | None:

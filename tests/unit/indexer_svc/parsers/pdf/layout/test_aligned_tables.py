@@ -229,8 +229,8 @@ def test_all_cells_of_a_row_may_have_two_lines():
     lines = [
         [["Name"], ["Place"], ["Remark"]],
         [["Long", "name"], ["Old", "town"], ["first", "second"]],
-        [["Pump"], ["Town"], ["first", "second", "third"]],
-        [["Valve"], ["Old", "town"], ["first", "second"]],
+        [["Pump"], ["Town"], ["first", "second", "third", "fourth"]],
+        [["Valve"], ["Old town"], ["first", "second"]],
     ]
     [item] = found(spaced_table(lines))
     assert item.rows == [[" ".join(cell) for cell in row] for row in lines]
@@ -240,7 +240,7 @@ def test_a_line_below_the_end_of_a_sentence_is_a_row():
     lines = [
         [["Name"], ["Place"], ["Remark"]],
         [["Alpha", "Beta"], ["Town", "Old town"], ["Ends here.", "Begins here."]],
-        [["Pump"], ["Town"], ["first", "second", "third"]],
+        [["Pump"], ["Town"], ["first", "second", "third", "fourth"]],
         [["Valve"], ["Town"], ["first", "second"]],
     ]
     [item] = found(spaced_table(lines))
