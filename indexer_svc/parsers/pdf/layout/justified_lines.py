@@ -25,7 +25,10 @@ def even_space(words: Sequence[Word]) -> float:
     """Returns the width of the spaces between words if they are equal, or 0.
 
     At least three words are needed to say that. A row of numbers has no letters, and is no line.
+    Nor is a row in a font whose characters all have the same width: a table of names has such rows.
     """
+    if all(word.font.is_fixed for word in words):
+        return 0.0
     spaces: list[float] = []
     others: list[float] = []
     for word, after in pairwise(words):

@@ -35,6 +35,8 @@ _MAX_FRAME_CELLS = 4
 _MAX_FRAME_CHARS = 400
 # A grid whose cells are nearly all merged is a drawing of boxes.
 _MIN_CELLS = 0.3
+# Words that are so small, in points, cannot be read on paper, and are labels of a drawing.
+_MIN_WORD_SIZE = 3.0
 # Between two lines, so many lines of text in each cell are rows of their own.
 _MIN_LINES = 4
 # The lines of the first column name rows if this share of them has a line beside it.
@@ -70,7 +72,7 @@ def ruled_tables(
     if not horizontal or not vertical or len(horizontal) + len(vertical) > _MAX_LINES:
         return []
     tables = []
-    free = list(words)
+    free = [word for word in words if word.size >= _MIN_WORD_SIZE]
     for grid in _grids(horizontal, vertical):
         found = _table(grid, free)
         if found is not None:

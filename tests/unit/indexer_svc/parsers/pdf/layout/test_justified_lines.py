@@ -3,7 +3,7 @@
 import pytest
 
 from indexer_svc.parsers.pdf.layout.justified_lines import even_space
-from tests.support.documents.page_contents import BOLD, justified, run, words
+from tests.support.documents.page_contents import BOLD, FIXED, justified, run, words
 
 
 @pytest.mark.parametrize("right", [120, 150, 200, 300])
@@ -24,6 +24,13 @@ def test_one_space_is_not_enough(text):
 
 def test_numbers_are_no_text():
     assert even_space(words(justified(["10 20 30"], 50, 200, 100))) == 0
+
+
+def test_names_in_a_font_of_code_are_no_text():
+    names = [
+        run(name, x, 100, font=FIXED) for x, name in ((50, "p12c"), (90, "p14c"), (130, "p16c"))
+    ]
+    assert even_space(words(names)) == 0
 
 
 def test_the_space_after_a_full_stop_may_be_wider():

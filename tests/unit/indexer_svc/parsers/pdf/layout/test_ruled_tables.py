@@ -98,6 +98,14 @@ def test_the_grid_of_a_plot_is_no_table():
     assert rows(grid(xs, ys), words([run("12", 60, 112)])) == []
 
 
+def test_words_that_are_too_small_to_be_read_make_no_table():
+    labels = words(
+        run(text, x, 105, size=1.4) for text, x in zip("abcd", (52, 57, 62, 67), strict=True)
+    )
+    rules = grid((51, 56, 61, 66, 71), (102, 104, 106))
+    assert not ruled_tables(rules, labels)
+
+
 def test_a_drawing_of_thousands_of_lines_is_no_table():
     rules = [RuledLine(x, 0, x, 500) for x in range(0, 6000, 5)]
     assert (
