@@ -11,6 +11,11 @@ have several words and fill the column. They are also columns if their lines are
 baselines, or if they are an alphabetical list that continues in the next column. Everything else
 is left as it is, and may be a table.
 
+A table may also stand in one column of a page, and continue in the next one. Then the rows of the
+page are tabular on both sides of the gutter, as those of a wide table are. But a wide table begins
+and ends on both sides together. So rows with cells beside lines of prose show that a table stands
+in its column, and that all rows up to the next row that crosses the gutter are in two columns.
+
 The rows of a page become regions: groups of rows that are read one after the other. In a region no
 row contains words of two columns.
 """
@@ -47,6 +52,11 @@ _WIDE_TABLE_ROWS = 3
 _CELL_GAP = 1.2
 _MAX_PAGE_STRIPS = 8_192
 _SAME_SIZE = 0.5
+# So many lines of prose with at least so many rows with cells beside them are two columns.
+_MIN_PROSE_LINES = 4
+_MIN_ROWS_BESIDE = 3
+# The columns of a page have nearly the same width: the narrower one is at least so wide.
+_MIN_SAME_WIDTH = 0.7
 # The lines of a title or paragraph are at most this many font sizes apart.
 _MAX_LEADING = 1.45
 _BULLETS = frozenset("\u2022\u25cf\u25aa\u25e6\u2023\u2013-*\u25a0\u25ba\u27a2\u2713\u00b7")
@@ -234,11 +244,15 @@ def _checked_spans(
     if right.left - left.right < _MIN_GUTTER_SIZE * size:
         return []
     spans = []
+    is_beside_prose = _is_beside_prose(left, right) or _is_beside_prose(right, left)
     for first, last in _without_wide_tables(left, right):
         top = first
         while top < last and not right_parts[top] and _continues_above(rows, start + top, x):
             top += 1
-        if are_columns(left.part(top, last), right.part(top, last)):
+        left_part, right_part = left.part(top, last), right.part(top, last)
+        if are_columns(left_part, right_part) or (
+            is_beside_prose and left_part.filled and right_part.filled
+        ):
             spans.append(_ColumnSpan(start + top, start + last, x))
     return spans
 
@@ -278,6 +292,15 @@ class _Side:
         if not part:
             return None
         return part[-1].right - part[0].left >= _FULL_ROW * self.width and not _has_cells(part)
+
+    def is_full_line(self, part: Sequence[Word]) -> bool:
+        """Returns True if words are a line of prose from the left edge nearly to the right one."""
+        return (
+            len(part) > _MIN_PROSE_WORDS
+            and part[0].left - self.left < part[0].size
+            and part[-1].right - part[0].left >= _FULL_ROW * self.width
+            and not _has_cells(part)
+        )
 
     @property
     def is_prose(self) -> bool:
@@ -338,7 +361,12 @@ def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
         after = index
         while after < count and tabular[after]:
             after += 1
-        if after - index >= _WIDE_TABLE_ROWS and after - index < count:
+        if (
+            after - index >= _WIDE_TABLE_ROWS
+            and after - index < count
+            and not _is_mixed(left, right, range(index - 1, -1, -1))
+            and not _is_mixed(left, right, range(after, count))
+        ):
             if index > start:
                 ranges.append((start, index))
             start = after
@@ -346,6 +374,52 @@ def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
     if start < count:
         ranges.append((start, count))
     return ranges
+
+
+def _is_mixed(left: _Side, right: _Side, indexes: Sequence[int]) -> bool:
+    """Returns True if the next rows of one side are prose and those of the other side have cells.
+
+    `indexes` are those of the rows above or below a row, from the nearest one on.
+    """
+    near = [
+        [side.parts[index] for index in indexes[: 2 * _MIN_ROWS_BESIDE] if side.parts[index]]
+        for side in (left, right)
+    ]
+    kinds = []
+    for side, parts in zip((left, right), near, strict=True):
+        cells = sum(map(_has_cells, parts))
+        full = sum(side.is_full_line(part) for part in parts)
+        kinds.append("cells" if 2 * cells > len(parts) else "prose" if full >= 2 else "")
+    return sorted(kinds) == ["cells", "prose"]
+
+
+def _is_beside_prose(side: _Side, other: _Side) -> bool:
+    """Returns True if consecutive lines of prose on one side have rows with cells beside them.
+
+    A cell of a table may have many lines, too. But the rows beside it then are not so many as its
+    lines, or they have one piece.
+    """
+    narrow, wide = sorted((side.width, other.width))
+    if narrow < _MIN_SAME_WIDTH * wide:
+        return False
+    lines = cells = beside = 0
+    before: Sequence[Word] = ()
+    for part, other_part in zip(side.parts, other.parts, strict=True):
+        if part:
+            is_next = before and part[0].baseline - before[0].baseline < _MAX_LEADING * part[0].size
+            if not side.is_full_line(part):
+                lines = cells = beside = 0
+            elif not is_next:
+                lines, cells, beside = 1, 0, 0
+            else:
+                lines += 1
+            before = part
+        if lines and other_part:
+            beside += 1
+            cells += _has_cells(other_part)
+        if lines >= _MIN_PROSE_LINES and cells >= max(_MIN_ROWS_BESIDE, 0.6 * beside):
+            return True
+    return False
 
 
 def _are_contents(left: _Side, right: _Side) -> bool:

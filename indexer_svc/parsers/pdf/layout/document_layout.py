@@ -14,8 +14,8 @@ from small to large:
    tables (`aligned_tables`). All other rows are lines of text.
 6. When all pages are read, the style of most lines is that of the text. Bookmarks, tags, or styles
    that differ from it mark the headings (`headings`). Lines become paragraphs (`blocks`).
-7. Footnotes go to the end of their page. A table that continues on the next page gets its header
-   there again.
+7. Footnotes go to the end of their page. The parts of a table in the columns of a page become one
+   table. A table that continues on the next page gets its header there again.
 
 This package is pure: it gets characters and returns blocks, and knows nothing about PDFium.
 """
@@ -55,6 +55,8 @@ _PAGES_PER_BOOKMARK = 4
 _FOOTNOTE_SIZE = 0.93
 _FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
 _SAME_EDGE = 6.0
+# The edges of the columns of a table's parts differ by at most so many points.
+_MAX_SHIFT = 24.0
 # A typewritten text has few words with such signs, and code has many.
 _CODE_SIGN = re.compile(r"\w[(){}\[\]<>=;_\\|$#&~^]|[{}<>=;_\\|$#&~^]")
 _MAX_CODE_WORDS = 0.15
@@ -109,6 +111,8 @@ class DocumentLayout:
             titles = (entry.title for layout in self._layouts for entry in layout.contents)
             deepest = max((bookmark.depth for bookmark in bookmarks), default=0)
             mark_typographic(texts, body, titles, deepest)
+        for page in pages:
+            _join_tables(page)
         _continue_tables(pages)
         _continue_paragraphs(pages, words)
         _add_missing_headings(pages, missing)
@@ -278,6 +282,47 @@ def _place_after(blocks: Sequence[Block | PdfTable], heading_number: int) -> int
         if isinstance(item, Block) and item.lines and item.first.heading_number == heading_number:
             return at + 1
     return 0
+
+
+def _join_tables(blocks: list[Block | PdfTable]) -> None:
+    """Joins the parts of a table that continues in the next column of a page.
+
+    The lower part begins higher on the page than the upper part ends, nothing is between them, and
+    both have the same columns.
+    """
+    kept: list[Block | PdfTable] = []
+    last: PdfTable | None = None
+    for item in blocks:
+        if not isinstance(item, PdfTable):
+            kept.append(item)
+            last = last if _is_note(item) else None
+            continue
+        if last is not None and _is_next_part(last, item):
+            header = last.rows[: last.header_rows or 0]
+            is_repeated = bool(header) and item.rows[: len(header)] == header
+            last.rows += item.rows[len(header) if is_repeated else 0 :]
+            last.bottom, last.left, last.right = item.bottom, item.left, item.right
+            last.columns = item.columns
+            continue
+        kept.append(item)
+        last = item
+    blocks[:] = kept
+
+
+def _is_next_part(upper: PdfTable, lower: PdfTable) -> bool:
+    """Returns True if a table is the part of another table in the next column of a page."""
+    if len(upper.rows[0]) != len(lower.rows[0]):
+        return False
+    if lower.left < upper.right or lower.top > upper.bottom:
+        return False
+    header = upper.rows[: upper.header_rows or 0]
+    if header and lower.rows[: len(header)] == header:
+        return True
+    shift = lower.left - upper.left
+    return not lower.header_rows and all(
+        abs(other - one - shift) <= _MAX_SHIFT
+        for one, other in zip(upper.columns, lower.columns, strict=False)
+    )
 
 
 def _continue_tables(pages: Sequence[list[Block | PdfTable]]) -> None:
