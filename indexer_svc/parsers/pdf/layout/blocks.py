@@ -4,7 +4,8 @@ A new block begins where the style or the distance of the lines changes, at the 
 at the indented first line of a paragraph. A line that ends early, although the next word would have
 fitted, ends a paragraph if it ends a sentence. Otherwise it is a line of its own in the paragraph,
 as in an address. A line that begins with the rest of a word belongs to the line before, whatever
-the style of most of its characters. So does a line below a full line that ends no sentence.
+the style of most of its characters. So does a line below a full line that ends no sentence. A line
+of code goes on with a sentence or a heading in this way too, although code is often smaller.
 
 Lines in a font whose characters all have the same width are code. One or two empty lines do not
 divide code. A single line is code if it stands apart from the text and does not look like words.
@@ -20,6 +21,8 @@ from indexer_svc.parsers.pdf.layout.paragraphs import Vocabulary, ends_inside_wo
 # The distance between two paragraphs is at least so much larger than that of two lines of one.
 _PARAGRAPH_GAP = 1.28
 _MAX_SIZE_DIFFERENCE = 0.08
+# Words of code in a sentence have at least this share of its size. Browsers print them at 0.81.
+_MIN_CODE_SIZE = 0.8
 _MIN_INDENT = 0.7
 _MAX_INDENT = 5.0
 _BULLET = re.compile(
@@ -61,8 +64,13 @@ class Block:
 
     @property
     def first(self) -> TextLine:
-        """The first line, whose style is that of the block."""
+        """The first line."""
         return self.lines[0]
+
+    @property
+    def styled(self) -> TextLine:
+        """The line whose style is that of the block: the first one that is not code."""
+        return next((line for line in self.lines if not line.is_fixed), self.lines[0])
 
     def __repr__(self) -> str:
         return f"Block({self.heading_depth}, {self.text!r})"
@@ -150,15 +158,23 @@ def _same_style(before: TextLine, line: TextLine, right: float, fixed_is_code: b
 
     A full line may be bold and the next one not, if the first words of a paragraph are bold.
     """
-    if abs(before.size - line.size) > _MAX_SIZE_DIFFERENCE * max(before.size, line.size):
-        return False
-    if fixed_is_code and before.is_fixed and line.is_fixed:
-        return True
+    is_same_size = _is_same_size(before, line)
     if fixed_is_code and before.is_fixed != line.is_fixed:
-        return _runs_on(before, line, right)
+        code, text = (before, line) if before.is_fixed else (line, before)
+        is_span = _MIN_CODE_SIZE * text.size <= code.size <= text.size
+        return (is_span or is_same_size) and _runs_on(before, line, right)
+    if not is_same_size:
+        return False
+    if fixed_is_code and before.is_fixed:
+        return True
     if before.is_bold == line.is_bold or _runs_on(before, line, right):
         return True
     return before.is_bold and not _ends_early(before, line, right) and len(before.text) > 30
+
+
+def _is_same_size(before: TextLine, line: TextLine) -> bool:
+    larger = max(before.size, line.size)
+    return abs(before.size - line.size) <= _MAX_SIZE_DIFFERENCE * larger
 
 
 def _runs_on(before: TextLine, line: TextLine, right: float) -> bool:

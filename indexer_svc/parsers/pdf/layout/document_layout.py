@@ -98,7 +98,9 @@ class DocumentLayout:
     def pages(self) -> Iterator[PageBlocks]:
         """Yields the blocks of each page, when all pages have been added."""
         self._close_window()
-        body = body_style(line for layout in self._layouts for line in layout.lines)
+        lines = (line for layout in self._layouts for line in layout.lines)
+        tables = sum((layout.table_styles for layout in self._layouts), Counter[BodyStyle]())
+        body = body_style(lines, tables)
         bookmarks = self._bookmarks
         missing = self._mark_headings(bookmarks)
         has_headings = any(line.heading_depth for page in self._layouts for line in page.lines)

@@ -12,12 +12,13 @@ style. Numbers of several parts (`2.1.3`) say the depth within a style.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from indexer_svc.parsers.pdf.layout.blocks import Block
 from indexer_svc.parsers.pdf.layout.lines import TextLine, mark_heading
+from indexer_svc.parsers.pdf.layout.words import Word
 from indexer_svc.parsers.pdf.page_content import Bookmark
 
 MAX_DEPTH = 9
@@ -32,6 +33,8 @@ _SMALLER = 0.93
 # A heading in the size and weight of the text is at most so long.
 _MAX_PLAIN_CHARS = 95
 _MIN_LETTERS = 0.45
+# A paragraph of so many characters is no line of a cover.
+_MIN_TEXT_CHARS = 200
 _NUMBER = re.compile(
     r"(?:(?:chapter|section|part|article|appendix|annex|kapitel|teil|abschnitt|anhang|chapitre|partie)"
     r"\s+)?(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}|[A-Z](?:\.\d{1,3}){1,5}|[A-Z](?=[.:)]\s)|[IVXLC]{1,6}(?=[.:)\s]))"
@@ -49,6 +52,7 @@ _CAPTION = re.compile(
     re.IGNORECASE,
 )
 _BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
+_SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f][)\]\"'\u201d\u2019]*$")
 _CJK_NUMBERED = re.compile(
     "\u7b2c ?[\u4e00-\u9fff\\d]{1,4} ?[\u7ae0\u8282\u7bc0\u7de8\u7f16]"
     "|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3}\u3001"
@@ -64,13 +68,34 @@ class BodyStyle(NamedTuple):
     is_italic: bool
 
 
-def body_style(lines: Iterable[TextLine]) -> BodyStyle:
-    """Returns the style of most characters of lines."""
+def body_style(
+    lines: Iterable[TextLine], tables: Mapping[BodyStyle, int] | None = None
+) -> BodyStyle:
+    """Returns the style of most characters of the text.
+
+    `tables` has the number of characters in tables for each style. They count if the lines have no
+    sentence in the style of most of them: a document may be a title above a table.
+    """
     counts: Counter[BodyStyle] = Counter()
+    with_sentences: set[BodyStyle] = set()
     for line in lines:
         style = BodyStyle(round(line.size * 2) / 2, line.is_bold, line.is_fixed, line.is_italic)
         counts[style] += len(line.text)
+        if _ends_sentence(line.text):
+            with_sentences.add(style)
+    if tables and (not counts or max(counts, key=counts.__getitem__) not in with_sentences):
+        counts.update(tables)
     return max(counts, key=counts.__getitem__) if counts else BodyStyle(10.0, False, False, False)
+
+
+def table_styles(words: Iterable[Word]) -> Counter[BodyStyle]:
+    """Returns the number of characters in each style of the words of a table."""
+    counts: Counter[BodyStyle] = Counter()
+    for word in words:
+        font = word.font
+        style = BodyStyle(round(word.size * 2) / 2, font.is_bold, font.is_fixed, font.is_italic)
+        counts[style] += len(word.text)
+    return counts
 
 
 def normalised(text: str) -> str:
@@ -202,7 +227,7 @@ def _is_candidate(
     block: Block, before: Block | None, after: Block | None, body: BodyStyle, titles: set[str]
 ) -> bool:
     """Returns True if a block may be a heading. `titles` are those of the tables of contents."""
-    text, first = block.text, block.first
+    text, first = block.text, block.styled
     is_larger = first.size >= _LARGER * body.size
     if not _may_be_heading(block, is_larger=is_larger) or (block.is_code and not is_larger):
         return False
@@ -241,7 +266,7 @@ def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
 def _has_heading_style(block: Block, body: BodyStyle, *, is_larger: bool) -> bool:
     """Returns True if a block is larger than the text, or bold in a text that is not bold."""
     text = block.text
-    is_bold = block.first.is_bold and not body.is_bold
+    is_bold = block.styled.is_bold and not body.is_bold
     begins_title = text[0].isupper() or not text[0].isalpha() or bool(_CJK_NUMBERED.match(text))
     return is_larger or (is_bold and begins_title)
 
@@ -257,7 +282,7 @@ def _has_weak_style(block: Block, body: BodyStyle) -> bool:
         return True
     letters = [character for character in text if character.isalpha()]
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    is_italic = block.first.is_italic and not body.is_italic
+    is_italic = block.styled.is_italic and not body.is_italic
     return is_capital or (is_italic and (text[0].isupper() or number is not None))
 
 
@@ -287,7 +312,7 @@ def _without_cover(
         (
             index
             for index, block in enumerate(first_page)
-            if len(block.text) > 200 and abs(block.first.size - body.size) < 0.2 * body.size
+            if _is_text(block, body)
         ),
         len(first_page),
     )
@@ -295,7 +320,7 @@ def _without_cover(
     cover = [block for block in first_page[:begins] if id(block) in is_candidate]
     if len(cover) <= 2:
         return candidates
-    largest = max(cover, key=lambda block: block.first.size)
+    largest = max(cover, key=lambda block: block.styled.size)
     last = cover[-1]
     kept = {id(largest), id(last)} if begins < len(first_page) else {id(largest)}
     styles = {_style(block) for block in candidates[len(cover) :]}
@@ -311,6 +336,21 @@ def _without_cover(
             below = block
     dropped = {id(block) for block in cover if id(block) not in kept}
     return [block for block in candidates if id(block) not in dropped]
+
+
+def _is_text(block: Block, body: BodyStyle) -> bool:
+    """Returns True if a block is a paragraph, and no lines of a cover.
+
+    It is long, or it is a sentence that fills its first lines. The lines of an address end early.
+    """
+    if abs(block.styled.size - body.size) >= 0.2 * body.size:
+        return False
+    is_filled = len(block.lines) > 1 and "\n" not in block.text
+    return len(block.text) > _MIN_TEXT_CHARS or (is_filled and _ends_sentence(block.text))
+
+
+def _ends_sentence(text: str) -> bool:
+    return bool(_SENTENCE_END.search(text))
 
 
 def _is_numbered(text: str) -> bool:
@@ -348,7 +388,7 @@ def _without_lists(pages: Sequence[Sequence[Block]], candidates: list[Block]) ->
 def _style(block: Block) -> _HeadingStyle:
     letters = [character for character in block.text if character.isalpha()]
     is_capital = len(letters) >= 4 and all(map(str.isupper, letters))
-    return _HeadingStyle(round(block.first.size * 2) / 2, block.first.is_bold, is_capital)
+    return _HeadingStyle(round(block.styled.size * 2) / 2, block.styled.is_bold, is_capital)
 
 
 def _depths(headings: Sequence[Block]) -> dict[Block, int]:

@@ -80,6 +80,8 @@ class TextRow:
 class TextLine:
     """A line of text in one column, with the style of most of its characters.
 
+    Words of code in a line of text are often smaller than the text. Even if they are most of the
+    line, its style is that of the larger words.
     `first_width` and `first_size` are those of the first word. `is_italic` and `is_fixed` are True
     if all words are italic, and if all characters have the same width. `mark` is the number of the
     first marked content. `note_start` is True if the line begins with a superscript, as a footnote
@@ -123,6 +125,12 @@ class TextLine:
             if word.font.is_bold:
                 bold_chars += count
         main = by_style[max(styles, key=styles.__getitem__)]
+        if main.font.is_fixed:
+            size = main.size
+            text = [key for key, word in by_style.items() if not word.font.is_fixed]
+            larger = [key for key in text if key[0] > size]
+            if larger:
+                main = by_style[max(larger, key=styles.__getitem__)]
         self.baseline = main.baseline
         self.size = main.size
         self.font = main.font

@@ -5,6 +5,7 @@ words are joined into rows, then the rows without running heads are divided into
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,6 +14,7 @@ from hrag.values.read_report import LeftOutKind
 from indexer_svc.parsers.pdf.layout.aligned_tables import aligned_tables
 from indexer_svc.parsers.pdf.layout.columns import regions_of
 from indexer_svc.parsers.pdf.layout.contents_pages import ContentsEntry, contents_of
+from indexer_svc.parsers.pdf.layout.headings import BodyStyle, table_styles
 from indexer_svc.parsers.pdf.layout.lines import TextLine, TextRow, line_text, rows_of
 from indexer_svc.parsers.pdf.layout.page_heads import EdgeRow, edge_rows
 from indexer_svc.parsers.pdf.layout.ruled_tables import ruled_tables
@@ -56,7 +58,10 @@ class PageRows:
 
 @dataclass(slots=True)
 class PageLayout:
-    """The regions of a page in reading order, and what is left out of its text."""
+    """The regions of a page in reading order, and what is left out of its text.
+
+    `table_styles` has the number of characters in tables for each style.
+    """
 
     index: int
     height: float
@@ -65,6 +70,7 @@ class PageLayout:
     left_out: list[tuple[LeftOutKind, str]] = field(default_factory=list)
     contents: list[ContentsEntry] = field(default_factory=list)
     is_unread: bool = False
+    table_styles: Counter[BodyStyle] = field(default_factory=Counter)
 
     @property
     def lines(self) -> list[TextLine]:
@@ -120,7 +126,7 @@ def page_layout(
     if sum(len(row.words) for row in rows) > MAX_PAGE_WORDS:
         layout.regions.append([TextLine(row.words) for row in rows])
         return layout
-    tables, words = _ruled(page, rows)
+    tables, words = _ruled(page, rows, layout)
     placeholders = {id(word): table for word, table in tables}
     if tables:
         rows = rows_of([*words, *(word for word, _ in tables)])
@@ -177,12 +183,13 @@ def _without_line_numbers(rows: list[TextRow], layout: PageLayout) -> list[TextR
 
 
 def _ruled(
-    page: PageRows, rows: Sequence[TextRow]
+    page: PageRows, rows: Sequence[TextRow], layout: PageLayout
 ) -> tuple[list[tuple[Word, PdfTable]], list[Word]]:
     """Returns the ruled tables, each with a word that takes its place, and the other words."""
     tables: list[tuple[Word, PdfTable]] = []
     words = [word for row in rows for word in row.words]
     for table, inside in ruled_tables(page.content.rules, words):
+        layout.table_styles += table_styles(inside)
         taken = set(map(id, inside))
         words = [word for word in words if id(word) not in taken]
         place = Word(
@@ -237,21 +244,24 @@ def _free_items(
     items: Region = []
     position = 0
     for contents in contents_of(rows, page_count, continues=continues_contents):
-        items += _lines_and_tables(rows[position : contents.start], page, fixed_is_code)
+        items += _lines_and_tables(rows[position : contents.start], page, layout, fixed_is_code)
         text = "\n".join(line_text(row.words) for row in rows[contents.start : contents.end])
         layout.left_out.append((LeftOutKind.CONTENTS_PAGE, text))
         layout.contents += contents.entries
         position = contents.end
-    items += _lines_and_tables(rows[position:], page, fixed_is_code)
+    items += _lines_and_tables(rows[position:], page, layout, fixed_is_code)
     return items
 
 
-def _lines_and_tables(rows: Sequence[TextRow], page: PageRows, fixed_is_code: bool) -> Region:
+def _lines_and_tables(
+    rows: Sequence[TextRow], page: PageRows, layout: PageLayout, fixed_is_code: bool
+) -> Region:
     items: Region = []
     position = 0
     for start, end, table in aligned_tables(rows, page.content.rules, fixed_is_code=fixed_is_code):
         items += [TextLine(row.words) for row in rows[position:start]]
         items.append(table)
+        layout.table_styles += table_styles(word for row in rows[start:end] for word in row.words)
         position = end
     items += [TextLine(row.words) for row in rows[position:]]
     return items
