@@ -309,11 +309,7 @@ def _without_cover(
         return candidates
     first_page = pages[0]
     begins = next(
-        (
-            index
-            for index, block in enumerate(first_page)
-            if _is_text(block, body)
-        ),
+        (index for index, block in enumerate(first_page) if _is_text(block, body)),
         len(first_page),
     )
     is_candidate = set(map(id, candidates))
