@@ -55,6 +55,8 @@ _SAME_SIZE = 0.5
 # So many lines of prose with at least so many rows with cells beside them are two columns.
 _MIN_PROSE_LINES = 4
 _MIN_ROWS_BESIDE = 3
+# Two tables beside each other begin or end at heights that differ by more font sizes than these.
+_MAX_APART = 4.0
 # The columns of a page have nearly the same width: the narrower one is at least so wide.
 _MIN_SAME_WIDTH = 0.7
 # The lines of a title or paragraph are at most this many font sizes apart.
@@ -245,7 +247,7 @@ def _checked_spans(
         return []
     spans = []
     is_beside_prose = _is_beside_prose(left, right) or _is_beside_prose(right, left)
-    for first, last in _without_wide_tables(left, right):
+    for first, last in _without_wide_tables(left, right, may_be_apart=is_beside_prose):
         top = first
         while top < last and not right_parts[top] and _continues_above(rows, start + top, x):
             top += 1
@@ -282,6 +284,7 @@ class _Side:
         self.left = min((part[0].left for part in filled), default=0.0)
         self.right = max((part[-1].right for part in filled), default=0.0)
         self.width = max(self.right - self.left, 1.0)
+        self._stretches: list[tuple[float, float]] = []
 
     def part(self, start: int, end: int) -> "_Side":
         return _Side(self.parts[start:end])
@@ -301,6 +304,30 @@ class _Side:
             and part[-1].right - part[0].left >= _FULL_ROW * self.width
             and not _has_cells(part)
         )
+
+    def without_prose_around(self, start: int, end: int) -> tuple[float, float]:
+        """Returns the baselines of the first and last line of the text around some rows.
+
+        This text has no full lines of prose.
+        """
+        if not self._stretches:
+            self._stretches = self._text_without_prose()
+        return self._stretches[start][0], self._stretches[end - 1][1]
+
+    def _text_without_prose(self) -> list[tuple[float, float]]:
+        """Returns for each row the first and last baseline of the text without prose around it."""
+        ends: list[list[float]] = []
+        for parts in (self.parts, self.parts[::-1]):
+            baselines = []
+            baseline = 0.0
+            is_after_prose = True
+            for part in parts:
+                if part and (is_after_prose or self.is_full_line(part)):
+                    baseline = part[0].baseline
+                    is_after_prose = self.is_full_line(part)
+                baselines.append(baseline)
+            ends.append(baselines)
+        return list(zip(ends[0], reversed(ends[1]), strict=True))
 
     @property
     def is_prose(self) -> bool:
@@ -348,8 +375,13 @@ def _has_cells(part: Sequence[Word]) -> bool:
     return is_wide and not even_space(part)
 
 
-def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
-    """Returns the ranges of rows that remain when wide tables are taken out."""
+def _without_wide_tables(
+    left: _Side, right: _Side, *, may_be_apart: bool
+) -> list[tuple[int, int]]:
+    """Returns the ranges of rows that remain when wide tables are taken out.
+
+    If `may_be_apart`, tables that stand beside each other in two columns are not taken out.
+    """
     count = len(left.parts)
     tabular = [
         left.is_prose_row(index) is False and right.is_prose_row(index) is False
@@ -364,8 +396,7 @@ def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
         if (
             after - index >= _WIDE_TABLE_ROWS
             and after - index < count
-            and not _is_mixed(left, right, range(index - 1, -1, -1))
-            and not _is_mixed(left, right, range(after, count))
+            and not (may_be_apart and _are_apart(left, right, index, after))
         ):
             if index > start:
                 ranges.append((start, index))
@@ -376,21 +407,17 @@ def _without_wide_tables(left: _Side, right: _Side) -> list[tuple[int, int]]:
     return ranges
 
 
-def _is_mixed(left: _Side, right: _Side, indexes: Sequence[int]) -> bool:
-    """Returns True if the next rows of one side are prose and those of the other side have cells.
+def _are_apart(left: _Side, right: _Side, start: int, end: int) -> bool:
+    """Returns True if rows that look like those of a wide table are parts of two tables.
 
-    `indexes` are those of the rows above or below a row, from the nearest one on.
+    These begin or end at different heights, because lines of prose are beside one of them.
     """
-    near = [
-        [side.parts[index] for index in indexes[: 2 * _MIN_ROWS_BESIDE] if side.parts[index]]
-        for side in (left, right)
-    ]
-    kinds = []
-    for side, parts in zip((left, right), near, strict=True):
-        cells = sum(map(_has_cells, parts))
-        full = sum(side.is_full_line(part) for part in parts)
-        kinds.append("cells" if 2 * cells > len(parts) else "prose" if full >= 2 else "")
-    return sorted(kinds) == ["cells", "prose"]
+    rows = [word for side in (left, right) for part in side.parts[start:end] for word in part[:1]]
+    limit = _MAX_APART * max(word.size for word in rows)
+    (top, bottom), (other_top, other_bottom) = (
+        side.without_prose_around(start, end) for side in (left, right)
+    )
+    return abs(top - other_top) > limit or abs(bottom - other_bottom) > limit
 
 
 def _is_beside_prose(side: _Side, other: _Side) -> bool:
