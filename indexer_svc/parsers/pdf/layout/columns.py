@@ -375,9 +375,7 @@ def _has_cells(part: Sequence[Word]) -> bool:
     return is_wide and not even_space(part)
 
 
-def _without_wide_tables(
-    left: _Side, right: _Side, *, may_be_apart: bool
-) -> list[tuple[int, int]]:
+def _without_wide_tables(left: _Side, right: _Side, *, may_be_apart: bool) -> list[tuple[int, int]]:
     """Returns the ranges of rows that remain when wide tables are taken out.
 
     If `may_be_apart`, tables that stand beside each other in two columns are not taken out.
