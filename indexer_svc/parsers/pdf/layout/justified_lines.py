@@ -6,7 +6,8 @@ table are not equal, because its cells have texts of different widths. So equal 
 prose, however wide they are.
 
 TeX widens the spaces after punctuation more than others, and words in another font have spaces of
-their own. These spaces may be wider than the others of their line.
+their own. These spaces may be a little wider than the others of their line. They may not be much
+wider, because the space between two columns of text is wide, too.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,12 @@ from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 # Two spaces are equal if they differ by at most this many font sizes. Kerning and rounding change
 # them by a third of it.
 _SAME_SPACE = 0.06
-_MAX_OTHER_SPACE = 3.0
-_PUNCTUATION = frozenset(".,:;?!")
+# Spaces beside another font or after punctuation are at most so many font sizes wider. TeX doubles
+# spaces after sentences in a line whose spaces are wide.
+_OTHER_SPACE = 0.35
+_AFTER_SENTENCE = 2.0
+_PUNCTUATION = frozenset(",;")
+_SENTENCE_ENDS = frozenset(".:?!")
 
 
 def even_space(words: Sequence[Word]) -> float:
@@ -30,20 +35,26 @@ def even_space(words: Sequence[Word]) -> float:
     if all(word.font.is_fixed for word in words):
         return 0.0
     spaces: list[float] = []
-    others: list[float] = []
+    others: list[tuple[float, bool]] = []
     for word, after in pairwise(words):
         space = after.left - word.right
         if space <= WORD_GAP * after.size:
             continue
-        is_other = word.text[-1] in _PUNCTUATION or word.font != after.font
-        (others if is_other else spaces).append(space)
+        ends_sentence = word.text[-1] in _SENTENCE_ENDS
+        if ends_sentence or word.text[-1] in _PUNCTUATION or word.font != after.font:
+            others.append((space, ends_sentence))
+        else:
+            spaces.append(space)
     if len(spaces) < 2:
-        spaces, others = spaces + others, []
+        spaces += [space for space, _ in others]
+        others = []
     if len(spaces) < 2 or not any(letter.isalpha() for word in words for letter in word.text):
         return 0.0
     narrowest = min(spaces)
-    tolerance = _SAME_SPACE * max(word.size for word in words)
-    is_even = max(spaces) - narrowest <= tolerance and all(
-        space <= _MAX_OTHER_SPACE * narrowest for space in others
+    size = max(word.size for word in words)
+    is_even = max(spaces) - narrowest <= _SAME_SPACE * size and all(
+        space <= narrowest + _OTHER_SPACE * size
+        or (ends_sentence and space <= _AFTER_SENTENCE * narrowest)
+        for space, ends_sentence in others
     )
     return narrowest if is_even else 0.0

@@ -39,5 +39,11 @@ def test_the_space_after_a_full_stop_may_be_wider():
 
 
 def test_the_spaces_beside_another_font_may_be_wider():
-    parts = [run("It", 50, 100), run("is", 72, 100), run("bold", 98, 100, font=BOLD)]
+    parts = [run("It", 50, 100), run("is", 72, 100), run("bold", 97, 100, font=BOLD)]
     assert even_space(words([*parts, run("now", 132, 100), run("and", 159, 100)])) == 12
+
+
+def test_the_space_between_two_columns_is_no_space_of_a_line():
+    left = justified(["the last help file"], 50, 170, 100)
+    for font in (BOLD, left[0].font):
+        assert even_space(words([*left, run("References", 195, 100, font=font)])) == 0
