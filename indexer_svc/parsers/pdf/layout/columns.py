@@ -57,6 +57,8 @@ _MIN_PROSE_LINES = 4
 _MIN_ROWS_BESIDE = 3
 # Two tables beside each other begin or end at heights that differ by more font sizes than these.
 _MAX_APART = 4.0
+# The rows of a table are at most this many font sizes apart.
+_MAX_ROW_PITCH = 3.2
 # The columns of a page have nearly the same width: the narrower one is at least so wide.
 _MIN_SAME_WIDTH = 0.7
 # The lines of a title or paragraph are at most this many font sizes apart.
@@ -308,7 +310,7 @@ class _Side:
     def without_prose_around(self, start: int, end: int) -> tuple[float, float]:
         """Returns the baselines of the first and last line of the text around some rows.
 
-        This text has no full lines of prose.
+        This text has no full lines of prose, and no empty space that is higher than a row.
         """
         if not self._stretches:
             self._stretches = self._text_without_prose()
@@ -319,12 +321,15 @@ class _Side:
         ends: list[list[float]] = []
         for parts in (self.parts, self.parts[::-1]):
             baselines = []
-            baseline = 0.0
-            is_after_prose = True
+            baseline = last = float("-inf")
+            is_prose = False
             for part in parts:
-                if part and (is_after_prose or self.is_full_line(part)):
-                    baseline = part[0].baseline
-                    is_after_prose = self.is_full_line(part)
+                if part:
+                    first, was_prose, is_prose = part[0], is_prose, self.is_full_line(part)
+                    pitch = abs(first.baseline - last)
+                    if is_prose or was_prose or pitch > _MAX_ROW_PITCH * first.size:
+                        baseline = first.baseline
+                    last = first.baseline
                 baselines.append(baseline)
             ends.append(baselines)
         return list(zip(ends[0], reversed(ends[1]), strict=True))
