@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from benchmarks.documents.sentences import Writer
-from benchmarks.documents.source_document import Code, SourceDocument, block_text
+from benchmarks.documents.source_document import Code, SourceDocument, Table, block_text
 
 
 class Outline(StrEnum):
@@ -93,6 +93,11 @@ class PrintLayout:
 # Half of a page has space for these.
 _NARROW_CHARS = 40
 _NARROW_TABLE_COLUMNS = 4
+_COLUMN_PT = 224
+# The text of tables has 0.9 of the size of other text. Its characters are about so wide, relative
+# to the size of other text, and the cells have so much space at their sides.
+_CHAR_WIDTH = {"STIXGeneral": 0.45, "DejaVu Serif": 0.54, "DejaVu Sans": 0.54}
+_CELL_PADDING_PT = 6.8
 
 FAMILIES = ("STIXGeneral", "DejaVu Serif", "DejaVu Sans")
 
@@ -100,17 +105,21 @@ FAMILIES = ("STIXGeneral", "DejaVu Serif", "DejaVu Sans")
 def layout_of(document: SourceDocument) -> PrintLayout:
     """Returns the layout that belongs to the name of a document.
 
-    Documents with long words, long lines of code or tables of more than four columns have one
-    column, because these would not fit into half of a page.
+    Documents with long words, long lines of code or wide tables have one column, because these
+    would not fit into half of a page. A table that does not fit is printed over the next column.
     """
     writer = Writer.named(f"layout of {document.name}")
     columns = 2 if writer.happens(0.5) and not _is_wide(document) else 1
     family = writer.pick(FAMILIES)
+    paper = writer.pick(("A4", "A4", "Letter"))
+    size_pt = writer.pick((9.0, 10.0) if columns == 2 else (9.5, 10.0, 11.0))
+    if any(_table_width_pt(table, family, size_pt) > _COLUMN_PT for table in document.tables):
+        columns = 1
     return PrintLayout(
-        paper=writer.pick(("A4", "A4", "Letter")),
+        paper=paper,
         columns=columns,
         family=family,
-        size_pt=writer.pick((9.0, 10.0) if columns == 2 else (9.5, 10.0, 11.0)),
+        size_pt=size_pt,
         headings=writer.pick(tuple(HeadingStyle)),
         heads=writer.pick(tuple(HeadStyle)),
         tables=writer.pick((*RULED, *ALIGNED)),
@@ -128,6 +137,15 @@ def _is_wide(document: SourceDocument) -> bool:
     return max(map(len, parts), default=0) > _NARROW_CHARS or any(
         len(table.names) > _NARROW_TABLE_COLUMNS for table in document.tables
     )
+
+
+def _table_width_pt(table: Table, family: str, size_pt: float) -> float:
+    """Returns about how wide a table is at least: the longest word of a cell is not broken."""
+    longest = [
+        max((len(word) for text in column for word in text.split()), default=0)
+        for column in zip(table.names, *table.cells, strict=True)
+    ]
+    return sum(longest) * _CHAR_WIDTH[family] * size_pt + len(longest) * _CELL_PADDING_PT
 
 
 def table_layout_of(document: SourceDocument, *, is_ruled: bool) -> PrintLayout:

@@ -15,6 +15,8 @@ A table may also stand in one column of a page, and continue in the next one. Th
 page are tabular on both sides of the gutter, as those of a wide table are. But a wide table begins
 and ends on both sides together. So rows with cells beside lines of prose show that a table stands
 in its column, and that all rows up to the next row that crosses the gutter are in two columns.
+Without prose, two parts of one table have cells at the same places, and the names of the columns
+are repeated, or stand above the first part only, or the rows are on different baselines.
 
 The rows of a page become regions: groups of rows that are read one after the other. In a region no
 row contains words of two columns.
@@ -57,6 +59,10 @@ _MIN_PROSE_LINES = 4
 _MIN_ROWS_BESIDE = 3
 # Two tables beside each other begin or end at heights that differ by more font sizes than these.
 _MAX_APART = 4.0
+# The parts of a table have several cells in at least this share of their lines.
+_MIN_CELL_ROWS = 0.4
+# The rows of a table are at most this many font sizes apart.
+_MAX_ROW_PITCH = 3.2
 # The columns of a page have nearly the same width: the narrower one is at least so wide.
 _MIN_SAME_WIDTH = 0.7
 # The lines of a title or paragraph are at most this many font sizes apart.
@@ -246,6 +252,8 @@ def _checked_spans(
     if right.left - left.right < _MIN_GUTTER_SIZE * size:
         return []
     spans = []
+    if _are_parts_of_table(left, right):
+        return [_ColumnSpan(start, end, x)]
     is_beside_prose = _is_beside_prose(left, right) or _is_beside_prose(right, left)
     for first, last in _without_wide_tables(left, right, may_be_apart=is_beside_prose):
         top = first
@@ -296,6 +304,27 @@ class _Side:
             return None
         return part[-1].right - part[0].left >= _FULL_ROW * self.width and not _has_cells(part)
 
+    @property
+    def second_cell(self) -> tuple[float, float]:
+        """Where the second cells of most rows begin, and where the rows with cells end.
+
+        Both are distances from the left edge.
+        """
+        places = []
+        for part in self.filled:
+            gaps = (
+                after.left
+                for word, after in pairwise(part)
+                if after.left - word.right > _CELL_GAP * word.size
+            )
+            start = next(gaps, None)
+            if start is not None:
+                places.append((start - self.left, part[-1].right - self.left))
+        if not places:
+            return 0.0, 0.0
+        starts, ends = (sorted(values) for values in zip(*places, strict=True))
+        return starts[len(starts) // 2], ends[len(ends) // 2]
+
     def is_full_line(self, part: Sequence[Word]) -> bool:
         """Returns True if words are a line of prose from the left edge nearly to the right one."""
         return (
@@ -308,7 +337,7 @@ class _Side:
     def without_prose_around(self, start: int, end: int) -> tuple[float, float]:
         """Returns the baselines of the first and last line of the text around some rows.
 
-        This text has no full lines of prose.
+        This text has no full lines of prose, and no empty space that is higher than a row.
         """
         if not self._stretches:
             self._stretches = self._text_without_prose()
@@ -319,12 +348,15 @@ class _Side:
         ends: list[list[float]] = []
         for parts in (self.parts, self.parts[::-1]):
             baselines = []
-            baseline = 0.0
-            is_after_prose = True
+            baseline = last = float("-inf")
+            is_prose = False
             for part in parts:
-                if part and (is_after_prose or self.is_full_line(part)):
-                    baseline = part[0].baseline
-                    is_after_prose = self.is_full_line(part)
+                if part:
+                    first, was_prose, is_prose = part[0], is_prose, self.is_full_line(part)
+                    pitch = abs(first.baseline - last)
+                    if is_prose or was_prose or pitch > _MAX_ROW_PITCH * first.size:
+                        baseline = first.baseline
+                    last = first.baseline
                 baselines.append(baseline)
             ends.append(baselines)
         return list(zip(ends[0], reversed(ends[1]), strict=True))
@@ -445,6 +477,50 @@ def _is_beside_prose(side: _Side, other: _Side) -> bool:
         if lines >= _MIN_PROSE_LINES and cells >= max(_MIN_ROWS_BESIDE, 0.6 * beside):
             return True
     return False
+
+
+def _are_parts_of_table(left: _Side, right: _Side) -> bool:
+    """Returns True if both sides are parts of one table, which continues in the next column.
+
+    Four columns of one table may be at equal distances, so equal places of cells are not enough.
+    """
+    sides = left.filled, right.filled
+    if min(map(len, sides)) < _MIN_COLUMN_ROWS:
+        return False
+    cells = [[part for part in side if _has_cells(part)] for side in sides]
+    if any(len(rows) < _MIN_CELL_ROWS * len(side) for rows, side in zip(cells, sides, strict=True)):
+        return False
+    pairs = list(zip(left.parts, right.parts, strict=True))
+    both = [(one, other) for one, other in pairs if one and other]
+    is_repeated = any(
+        _has_cells(one)
+        and [word.text for word in one] == [word.text for word in other]
+        and all(word.text[0].isalpha() for word in one)
+        for one, other in both
+    )
+    is_named_once = (
+        bool(both)
+        and [_is_bold(part) for part in (*both[0], sides[0][-1], sides[1][-1])]
+        == [True, False, False, False]
+        and both[0][0] is sides[0][0]
+    )
+    are_apart = len(both) <= _MAX_ALIGNED_ROWS * min(map(len, sides))
+    if not (is_repeated or is_named_once or are_apart):
+        return False
+    if not all(
+        sum(part[0].text[0].isalpha() for part in rows) > 0.5 * len(rows) for rows in cells
+    ):
+        return False
+    return _is_same_place(left.second_cell, right.second_cell)
+
+
+def _is_bold(part: Sequence[Word]) -> bool:
+    return all(word.font.is_bold for word in part)
+
+
+def _is_same_place(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Returns True if two cells begin or end at the same distance from the edge of their column."""
+    return min(abs(one[0] - other[0]), abs(one[1] - other[1])) <= 2 * STRIP
 
 
 def _are_contents(left: _Side, right: _Side) -> bool:

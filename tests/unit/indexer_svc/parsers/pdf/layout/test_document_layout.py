@@ -11,6 +11,7 @@ from indexer_svc.parsers.pdf.layout.paragraphs import joined
 from indexer_svc.parsers.pdf.layout.tables import PdfTable
 from indexer_svc.parsers.pdf.page_content import Bookmark, FormValue, PageContent, Tag
 from tests.support.documents.page_contents import (
+    BOLD,
     FIXED,
     HEIGHT,
     WIDTH,
@@ -133,6 +134,60 @@ def test_a_table_on_the_next_page_gets_the_names_of_its_columns():
     read = laid_out([first, second])
     assert texts(read[1]) == [names + cells[20:]]
     assert read[1].blocks[0].header_rows == 1
+
+
+PARTS = [[f"Part {index}", str(index * 7919 % 991)] for index in range(32)]
+NAMES = [["Name", "Count"]]
+COLUMN = ["some words of a column that fill all of its line"] * 14
+
+
+@pytest.mark.parametrize("shift", [0, 5])
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_table_that_continues_in_the_next_column_is_one_table(shift, is_repeated):
+    upper = table(NAMES + PARTS[:20], (30, 180), 210, pitch=12)
+    again = NAMES if is_repeated else []
+    lower = table(again + PARTS[20:], (310, 460), 100 + shift, pitch=12)
+    below = paragraph(COLUMN, 310, 274 + shift)
+    [blocks] = laid_out([page([*paragraph(COLUMN[:8], 30, 100), *upper, *lower, *below])])
+    cells = NAMES + PARTS
+    assert texts(blocks) == [" ".join(COLUMN[:8]), cells, " ".join(COLUMN)]
+
+
+def test_a_table_beside_prose_stays_in_its_column():
+    left = paragraph(COLUMN, 30, 100) + table(NAMES + PARTS[:9], (30, 180), 290)
+    right = table(NAMES + PARTS[9:24], (310, 460), 100) + paragraph(COLUMN[:8], 310, 350)
+    [blocks] = laid_out([page(left + right)])
+    cells = NAMES + PARTS[:24]
+    assert texts(blocks) == [" ".join(COLUMN), cells, " ".join(COLUMN[:8])]
+
+
+@pytest.mark.parametrize("has_table_above", [False, True])
+def test_a_wide_table_between_columns_is_one_table(has_table_above):
+    years = [["Name", "2020", "2021", "2022"]]
+    years += [[name, count, count[::-1], f"{count}5"] for name, count in PARTS[:9]]
+    beside = table(NAMES + PARTS[:7], (310, 460), 100, pitch=12)
+    above = paragraph(COLUMN[:8], 30, 100)
+    above += beside if has_table_above else paragraph([*COLUMN[:7], "short"], 310, 100)
+    below = paragraph(COLUMN[:8], 30, 380) + paragraph(COLUMN[:8], 310, 380)
+    [blocks] = laid_out([page(above + table(years, (30, 180, 330, 460), 220) + below)])
+    assert years in texts(blocks)
+
+
+def test_a_table_with_a_wide_gap_in_the_middle_is_one_table():
+    cells = [[name, count, count[::-1], f"{count}5"] for name, count in PARTS[:9]]
+    [blocks] = laid_out([page(table(cells, (30, 130, 400, 480), 100))])
+    assert texts(blocks) == [cells]
+
+
+def test_two_different_tables_beside_each_other_are_not_joined():
+    towns = [["Town", "Houses"], *([f"Place {index}", str(index * 11)] for index in range(9))]
+    xs, ys = (30, 150, 270), [100 + 20 * index for index in range(11)]
+    runs = table(NAMES + PARTS[:9], (34, 154), 113, pitch=20)
+    runs += table(towns, (314, 434), 113, pitch=20)
+    rules = grid(xs, ys) + grid([x + 280 for x in xs], ys)
+    bold = [item._replace(font=BOLD) if item.baseline == 113 else item for item in runs]
+    [blocks] = laid_out([page(bold, rules)])
+    assert texts(blocks) == [NAMES + PARTS[:9], towns]
 
 
 def test_footnotes_of_the_first_column_come_after_the_second():
