@@ -51,6 +51,7 @@ _CAPTION = re.compile(
     r"tip|caution|theorem|lemma|definition|proof)\s*[\d:.(]|\[|\u25a6",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"\S+@\S+\.[a-z]{2,}|(?:https?://|www\.)\S+", re.IGNORECASE)
 _BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
 _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f][)\]\"'\u201d\u2019]*$")
 _CJK_NUMBERED = re.compile(
@@ -246,7 +247,7 @@ def _is_candidate(
 
 
 def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
-    """Returns True if a block is short, has letters, and is no item and no caption.
+    """Returns True if a block is short, has letters, and is no item, no caption and no address.
 
     Most characters are letters, except in a numbered title in large letters: `2 Version 1.0.3`.
     """
@@ -258,6 +259,7 @@ def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
         and len(text) <= _MAX_HEADING_CHARS
         and not block.marker
         and not _CAPTION.match(text)
+        and not _ADDRESS.fullmatch(text)
         and letters >= 2
         and (letters >= least or (is_larger and bool(_NUMBERED.match(text))))
     )
@@ -337,12 +339,15 @@ def _without_cover(
 def _is_text(block: Block, body: BodyStyle) -> bool:
     """Returns True if a block is a paragraph, and no lines of a cover.
 
-    It is long, or it is a sentence that fills its first lines. The lines of an address end early.
+    It is long, or it is a sentence in the size of the text that fills its first lines. The lines of
+    an address end early, and an abstract is often smaller.
     """
-    if abs(block.styled.size - body.size) >= 0.2 * body.size:
+    size = block.styled.size
+    if abs(size - body.size) >= 0.2 * body.size:
         return False
     is_filled = len(block.lines) > 1 and "\n" not in block.text
-    return len(block.text) > _MIN_TEXT_CHARS or (is_filled and _ends_sentence(block.text))
+    is_sentence = is_filled and round(size * 2) / 2 == body.size and _ends_sentence(block.text)
+    return len(block.text) > _MIN_TEXT_CHARS or is_sentence
 
 
 def _ends_sentence(text: str) -> bool:

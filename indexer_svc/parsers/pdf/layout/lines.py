@@ -81,7 +81,7 @@ class TextLine:
     """A line of text in one column, with the style of most of its characters.
 
     Words of code in a line of text are often smaller than the text. Even if they are most of the
-    line, its style is that of the larger words.
+    line, its style is that of the larger words. A line of bold text is bold if its code is not.
     `first_width` and `first_size` are those of the first word. `is_italic` and `is_fixed` are True
     if all words are italic, and if all characters have the same width. `mark` is the number of the
     first marked content. `note_start` is True if the line begins with a superscript, as a footnote
@@ -114,26 +114,27 @@ class TextLine:
         self.first_width = words[0].right - words[0].left
         self.first_size = words[0].size
         styles: Counter[tuple[float, float, str]] = Counter()
-        bold_chars = chars = 0
         by_style = {}
         for word in words:
             key = word.size, word.baseline, word.font.name
-            count = len(word.text)
-            styles[key] += count
+            styles[key] += len(word.text)
             by_style[key] = word
-            chars += count
-            if word.font.is_bold:
-                bold_chars += count
         main = by_style[max(styles, key=styles.__getitem__)]
         if main.font.is_fixed:
             size = main.size
-            text = [key for key, word in by_style.items() if not word.font.is_fixed]
-            larger = [key for key in text if key[0] > size]
+            larger = [
+                key for key, word in by_style.items() if word.size > size and not word.font.is_fixed
+            ]
             if larger:
                 main = by_style[max(larger, key=styles.__getitem__)]
         self.baseline = main.baseline
         self.size = main.size
         self.font = main.font
+        bold_chars = chars = 0
+        for word in words:
+            if main.font.is_fixed or not word.font.is_fixed:
+                chars += len(word.text)
+                bold_chars += len(word.text) if word.font.is_bold else 0
         self.is_bold = bold_chars >= 0.8 * chars
         self.mark = words[0].mark
         self.is_italic = all(word.font.is_italic for word in words)

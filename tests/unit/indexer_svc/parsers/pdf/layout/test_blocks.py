@@ -139,6 +139,28 @@ def test_the_last_words_of_a_sentence_may_have_another_style(font):
     assert texts(runs) == [f"{FULL} {FULL} (see below)"]
 
 
+@pytest.mark.parametrize(
+    ("end", "size", "is_part"),
+    [
+        (FULL, 8.5, True),
+        (FULL, 7, False),  # It is too small for code in a sentence.
+        (FULL[:40], 8.5, False),  # The code would have fitted on the line.
+        (f"{FULL[:-1]}.", 8.5, False),
+    ],
+)
+def test_a_sentence_goes_on_with_smaller_code(end, size, is_part):
+    runs = [*paragraph([FULL, end], 50, 100), run("the_name = 1", 50, 124, size=size, font=FIXED)]
+    assert len(texts(runs)) == (1 if is_part else 2)
+
+
+def test_a_line_of_smaller_code_goes_on_with_the_sentence():
+    text = "the_long_name_of_a_command --its-first-option --its-second-option"
+    runs = [run(text, 50, 100, size=9, font=FIXED), *paragraph(["has two options"], 50, 112)]
+    [block] = blocks(runs)
+    assert not block.is_code
+    assert block.styled.size == 10
+
+
 def test_a_bold_title_below_a_full_line_is_no_part_of_it():
     runs = [*paragraph([FULL, FULL], 50, 100), run("The next title", 50, 124, font=BOLD)]
     assert texts(runs) == [f"{FULL} {FULL}", "The next title"]

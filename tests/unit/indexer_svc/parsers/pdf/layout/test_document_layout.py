@@ -289,3 +289,26 @@ def test_a_hostile_page_takes_no_time_that_grows_with_its_square():
     ]
     [blocks] = laid_out([page(runs)])
     assert blocks.blocks
+
+
+@pytest.mark.parametrize(("size", "depth"), [(20, 1), (10, 0)])
+@pytest.mark.parametrize("has_rules", [True, False])
+def test_a_title_above_a_table_that_is_all_of_the_text(size, depth, has_rules):
+    cells = [[f"Part {row}", str(row), f"{row}.5"] for row in range(6)]
+    runs = [run("The parts", 54, 60, size=size), *table(cells, (54, 154, 254), 113, pitch=20)]
+    rules = grid((50, 150, 250, 350), range(100, 240, 20)) if has_rules else ()
+    [blocks] = laid_out([page(runs, rules)])
+    title, found = blocks.blocks
+    assert (title.text, title.heading_depth) == ("The parts", depth)
+    assert found.rows == cells
+
+
+def test_bold_rows_of_a_table_are_no_headings():
+    cells = [[f"Part {row}", str(row), f"{row}.5"] for row in range(6)]
+    bold = [
+        run(text, x, 113, font=BOLD)
+        for text, x in zip(("Pumps", "2", "3"), (54, 154, 254), strict=True)
+    ]
+    runs = [run("The parts", 54, 60, size=20), *bold, *table(cells, (54, 154, 254), 133, pitch=20)]
+    [blocks] = laid_out([page(runs, grid((50, 150, 250, 350), range(100, 260, 20)))])
+    assert [item.heading_depth for item in blocks.blocks if isinstance(item, Block)] == [1]

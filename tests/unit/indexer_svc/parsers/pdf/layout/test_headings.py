@@ -8,10 +8,20 @@ from indexer_svc.parsers.pdf.layout.headings import (
     body_style,
     mark_bookmarks,
     mark_typographic,
+    table_styles,
 )
 from indexer_svc.parsers.pdf.layout.paragraphs import NO_WORDS
 from indexer_svc.parsers.pdf.page_content import Bookmark
-from tests.support.documents.page_contents import BOLD, ITALIC, REGULAR, lines, paragraph, run
+from tests.support.documents.page_contents import (
+    BOLD,
+    FIXED,
+    ITALIC,
+    REGULAR,
+    lines,
+    paragraph,
+    run,
+    words,
+)
 
 TEXT = "some words of the text that go on and on to the end of the line,"
 
@@ -128,6 +138,8 @@ def test_numbers_say_the_depth_within_a_style():
         "A sentence that ends with a stop.",
         "Figure 3: A pump",
         "Table 1. Parts",
+        "ann@example.org",
+        "https://example.org/Parts",
         "123.45",
         "x" * 400,
     ],
@@ -231,3 +243,97 @@ def test_a_list_of_bold_lines_is_no_list_of_headings():
     runs = paragraph([TEXT] * 8, 50, 40)
     runs += [run(f"Bold line {index}", 50, 200 + 30 * index, font=BOLD) for index in range(5)]
     assert typographic(runs) == []
+
+
+NARROW = "some words of a narrow column"
+
+
+def narrow(*heads, text=(NARROW, NARROW, "and the end.")):
+    """Returns a page of short paragraphs in a narrow column, each below lines of a heading.
+
+    Each line has parts, and each part has a text, a size and a font.
+    """
+    runs = []
+    y = 40.0
+    for head in heads:
+        for parts in head:
+            x = 50.0
+            for part, size, font in parts:
+                runs.append(run(part, x, y, size=size, font=font))
+                x += 0.5 * size * (len(part) + 1)
+            y += 16
+        y += 4
+        runs += paragraph(text, 50, y)
+        y += 12 * len(text) + 24
+    return runs
+
+
+def line(text, size=13, font=BOLD):
+    """Returns a line with one part."""
+    return [(text, size, font)]
+
+
+@pytest.mark.parametrize("number", ["", "1 "])
+def test_headings_above_short_paragraphs_of_the_first_page(number):
+    heads = [[line(f"{number}{text}")] for text in ("Use", "Care", "Waste")]
+    found = typographic(narrow([line("The title", 18)], *heads))
+    assert found == [
+        (1, "The title"),
+        *((2, f"{number}{text}") for text in ("Use", "Care", "Waste")),
+    ]
+
+
+def test_an_address_above_the_text_is_no_paragraph():
+    address = ("Institute of Pumps", "Brindlewick", "Long Street 12.")
+    heads = [[line(text)] for text in ("Ann Author", "Ben Author", "Cy Author")]
+    runs = narrow([line("The title", 18)], *heads, text=address)
+    assert typographic(runs) == [(1, "The title")]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        [line("Keys are in a volume and"), line("secrets", 11, FIXED)],
+        [
+            line("Keys are in some"),
+            [("volume", 13, BOLD), ("secrets,", 11, FIXED)],
+            line("by name"),
+        ],
+        [[("make secrets", 11, FIXED), ("is", 13, BOLD)], line("the command for it")],
+        [line("secrets.create-them", 11.5, FIXED), line("makes the keys of it")],
+        [line("The keys of the trans-"), line("portation of goods")],
+    ],
+)
+def test_a_heading_of_several_lines(head):
+    heads = [[line("One")], head, [line("Two")]]
+    found = typographic(narrow(*heads))
+    assert [depth for depth, _ in found] == [1, 1, 1]
+    whole = " ".join(part for parts in head for part, _, _ in parts).replace("- ", "")
+    assert [text for _, text in found] == ["One", whole, "Two"]
+
+
+def test_two_headings_without_text_between_them_stay_two():
+    heads = [[line("One part of the whole", 16), line("A section of it")], [line("Another")]]
+    assert typographic(narrow(*heads)) == [
+        (1, "One part of the whole"),
+        (2, "A section of it"),
+        (2, "Another"),
+    ]
+
+
+def test_bold_words_before_a_sentence_are_no_heading():
+    parts = [("The pump.", 10, BOLD), ("It moves by some more words", 10, REGULAR)]
+    assert typographic(narrow([line("One")], [parts], [line("Two")])) == [(1, "One"), (1, "Two")]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("Only a title", 9), ("Only a title", 20), ("A sentence. Or two.", 20)]
+)
+def test_the_style_of_tables_is_that_of_the_text_if_there_are_no_sentences(text, size):
+    cells = table_styles(words(paragraph(["Cell"] * 20, 50, 100, size=9)))
+    expected = size if text.endswith(".") else 9
+    assert body_style(lines([run(text, 50, 50, size=size)]), cells).size == expected
+
+
+def test_a_page_that_has_only_a_table():
+    assert body_style([], table_styles(words([run("Cell", 50, 50, size=9)]))).size == 9

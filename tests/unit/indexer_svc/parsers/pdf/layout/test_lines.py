@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.documents.page_contents import ITALIC, lines, rows, run
+from tests.support.documents.page_contents import FIXED, ITALIC, lines, rows, run
 
 
 def text(*runs):
@@ -77,6 +77,13 @@ def test_chinese_words_are_joined_without_a_space():
 def test_the_style_of_a_line_is_that_of_most_characters():
     [line] = lines([run("tiny", 0, 50, size=9.5), run("normal words", 40, 50)])
     assert line.size == 10
+
+
+@pytest.mark.parametrize(("text_size", "style"), [(10, (10, False)), (8.5, (8.5, True))])
+def test_most_characters_are_code_that_is_smaller_than_the_text(text_size, style):
+    code = run("a_long_name_of_code", 30, 50, size=8.5, font=FIXED)
+    [line] = lines([run("use", 0, 50, size=text_size), code])
+    assert (line.size, line.font.is_fixed) == style
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 700)), max_size=30))
