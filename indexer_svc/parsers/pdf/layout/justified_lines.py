@@ -6,8 +6,8 @@ table are not equal, because its cells have texts of different widths. So equal 
 prose, however wide they are.
 
 TeX widens the spaces after punctuation more than others, and words in another font have spaces of
-their own. These spaces may be a little wider than the others of their line. They may not be much
-wider, because the space between two columns of text is wide, too.
+their own. These spaces may differ a little from the others of their line. They may not differ much,
+because one of them may be the space between two columns of text.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from indexer_svc.parsers.pdf.layout.words import WORD_GAP, Word
 # Two spaces are equal if they differ by at most this many font sizes. Kerning and rounding change
 # them by a third of it.
 _SAME_SPACE = 0.06
-# Spaces beside another font or after punctuation are at most so many font sizes wider. TeX doubles
+# Spaces beside another font or after punctuation differ by at most so many font sizes. TeX doubles
 # spaces after sentences in a line whose spaces are wide.
 _OTHER_SPACE = 0.35
 _AFTER_SENTENCE = 2.0
@@ -53,8 +53,8 @@ def even_space(words: Sequence[Word]) -> float:
     narrowest = min(spaces)
     size = max(word.size for word in words)
     is_even = max(spaces) - narrowest <= _SAME_SPACE * size and all(
-        space <= narrowest + _OTHER_SPACE * size
-        or (ends_sentence and space <= _AFTER_SENTENCE * narrowest)
+        abs(space - narrowest) <= _OTHER_SPACE * size
+        or (ends_sentence and narrowest <= space <= _AFTER_SENTENCE * narrowest)
         for space, ends_sentence in others
     )
     return narrowest if is_even else 0.0

@@ -3,7 +3,11 @@
 import pytest
 
 from indexer_svc.parsers.pdf.layout.justified_lines import even_space
+<<<<<<< HEAD
 from tests.support.documents.page_contents import BOLD, FIXED, justified, run, words
+=======
+from tests.support.documents.page_contents import BOLD, REGULAR, justified, run, words
+>>>>>>> 3f871018f3908728071c18352814d392658141c4
 
 
 @pytest.mark.parametrize("right", [120, 150, 200, 300])
@@ -43,7 +47,10 @@ def test_the_spaces_beside_another_font_may_be_wider():
     assert even_space(words([*parts, run("now", 132, 100), run("and", 159, 100)])) == 12
 
 
-def test_the_space_between_two_columns_is_no_space_of_a_line():
-    left = justified(["the last help file"], 50, 170, 100)
-    for font in (BOLD, left[0].font):
-        assert even_space(words([*left, run("References", 195, 100, font=font)])) == 0
+@pytest.mark.parametrize("font", [BOLD, REGULAR])
+@pytest.mark.parametrize("gutter", [20, 25, 45])
+@pytest.mark.parametrize("right", [130, 170, 230])
+def test_the_space_between_two_columns_is_no_space_of_a_line(right, gutter, font):
+    left = justified(["the last help file"], 50, right, 100)
+    both = [*left, run("References", right + gutter, 100, font=font)]
+    assert even_space(words(both)) == 0
