@@ -3,11 +3,7 @@
 import pytest
 
 from indexer_svc.parsers.pdf.layout.justified_lines import even_space
-<<<<<<< HEAD
-from tests.support.documents.page_contents import BOLD, FIXED, justified, run, words
-=======
-from tests.support.documents.page_contents import BOLD, REGULAR, justified, run, words
->>>>>>> 3f871018f3908728071c18352814d392658141c4
+from tests.support.documents.page_contents import BOLD, FIXED, REGULAR, justified, run, words
 
 
 @pytest.mark.parametrize("right", [120, 150, 200, 300])
