@@ -407,9 +407,7 @@ def _has_cells(part: Sequence[Word]) -> bool:
     return is_wide and not even_space(part)
 
 
-def _without_wide_tables(
-    left: _Side, right: _Side, *, may_be_apart: bool
-) -> list[tuple[int, int]]:
+def _without_wide_tables(left: _Side, right: _Side, *, may_be_apart: bool) -> list[tuple[int, int]]:
     """Returns the ranges of rows that remain when wide tables are taken out.
 
     If `may_be_apart`, tables that stand beside each other in two columns are not taken out.
@@ -509,9 +507,7 @@ def _are_parts_of_table(left: _Side, right: _Side) -> bool:
     are_apart = len(both) <= _MAX_ALIGNED_ROWS * min(map(len, sides))
     if not (is_repeated or is_named_once or are_apart):
         return False
-    if not all(
-        sum(part[0].text[0].isalpha() for part in rows) > 0.5 * len(rows) for rows in cells
-    ):
+    if not all(sum(part[0].text[0].isalpha() for part in rows) > 0.5 * len(rows) for rows in cells):
         return False
     return _is_same_place(left.second_cell, right.second_cell)
 

@@ -161,6 +161,31 @@ def test_a_table_beside_prose_stays_in_its_column():
     assert texts(blocks) == [" ".join(COLUMN), cells, " ".join(COLUMN[:8])]
 
 
+@pytest.mark.parametrize("shift", [0, 5])
+def test_a_table_that_fills_the_columns_of_pages_is_read_down_each_column(shift):
+    left = table(NAMES + PARTS[:16], (30, 180), 100)
+    right = table(NAMES + PARTS[16:], (310, 460), 100 + shift)
+    [blocks] = laid_out([page(left + right)])
+    assert texts(blocks) == [NAMES + PARTS]
+
+
+def test_names_above_the_first_column_only_show_that_a_table_continues():
+    left = table(NAMES + PARTS[:16], (30, 180), 100)
+    left = [item._replace(font=BOLD) if item.baseline == 100 else item for item in left]
+    [blocks] = laid_out([page(left + table(PARTS[16:], (310, 460), 100))])
+    assert texts(blocks) == [NAMES + PARTS]
+
+
+def test_a_table_goes_on_from_the_last_column_of_a_page_to_the_first_of_the_next():
+    ys = [100 + 20 * index for index in range(12)]
+    xs, next_xs = (310, 430, 550), (30, 150, 270)
+    first = table(NAMES + PARTS[:10], (314, 434), 113, pitch=20)
+    first = [item._replace(font=BOLD) if item.baseline == 113 else item for item in first]
+    second = table(PARTS[10:21], (34, 154), 113, pitch=20)
+    read = laid_out([page(first, grid(xs, ys)), page(second, grid(next_xs, ys))])
+    assert texts(read[1]) == [NAMES + PARTS[10:21]]
+
+
 @pytest.mark.parametrize("has_table_above", [False, True])
 def test_a_wide_table_between_columns_is_one_table(has_table_above):
     years = [["Name", "2020", "2021", "2022"]]
@@ -176,6 +201,13 @@ def test_a_wide_table_between_columns_is_one_table(has_table_above):
 def test_a_table_with_a_wide_gap_in_the_middle_is_one_table():
     cells = [[name, count, count[::-1], f"{count}5"] for name, count in PARTS[:9]]
     [blocks] = laid_out([page(table(cells, (30, 130, 400, 480), 100))])
+    assert texts(blocks) == [cells]
+
+
+def test_a_table_of_four_equal_columns_is_one_table():
+    units = ("parts", "places", "owners", "boxes")
+    cells = [[f"{count} {unit}" for unit in units] for _, count in PARTS]
+    [blocks] = laid_out([page(table(cells, (30, 170, 310, 450), 100))])
     assert texts(blocks) == [cells]
 
 
