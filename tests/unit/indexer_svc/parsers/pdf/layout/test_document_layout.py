@@ -186,6 +186,20 @@ def test_a_table_goes_on_from_the_last_column_of_a_page_to_the_first_of_the_next
     assert texts(read[1]) == [NAMES + PARTS[10:21]]
 
 
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_ruled_table_that_continues_in_the_next_column_is_one_table(is_repeated):
+    cells = NAMES + PARTS[:14]
+    rest = (NAMES if is_repeated else []) + PARTS[14:30]
+    upper = table(cells, (34, 184), 223, pitch=20)
+    upper = [item._replace(font=BOLD) if item.baseline == 223 else item for item in upper]
+    lower = table(rest, (314, 464), 103, pitch=20)
+    lower = [item._replace(font=BOLD) if item.text in NAMES[0] else item for item in lower]
+    rules = grid((30, 180, 270), [210 + 20 * index for index in range(len(cells) + 1)])
+    rules += grid((310, 460, 550), [90 + 20 * index for index in range(len(rest) + 1)])
+    [blocks] = laid_out([page([*paragraph(COLUMN[:8], 30, 100), *upper, *lower], rules)])
+    assert texts(blocks) == [" ".join(COLUMN[:8]), NAMES + PARTS[:30]]
+
+
 @pytest.mark.parametrize("has_table_above", [False, True])
 def test_a_wide_table_between_columns_is_one_table(has_table_above):
     years = [["Name", "2020", "2021", "2022"]]
