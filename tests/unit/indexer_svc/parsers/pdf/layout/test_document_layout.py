@@ -225,6 +225,19 @@ def test_a_table_of_four_equal_columns_is_one_table():
     assert texts(blocks) == [cells]
 
 
+@pytest.mark.parametrize("shift", [-8, 0, 8])
+def test_ruled_tables_beside_each_other_are_read_from_left_to_right(shift):
+    ys = [100 + 20 * index for index in range(11)]
+    rest = [["Street", "Trees"], *PARTS[9:18]]
+    runs = table(NAMES + PARTS[:9], (34, 154), 113, pitch=20)
+    runs += table(rest, (314, 434), 113 + shift, pitch=20)
+    bold = {*NAMES[0], *rest[0]}
+    runs = [item._replace(font=BOLD) if item.text in bold else item for item in runs]
+    rules = grid((30, 150, 270), ys) + grid((310, 430, 550), [y + shift for y in ys])
+    [blocks] = laid_out([page(runs, rules)])
+    assert texts(blocks) == [NAMES + PARTS[:9], rest]
+
+
 def test_two_different_tables_beside_each_other_are_not_joined():
     towns = [["Town", "Houses"], *([f"Place {index}", str(index * 11)] for index in range(9))]
     xs, ys = (30, 150, 270), [100 + 20 * index for index in range(11)]
