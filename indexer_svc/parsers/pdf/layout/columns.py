@@ -61,6 +61,9 @@ _MIN_ROWS_BESIDE = 3
 _MAX_APART = 4.0
 # The parts of a table have several cells in at least this share of their lines.
 _MIN_CELL_ROWS = 0.4
+# The lines of a ruled table are about so high, in points. More lines are not counted.
+_TABLE_LINE = 14.0
+_MAX_LINE_COUNT = 100
 # The rows of a table are at most this many font sizes apart.
 _MAX_ROW_PITCH = 3.2
 # The columns of a page have nearly the same width: the narrower one is at least so wide.
@@ -179,8 +182,9 @@ def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
     for row in rows:
         for word in row.words:
             first, end = int(word.left / STRIP), int(word.right / STRIP) + 1
-            changes[first if 0 <= first <= last else _inside(min(first, last))] += 1
-            changes[end if 0 <= end <= last else _inside(min(end, last + 1))] -= 1
+            count = _line_count(word)
+            changes[first if 0 <= first <= last else _inside(min(first, last))] += count
+            changes[end if 0 <= end <= last else _inside(min(end, last + 1))] -= count
     cover = list(accumulate(changes))
     highest_before = list(accumulate(cover, max))
     highest_after = list(accumulate(reversed(cover), max))[::-1]
@@ -198,6 +202,12 @@ def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
                 candidates.append(deepest[len(deepest) // 2])
             run = []
     return list(dict.fromkeys(candidates))
+
+
+def _line_count(word: Word) -> int:
+    """Returns 1 for a word of text, and about the number of its lines for a ruled table."""
+    height = word.bottom - word.top
+    return 1 if height < 3 * word.size else max(1, min(int(height / _TABLE_LINE), _MAX_LINE_COUNT))
 
 
 def _spans_at(
@@ -461,6 +471,7 @@ def _is_beside_prose(side: _Side, other: _Side) -> bool:
         return False
     lines = cells = beside = 0
     before: Sequence[Word] = ()
+    table_bottom = 0.0
     for part, other_part in zip(side.parts, other.parts, strict=True):
         if part:
             is_next = before and part[0].baseline - before[0].baseline < _MAX_LEADING * part[0].size
@@ -471,9 +482,14 @@ def _is_beside_prose(side: _Side, other: _Side) -> bool:
             else:
                 lines += 1
             before = part
-        if lines and other_part:
+        if len(other_part) == 1 and _line_count(other_part[0]) >= _MIN_PROSE_LINES:
+            table_bottom = other_part[0].bottom
+        elif lines and other_part:
             beside += 1
             cells += _has_cells(other_part)
+        if part and part[0].bottom < table_bottom and lines:
+            beside += 1
+            cells += 1
         if lines >= _MIN_PROSE_LINES and cells >= max(_MIN_ROWS_BESIDE, 0.6 * beside):
             return True
     return False

@@ -404,7 +404,14 @@ def _is_note(item: Block | PdfTable) -> bool:
 
 
 def _same_columns(upper: PdfTable, lower: PdfTable) -> bool:
-    return len(upper.rows[0]) == len(lower.rows[0]) and all(
-        abs(one - other) <= _SAME_EDGE
-        for one, other in zip(upper.columns[:1], lower.columns[:1], strict=False)
+    """Returns True if two tables have the same columns.
+
+    They begin at the same x, or they are in different columns of their pages.
+    """
+    if len(upper.rows[0]) != len(lower.rows[0]) or not (upper.columns and lower.columns):
+        return len(upper.rows[0]) == len(lower.rows[0])
+    shift = lower.columns[0] - upper.columns[0]
+    return abs(shift) <= _SAME_EDGE or all(
+        abs(other - one - shift) <= _SAME_EDGE
+        for one, other in zip(upper.columns, lower.columns, strict=False)
     )

@@ -34,6 +34,8 @@ MAX_PAGE_WORDS = 15_000
 _VALUE_FONT = Font("")
 _VALUE_SIZE = 10.0
 _TABLE_FONT = Font("table")
+# The space above a table is at most so high, in points. It is left out at the top of a column.
+_SAME_TOP = 16.0
 
 Region = list[TextLine | PdfTable]
 
@@ -192,9 +194,19 @@ def _ruled(
         layout.table_styles += table_styles(inside)
         taken = set(map(id, inside))
         words = [word for word in words if id(word) not in taken]
+        # Tables that begin at nearly the same height are read from left to right.
+        top = min(
+            (
+                before.top
+                for before, _ in tables
+                if abs(before.top - table.top) <= _SAME_TOP
+                and (before.right <= table.left or table.right <= before.left)
+            ),
+            default=table.top,
+        )
         place = Word(
             "\u25a6",
-            *(table.left, table.top, table.right, table.bottom, table.top + 1.0, 1.0, _TABLE_FONT),
+            *(table.left, top, table.right, table.bottom, top + 1.0, 1.0, _TABLE_FONT),
         )
         tables.append((place, table))
     return tables, words

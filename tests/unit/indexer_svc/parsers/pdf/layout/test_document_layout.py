@@ -161,6 +161,45 @@ def test_a_table_beside_prose_stays_in_its_column():
     assert texts(blocks) == [" ".join(COLUMN), cells, " ".join(COLUMN[:8])]
 
 
+@pytest.mark.parametrize("shift", [0, 5])
+def test_a_table_that_fills_the_columns_of_pages_is_read_down_each_column(shift):
+    left = table(NAMES + PARTS[:16], (30, 180), 100)
+    right = table(NAMES + PARTS[16:], (310, 460), 100 + shift)
+    [blocks] = laid_out([page(left + right)])
+    assert texts(blocks) == [NAMES + PARTS]
+
+
+def test_names_above_the_first_column_only_show_that_a_table_continues():
+    left = table(NAMES + PARTS[:16], (30, 180), 100)
+    left = [item._replace(font=BOLD) if item.baseline == 100 else item for item in left]
+    [blocks] = laid_out([page(left + table(PARTS[16:], (310, 460), 100))])
+    assert texts(blocks) == [NAMES + PARTS]
+
+
+def test_a_table_goes_on_from_the_last_column_of_a_page_to_the_first_of_the_next():
+    ys = [100 + 20 * index for index in range(12)]
+    xs, next_xs = (310, 430, 550), (30, 150, 270)
+    first = table(NAMES + PARTS[:10], (314, 434), 113, pitch=20)
+    first = [item._replace(font=BOLD) if item.baseline == 113 else item for item in first]
+    second = table(PARTS[10:21], (34, 154), 113, pitch=20)
+    read = laid_out([page(first, grid(xs, ys)), page(second, grid(next_xs, ys))])
+    assert texts(read[1]) == [NAMES + PARTS[10:21]]
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_ruled_table_that_continues_in_the_next_column_is_one_table(is_repeated):
+    cells = NAMES + PARTS[:14]
+    rest = (NAMES if is_repeated else []) + PARTS[14:30]
+    upper = table(cells, (34, 184), 223, pitch=20)
+    upper = [item._replace(font=BOLD) if item.baseline == 223 else item for item in upper]
+    lower = table(rest, (314, 464), 103, pitch=20)
+    lower = [item._replace(font=BOLD) if item.text in NAMES[0] else item for item in lower]
+    rules = grid((30, 180, 270), [210 + 20 * index for index in range(len(cells) + 1)])
+    rules += grid((310, 460, 550), [90 + 20 * index for index in range(len(rest) + 1)])
+    [blocks] = laid_out([page([*paragraph(COLUMN[:8], 30, 100), *upper, *lower], rules)])
+    assert texts(blocks) == [" ".join(COLUMN[:8]), NAMES + PARTS[:30]]
+
+
 @pytest.mark.parametrize("has_table_above", [False, True])
 def test_a_wide_table_between_columns_is_one_table(has_table_above):
     years = [["Name", "2020", "2021", "2022"]]
@@ -177,6 +216,26 @@ def test_a_table_with_a_wide_gap_in_the_middle_is_one_table():
     cells = [[name, count, count[::-1], f"{count}5"] for name, count in PARTS[:9]]
     [blocks] = laid_out([page(table(cells, (30, 130, 400, 480), 100))])
     assert texts(blocks) == [cells]
+
+
+def test_a_table_of_four_equal_columns_is_one_table():
+    units = ("parts", "places", "owners", "boxes")
+    cells = [[f"{count} {unit}" for unit in units] for _, count in PARTS]
+    [blocks] = laid_out([page(table(cells, (30, 170, 310, 450), 100))])
+    assert texts(blocks) == [cells]
+
+
+@pytest.mark.parametrize("shift", [-8, 0, 8])
+def test_ruled_tables_beside_each_other_are_read_from_left_to_right(shift):
+    ys = [100 + 20 * index for index in range(11)]
+    rest = [["Street", "Trees"], *PARTS[9:18]]
+    runs = table(NAMES + PARTS[:9], (34, 154), 113, pitch=20)
+    runs += table(rest, (314, 434), 113 + shift, pitch=20)
+    bold = {*NAMES[0], *rest[0]}
+    runs = [item._replace(font=BOLD) if item.text in bold else item for item in runs]
+    rules = grid((30, 150, 270), ys) + grid((310, 430, 550), [y + shift for y in ys])
+    [blocks] = laid_out([page(runs, rules)])
+    assert texts(blocks) == [NAMES + PARTS[:9], rest]
 
 
 def test_two_different_tables_beside_each_other_are_not_joined():
