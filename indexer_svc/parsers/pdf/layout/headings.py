@@ -51,7 +51,6 @@ _CAPTION = re.compile(
     r"tip|caution|theorem|lemma|definition|proof)\s*[\d:.(]|\[|\u25a6",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"\S+@\S+\.[a-z]{2,}|(?:https?://|www\.)\S+", re.IGNORECASE)
 _BAD_END = re.compile(r"[.,;:=\u3002\uff0c\uff1b\uff1a\-][\"'\u201d\u2019)]*$")
 _SENTENCE_END = re.compile(r"[.!?\u3002\uff01\uff1f][)\]\"'\u201d\u2019]*$")
 _CJK_NUMBERED = re.compile(
@@ -247,7 +246,7 @@ def _is_candidate(
 
 
 def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
-    """Returns True if a block is short, has letters, and is no item, no caption and no address.
+    """Returns True if a block is short, has letters, and is no item and no caption.
 
     Most characters are letters, except in a numbered title in large letters: `2 Version 1.0.3`.
     """
@@ -259,7 +258,6 @@ def _may_be_heading(block: Block, *, is_larger: bool) -> bool:
         and len(text) <= _MAX_HEADING_CHARS
         and not block.marker
         and not _CAPTION.match(text)
-        and not _ADDRESS.fullmatch(text)
         and letters >= 2
         and (letters >= least or (is_larger and bool(_NUMBERED.match(text))))
     )
