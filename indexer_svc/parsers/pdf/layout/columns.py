@@ -507,9 +507,7 @@ def _are_parts_of_table(left: _Side, right: _Side) -> bool:
     are_apart = len(both) <= _MAX_ALIGNED_ROWS * min(map(len, sides))
     if not (is_repeated or is_named_once or are_apart):
         return False
-    if not all(
-        sum(part[0].text[0].isalpha() for part in rows) > 0.5 * len(rows) for rows in cells
-    ):
+    if not all(sum(part[0].text[0].isalpha() for part in rows) > 0.5 * len(rows) for rows in cells):
         return False
     return _is_same_place(left.second_cell, right.second_cell)
 
@@ -573,9 +571,14 @@ def _is_rising(numbers: Sequence[int]) -> bool:
 
 
 def _is_alphabetical(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Returns True if both columns are one sorted list, like an index."""
+    """Returns True if both columns are one sorted list, like an index.
+
+    The list goes on in the right column. If it goes on in each row instead, the end of the left
+    column comes after the start of the right one.
+    """
     if len(left) < 8 or len(right) < 8:
         return False
     words = [*left, *right]
     ordered = sum(word <= after for word, after in pairwise(words))
-    return ordered >= 0.8 * (len(words) - 1) and left[len(left) // 2] < right[len(right) // 2]
+    late, early = left[len(left) * 3 // 4], right[len(right) // 4]
+    return ordered >= 0.8 * (len(words) - 1) and late <= early
