@@ -587,9 +587,14 @@ def _is_rising(numbers: Sequence[int]) -> bool:
 
 
 def _is_alphabetical(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Returns True if both columns are one sorted list, like an index."""
+    """Returns True if both columns are one sorted list, like an index.
+
+    The list goes on in the right column. If it goes on in each row instead, the end of the left
+    column comes after the start of the right one.
+    """
     if len(left) < 8 or len(right) < 8:
         return False
     words = [*left, *right]
     ordered = sum(word <= after for word, after in pairwise(words))
-    return ordered >= 0.8 * (len(words) - 1) and left[len(left) // 2] < right[len(right) // 2]
+    late, early = left[len(left) * 3 // 4], right[len(right) // 4]
+    return ordered >= 0.8 * (len(words) - 1) and late <= early

@@ -115,6 +115,11 @@ def test_a_short_list_beside_prose_is_a_column():
     assert read(runs) == [left, right]
 
 
+def test_names_that_are_sorted_row_by_row_are_read_row_by_row():
+    names = [[f"p{row + 10}c{column}" for column in range(3)] for row in range(12)]
+    assert len(read(table(names, (50, 150, 250), 100))) == 1
+
+
 def test_an_index_is_read_down_its_columns():
     names = sorted(
         f"{a}{b}rk, {index}"
