@@ -175,20 +175,29 @@ def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
 
     Beside the middle of the strips that fewest rows cover, it returns the middle of those that few
     more rows cover. If the end of a title covers a part of a gutter, only the second one is in the
-    middle of the gutter.
+    middle of the gutter. A ruled table counts as one row, because it may stand over both columns,
+    and then as all its lines, because it may fill a column.
     """
+    candidates = _strips_between(rows, counts_lines=False)
+    if any(_line_count(word) > 1 for row in rows for word in row.words):
+        candidates += _strips_between(rows, counts_lines=True)
+    return list(dict.fromkeys(candidates))
+
+
+def _strips_between(rows: Sequence[TextRow], *, counts_lines: bool) -> list[int]:
+    """Returns the candidates of `_candidate_strips`, with one row or all lines for a table."""
     last = _inside(int(max(row.right for row in rows) / STRIP))
     changes = [0] * (last + 2)
     for row in rows:
         for word in row.words:
             first, end = int(word.left / STRIP), int(word.right / STRIP) + 1
-            count = _line_count(word)
+            count = _line_count(word) if counts_lines else 1
             changes[first if 0 <= first <= last else _inside(min(first, last))] += count
             changes[end if 0 <= end <= last else _inside(min(end, last + 1))] -= count
     cover = list(accumulate(changes))
     highest_before = list(accumulate(cover, max))
     highest_after = list(accumulate(reversed(cover), max))[::-1]
-    candidates = []
+    candidates: list[int] = []
     run: list[int] = []
     for strip, count in enumerate(cover):
         peak = min(highest_before[strip], highest_after[strip])
@@ -201,7 +210,7 @@ def _candidate_strips(rows: Sequence[TextRow]) -> list[int]:
                 deepest = [index for index in run if cover[index] <= limit]
                 candidates.append(deepest[len(deepest) // 2])
             run = []
-    return list(dict.fromkeys(candidates))
+    return candidates
 
 
 def _line_count(word: Word) -> int:
@@ -472,6 +481,9 @@ def _is_beside_prose(side: _Side, other: _Side) -> bool:
     lines = cells = beside = 0
     before: Sequence[Word] = ()
     table_bottom = 0.0
+    # A ruled table that reaches over the middle stands in no column.
+    middle = (min(side.left, other.left) + max(side.right, other.right)) / 2
+    is_in_half = other.right < middle or other.left > middle
     for part, other_part in zip(side.parts, other.parts, strict=True):
         if part:
             is_next = before and part[0].baseline - before[0].baseline < _MAX_LEADING * part[0].size
@@ -489,7 +501,7 @@ def _is_beside_prose(side: _Side, other: _Side) -> bool:
             cells += _has_cells(other_part)
         if part and part[0].bottom < table_bottom and lines:
             beside += 1
-            cells += 1
+            cells += is_in_half
         if lines >= _MIN_PROSE_LINES and cells >= max(_MIN_ROWS_BESIDE, 0.6 * beside):
             return True
     return False

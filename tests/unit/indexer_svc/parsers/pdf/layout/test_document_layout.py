@@ -225,6 +225,17 @@ def test_a_table_of_four_equal_columns_is_one_table():
     assert texts(blocks) == [cells]
 
 
+def test_a_ruled_table_over_both_columns_is_one_table():
+    cells = [[name, count, count[::-1], f"{count}5"] for name, count in PARTS[:18]]
+    ys = [210 + 20 * index for index in range(19)]
+    runs = table(cells, (34, 184, 314, 464), 223, pitch=20)
+    for x in (30, 310):
+        runs += paragraph(COLUMN[:8], x, 100) + paragraph(COLUMN[:8], x, 600)
+    [blocks] = laid_out([page(runs, grid((30, 180, 310, 460, 550), ys))])
+    text = " ".join(COLUMN[:8])
+    assert texts(blocks) == [f"{text} {text}", cells, f"{text} {text}"]
+
+
 @pytest.mark.parametrize("shift", [-8, 0, 8])
 def test_ruled_tables_beside_each_other_are_read_from_left_to_right(shift):
     ys = [100 + 20 * index for index in range(11)]
