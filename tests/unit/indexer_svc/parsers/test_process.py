@@ -83,6 +83,7 @@ def read_file(
 def process() -> Iterator[ParserProcess]:
     """A process for the core formats that the tests of this module share."""
     process = ParserProcess(MEMORY_BYTES, FormatFamily.CORE)
+    process.wait_until_ready(lambda: None)
     yield process
     assert process.is_alive
     assert process.kill() == "SIGKILL"
