@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds options.
 
     `--engine` chooses the engine for the end-to-end tests in `tests/e2e`. With `--parts` N, only
-    one of N parts of the tests runs; `--part-seed` chooses the part.
+    one of N parts of the test modules runs; `--part-seed` chooses the part.
     """
     parser.addoption("--engine", choices=("embedded", "postgres"), default="embedded")
     parser.addoption("--parts", type=int, default=1)
@@ -61,9 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps the tests of one part. Equal seeds choose equal parts in all processes."""
+    """Keeps the modules of one part. Equal seeds choose equal parts in all processes.
+
+    Modules are kept whole, because the tests of a module share servers and other costly fixtures.
+    """
     parts, seed = config.getoption("parts"), config.getoption("part_seed")
-    items[:] = [item for item in items if crc32(f"{seed} {item.nodeid}".encode()) % parts == 0]
+    items[:] = [item for item in items if crc32(f"{seed} {item.location[0]}".encode()) % parts == 0]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
