@@ -128,15 +128,12 @@ def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
         return text or after
     if text[-1] == "-" and len(text) > 1 and text[-2].isalnum():
         return text + after if keeps_hyphen(text, after, words) else text[:-1] + after
-    if continues_address(text, after):
-        return text + after
     if text[-1] in "-/" and len(text) > 1 and not text[-2].isspace():
-        if text[-1] == "/" and _is_address(text) and _WORD_AFTER_ADDRESS.match(after):
-            return f"{text} {after}"
-        return text + after  # `2019-/2021)` or an address that is broken after a slash.
-    if _CJK.match(text[-1]) and _CJK.match(after[0]):
-        return text + after
-    return f"{text} {after}"
+        # `2019-/2021)`, or an address that is broken after a slash or ends with it.
+        is_end = text[-1] == "/" and _is_address(text) and _WORD_AFTER_ADDRESS.match(after)
+        return f"{text} {after}" if is_end else text + after
+    is_chinese = _CJK.match(text[-1]) and _CJK.match(after[0])
+    return text + after if is_chinese or continues_address(text, after) else f"{text} {after}"
 
 
 def _is_address(text: str) -> bool:

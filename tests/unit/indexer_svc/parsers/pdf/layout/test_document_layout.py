@@ -333,6 +333,24 @@ def test_a_page_of_pictures_is_unread_and_an_empty_page_is_not():
     assert not empty.is_unread
 
 
+@pytest.mark.parametrize(
+    ("has_pictures", "label", "is_unread"),
+    [
+        (True, "", True),
+        (True, "Name:", False),
+        (False, "", False),
+        (False, "\ufffd\ufffd\ufffd", True),
+    ],
+)
+def test_a_page_with_form_values_is_unread_if_its_labels_are(has_pictures, label, is_unread):
+    values = [FormValue("Ada", 100, 90, 200, 104)]
+    runs = [run(label, 50, 100)] if label else []
+    content = PageContent(WIDTH, HEIGHT, runs, form_values=values, has_pictures=has_pictures)
+    [blocks] = laid_out([content])
+    assert blocks.is_unread == is_unread
+    assert " ".join(texts(blocks)) == ("Name: Ada" if label == "Name:" else "Ada")
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_every_word_is_read_once(seed):
     """Words are scattered over the page, so that any part of the layout may get them."""
