@@ -13,10 +13,13 @@ MAX_SIDE_PIXELS = 2000
 
 
 def picture_of(page: pdfium.PdfPage) -> Picture:
-    """Returns a page as it is shown, on white, in a size that the recogniser needs."""
+    """Returns a page on white, in a size that the recogniser needs.
+
+    The values of a form are not shown, because they are read as text.
+    """
     longer_side = max(*page.get_size(), 1.0)
     scale = min(_DPI / _POINTS_PER_INCH, MAX_SIDE_PIXELS / longer_side)
-    bitmap = page.render(scale=scale)
+    bitmap = page.render(scale=scale, may_draw_forms=False)
     try:
         picture: Picture = bitmap.to_numpy()[:, :, :3].copy()
     finally:

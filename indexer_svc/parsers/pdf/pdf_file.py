@@ -99,7 +99,7 @@ def _pages(
             with closing(document[index]) as page:
                 content = page_content(page, forms, None if tags is None else tags.tags(page))
                 if recogniser and not recogniser.is_exhausted and shows_unread_text(content):
-                    content = recognised_content(recogniser.page(picture_of(page)))
+                    content = recognised_content(recogniser.page(picture_of(page)), content)
                     if content.runs:
                         recognised.add(index)
                 yield content

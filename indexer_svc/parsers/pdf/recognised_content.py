@@ -9,7 +9,7 @@ edge, so the baseline is computed from the middle.
 
 from collections.abc import Sequence
 
-from indexer_svc.parsers.pdf.page_content import Font, GlyphRun, PageContent
+from indexer_svc.parsers.pdf.page_content import Font, FormValue, GlyphRun, PageContent
 from indexer_svc.parsers.recognition import RecognisedLine, RecognisedPage
 
 # The size in points that most of the text gets. The layout measures distances in points.
@@ -25,15 +25,27 @@ _MIDDLE_TO_BASELINE = 0.3
 _FONT = Font("recognised")
 
 
-def recognised_content(page: RecognisedPage) -> PageContent:
+def recognised_content(page: RecognisedPage, read: PageContent | None = None) -> PageContent:
     """Returns the content of a page whose text was recognised.
 
     The coordinates are scaled so that most of the text has the size of a usual text in print.
+    `read` is the content that was read of the page, whose form values are kept.
     """
     body = _body_height(page.lines)
     scale = _BODY_SIZE * _BOX_HEIGHT / body if body else 1.0
     runs = [_run(line, page, scale, body) for line in page.lines]
-    return PageContent(page.width * scale, page.height * scale, runs)
+    width, height = page.width * scale, page.height * scale
+    values = [] if read is None else _moved_values(read, width, height)
+    return PageContent(width, height, runs, form_values=values)
+
+
+def _moved_values(read: PageContent, width: float, height: float) -> list[FormValue]:
+    """Returns the form values of a page that gets another width and height."""
+    x, y = width / max(read.width, 1.0), height / max(read.height, 1.0)
+    return [
+        FormValue(value.text, value.left * x, value.top * y, value.right * x, value.bottom * y)
+        for value in read.form_values
+    ]
 
 
 def _body_height(lines: Sequence[RecognisedLine]) -> float:

@@ -11,6 +11,7 @@
    column that it spans if it is in the header. Numbers never leave their row: rows are joined only
    if the lower row has no number and continues the text of the row above.
 4. The rows above the first row of numbers are the header, or those above the first ruled line.
+   A list of codes or terms has no header: its first row is like all others.
 
 Lists, numbered equations and columns of prose also have aligned gaps. They are recognised by what
 is in their columns, and are no tables.
@@ -72,6 +73,10 @@ _MARKER = re.compile(
 _ITEM_NUMBER = re.compile(r"\d{1,2}")
 _EQUATION_NUMBER = re.compile(r"\(\d+[a-z]?(?:[.-]\d+[a-z]?)*\)")
 _SENTENCE_ENDS = frozenset(".!?\u3002\uff01\uff1f")
+# A part number or a name such as `ATmega16`.
+_CODE = re.compile(r"(?=[^\s\d]*\d)(?=\S*[^\W\d_])[^\W\d]\S*")
+_MIN_CODES = 0.75
+_MIN_ROWS_OF_CODES = 3
 _DOTS = re.compile(r"[.\u2026\u00b7_]+")
 # A leader begins where no dot stands before it, so that each run of dots is searched only once.
 _LEADER = re.compile(r"(?<![.\u2026])(?<![.\u2026]\s)(?:[.\u2026]\s?){3,}+$")
@@ -561,6 +566,8 @@ def _merged_rows(
         header_count = sum(group[0] < names for group in groups)
     else:
         header_count = _rows_before_numbers([_joined_cells(cells, group) for group in groups])
+        if header_count is None and _begins_with_values(grid, cells):
+            header_count = 0
     head_rows = sum(len(group) for group in groups[: header_count or 0])
     spanned = _with_spans(cells, grid, gutters, head_rows)
     merged = [_joined_cells(spanned, group) for group in groups]
@@ -727,6 +734,31 @@ def _rows_before_numbers(cells: Sequence[Sequence[str]]) -> int | None:
     while count > 1 and not filled[count - 1]:
         count -= 1
     return count if count <= _MAX_HEADER_ROWS else None
+
+
+def _begins_with_values(
+    grid: Sequence[Sequence[Sequence[Word]]], cells: Sequence[Sequence[str]]
+) -> bool:
+    """Returns True if the first row of a table is no header, because it is like all other rows.
+
+    Its first cell is in the font of code or ends with a colon, as those of all rows do, or it has
+    a code in each column of codes.
+    """
+    if len(cells) < _MIN_ROWS_OF_CODES:
+        return False
+    fixed = [all(word.font.is_fixed for word in row[0]) for row in grid if row[0]]
+    if all(fixed) and grid[0][0] and not all(word.font.is_fixed for word in grid[0][-1]):
+        return True
+    columns = list(zip(*cells, strict=True))
+    if all(text.endswith(":") for text in columns[0]):
+        return True
+    are_codes = []
+    for first, *below in columns:
+        texts = list(filter(None, below))
+        codes = sum(bool(_CODE.fullmatch(text)) for text in texts)
+        if codes >= max(2, _MIN_CODES * len(texts)):
+            are_codes.append(bool(_CODE.fullmatch(first)))
+    return bool(are_codes) and all(are_codes)
 
 
 def _with_spans(

@@ -54,6 +54,9 @@ WINDOW_PAGES = 64
 _PAGES_PER_BOOKMARK = 4
 _FOOTNOTE_SIZE = 0.93
 _FOOTNOTE_START = re.compile(r"(?:\[\w{1,3}\]|[*\u2020\u2021\u00a7\u00b6]|\d{1,3}[.)]?\s)")
+_NOTE_NUMBER = re.compile(r"\d{1,3}|[*\u2020\u2021\u00a7\u00b6]{1,3}|[a-z]")
+# The number of a footnote is at most so far from its text, in font sizes of the text.
+_NOTE_GAP = 1.5
 _SAME_EDGE = 6.0
 # The edges of the columns of a table's parts differ by at most so many points.
 _MAX_SHIFT = 24.0
@@ -190,7 +193,8 @@ class DocumentLayout:
         items: list[Block | PdfTable] = []
         notes: list[Block | PdfTable] = []
         for region in layout.regions:
-            upper, lower = _divided_at_footnotes(region, layout.height, body)
+            numbered = _with_note_numbers(region, body)
+            upper, lower = _divided_at_footnotes(numbered, layout.height, body)
             items += _region_blocks(upper, words, self._fixed_is_code)
             notes += _region_blocks(lower, words, self._fixed_is_code)
         for note in notes:
@@ -215,6 +219,31 @@ def _is_typewritten(pages: Iterable[PageRows]) -> bool:
                     fixed += 1
                     code += bool(_CODE_SIGN.search(word.text))
     return fixed > 0.6 * count and code <= _MAX_CODE_WORDS * fixed
+
+
+def _with_note_numbers(region: Region, body: BodyStyle) -> Region:
+    """Returns the items of a region, with the raised numbers of footnotes in the line of the note.
+
+    Such a number is nearly as large as the text of the note, and higher than a superscript. So it
+    is a line of its own, directly to the left of the note.
+    """
+    items: Region = []
+    for item in region:
+        before = items[-1] if items else None
+        if (
+            isinstance(item, TextLine)
+            and isinstance(before, TextLine)
+            and _NOTE_NUMBER.fullmatch(before.text)
+            and item.size <= _FOOTNOTE_SIZE * body.size
+            and before.size <= item.size
+            and 0 <= item.baseline - before.baseline < item.size
+            and -0.3 < (item.left - before.right) / item.size < _NOTE_GAP
+        ):
+            items.pop()
+            item.text = f"[{before.text}] {item.text}"
+            item.left = before.left
+        items.append(item)
+    return items
 
 
 def _divided_at_footnotes(region: Region, height: float, body: BodyStyle) -> tuple[Region, Region]:

@@ -12,6 +12,7 @@ A row at the upper or lower edge of a page is one of them
 
 A number directly beside words that no other row has is that of a heading: `2 Use` and `3 Care` may
 be the first lines of two pages. Numbers with dots inside (`2.1 Use`) are numbers of headings, too.
+At the foot of a page, a number before a sentence or above the page number is that of a footnote.
 
 A row can only be one of them if all rows between it and the edge of the page are, and if the text
 of the page does not follow closely. So the header of a table that is repeated on each page is text,
@@ -23,7 +24,7 @@ with numbers. So the rows at a place are text if most of their pages have no oth
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -59,6 +60,7 @@ _NUMBER_AT_EDGE = re.compile(
 )
 _TOTAL = r"\s?(?:/|of|von|de|sur)\s?(\d{1,5})"
 _OF_TOTAL = re.compile(rf"(?<!\d)(\d{{1,5}}){_TOTAL}\W{{0,2}}$", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?][)\]\"'\u201d\u2019]*$")
 _ONLY_NUMBER = re.compile(
     rf"\W*(?:(?:page|seite|p\.?)\s?)?(?:\d{{1,5}}(?:{_TOTAL})?|[ivxlc]{{1,7}})\W*", re.IGNORECASE
 )
@@ -136,9 +138,12 @@ def running_heads(rows: Iterable[EdgeRow], page_count: int) -> set[EdgeRow]:
     rows = list(rows)
     places = _places(rows)
     confirmed: set[EdgeRow] = _above_text(rows) if page_count <= _FEW_PAGES else set()
+    numbers_below = {
+        row.page for row in rows if not row.is_top and not row.distance and row.is_only_number
+    }
     for place in places:
         confirmed |= _repeated(place, page_count)
-        confirmed |= _numbered(place, page_count)
+        confirmed |= _numbered(place, page_count, numbers_below)
     for place in places:
         for size_rows in _by_size(place):
             share = sum(row in confirmed for row in size_rows)
@@ -196,14 +201,17 @@ def _has_neighbour(page: int, pages: set[int]) -> bool:
     )
 
 
-def _numbered(place: Sequence[EdgeRow], page_count: int) -> set[EdgeRow]:
+def _numbered(
+    place: Sequence[EdgeRow], page_count: int, numbers_below: Container[int]
+) -> set[EdgeRow]:
     """Returns the rows with a number that grows with the page number.
 
-    The words directly beside the number are those of another such row.
+    The words directly beside the number are those of another such row. `numbers_below` are the
+    pages whose last row is a number alone.
     """
     groups: dict[tuple[int, bool], dict[EdgeRow, str]] = defaultdict(dict)
     for row in place:
-        for offset, is_roman, words in _numbers(row):
+        for offset, is_roman, words in _numbers(row, has_number_below=row.page in numbers_below):
             groups[offset, is_roman][row] = words
     found: set[EdgeRow] = set()
     is_short = page_count <= _FEW_PAGES
@@ -255,17 +263,24 @@ def _top(row: EdgeRow) -> float:
     return row.baseline - row.size
 
 
-def _numbers(row: EdgeRow) -> Iterator[tuple[int, bool, str]]:
+def _numbers(row: EdgeRow, *, has_number_below: bool) -> Iterator[tuple[int, bool, str]]:
     """Yields the numbers at the ends of a row.
 
     The first value is how much the number exceeds the page index, and the second one is True if the
-    number is Roman. The third one has the words directly beside the number, or is empty.
+    number is Roman. The third one has the words directly beside the number, or is empty. The words
+    of what may be a footnote count as directly beside it.
     """
     text = row.text
     for match in _NUMBER_AT_EDGE.finditer(text):
         arabic, roman = match[1] or match[2], match[3] or match[4]
         before, after = text[: match.start()], text[match.end() :]
-        if _is_apart(row, before, after):
+        may_be_note = (
+            not row.is_top
+            and not before
+            and bool(after.strip())
+            and bool((has_number_below and row.distance) or _SENTENCE_END.search(after))
+        )
+        if _is_apart(row, before, after) and not may_be_note:
             words = ""
         else:
             words = "".join(filter(str.isalnum, before + after))

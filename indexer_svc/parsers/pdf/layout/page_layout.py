@@ -81,11 +81,13 @@ class PageLayout:
 
 
 def shows_unread_text(content: PageContent) -> bool:
-    """Returns True if the page shows text that cannot be read, before it is divided into rows."""
+    """Returns True if the page shows text that cannot be read, before it is divided into rows.
+
+    A page of pictures may be a scan with the fields of a form on it, whose values are read.
+    """
     if noise_share(content.runs) > MAX_NOISE_SHARE:
         return True
-    has_text = content.form_values or any(run.text.strip() for run in content.runs)
-    return content.has_pictures and not has_text
+    return content.has_pictures and not any(run.text.strip() for run in content.runs)
 
 
 def page_rows(index: int, content: PageContent) -> PageRows:
@@ -94,18 +96,16 @@ def page_rows(index: int, content: PageContent) -> PageRows:
     if not content.runs and not content.form_values:
         page.is_unread = content.has_pictures
         return page
-    if noise_share(content.runs) > MAX_NOISE_SHARE:
-        page.is_unread = True
-        return page
-    words = words_of([run for run in content.runs if run.angle == 0])
+    page.is_unread = shows_unread_text(content)
+    runs = [] if noise_share(content.runs) > MAX_NOISE_SHARE else content.runs
+    words = words_of([run for run in runs if run.angle == 0])
     words = with_underscores(words, content.rules)
     size = words[0].size if words else _VALUE_SIZE
     words += words_of_values(content.form_values, size, _VALUE_FONT)
     page.rows = rows_of(words)
     for angle in (90, 180, 270):
-        side = words_of([run for run in content.runs if run.angle == angle])
+        side = words_of([run for run in runs if run.angle == angle])
         page.side_lines += [TextLine(row.words) for row in rows_of(side)] if side else []
-    page.is_unread = not page.rows and not page.side_lines and content.has_pictures
     return page
 
 

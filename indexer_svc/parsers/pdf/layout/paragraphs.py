@@ -8,6 +8,9 @@ Otherwise the document decides: which of both words it has inside its lines, and
 are hyphenated at all. After another hyphen (`high-pres-/sure`, `state-of-the-/art`), the hyphen is
 a break only if the document has the compound or its last word. At last, some words make compounds
 in English.
+
+An address that is broken at a line end gets no space if its next part can be told from a word: both
+lines meet at a sign of addresses, or the address is not complete without the ending of its host.
 """
 
 import re
@@ -19,6 +22,23 @@ from indexer_svc.parsers.pdf.layout.lines import TextLine
 _MAX_WORD_CHARS = 200
 _LAST_WORD = re.compile(r"[^\W_](?:[\w'\u2019/]|-)*$")
 _ADDRESS = re.compile(r"(?://|www\.|@)\S*$")
+_LAST_ADDRESS = re.compile(r"(?:(?:https?|ftp)://|www\.|(?<=\w)@)[^\s<>\"\u201d]*$")
+# The host of an address, where no path begins.
+_ONLY_HOST = re.compile(r"(?:\w+://|@)?[\w.-]*")
+_ENDING = (
+    r"(?:com|org|net|edu|gov|info|html?|pdf|php|txt|xml|json|zip|gz|aspx?|md|io|dev|de|fr|uk|eu|at"
+    r"|ch|it|es|nl|jp|cn)"
+)
+_ENDS_HOST = re.compile(rf"\.{_ENDING}$")
+# The next part of an address after a dot, and after a host that is broken anywhere.
+_AFTER_DOT = re.compile(rf"{_ENDING}\b|[a-z0-9][\w.-]*(?:/|\.{_ENDING}\b)")
+_REST_OF_HOST = re.compile(rf"[\w-]+(?:\.[\w-]+)*\.{_ENDING}\b")
+_SIGN_OF_ADDRESS = re.compile(r"[/.?=&%_#~](?=\w)")
+_PART_OF_QUERY = re.compile(r"[\w.-]*[&=%]\w")
+# Words that follow an address with a slash at its end.
+_WORD_AFTER_ADDRESS = re.compile(
+    r"(?:and|or|for|to|in|is|on|at|the|with|which|see|where|are|has|und|oder|f\u00fcr|et|ou)\s"
+)
 _BROKEN_WORD = re.compile(r"[^\W_][-/]$")
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # One in ten to twenty lines of a hyphenated text ends with a hyphen. In other texts, one in a
@@ -109,10 +129,37 @@ def joined(text: str, after: str, words: Vocabulary = NO_WORDS) -> str:
     if text[-1] == "-" and len(text) > 1 and text[-2].isalnum():
         return text + after if keeps_hyphen(text, after, words) else text[:-1] + after
     if text[-1] in "-/" and len(text) > 1 and not text[-2].isspace():
-        return text + after  # `2019-/2021)` or an address that is broken after a slash.
-    if _CJK.match(text[-1]) and _CJK.match(after[0]):
-        return text + after
-    return f"{text} {after}"
+        # `2019-/2021)`, or an address that is broken after a slash or ends with it.
+        is_end = text[-1] == "/" and _is_address(text) and _WORD_AFTER_ADDRESS.match(after)
+        return f"{text} {after}" if is_end else text + after
+    is_chinese = _CJK.match(text[-1]) and _CJK.match(after[0])
+    return text + after if is_chinese or continues_address(text, after) else f"{text} {after}"
+
+
+def _is_address(text: str) -> bool:
+    return bool(_LAST_ADDRESS.search(text[-_MAX_WORD_CHARS:]))
+
+
+def continues_address(text: str, after: str) -> bool:
+    """Returns True if the next line goes on with the address at the end of `text`.
+
+    A dot at the end of a line may also end the sentence. So the next part must look like one of an
+    address, unless nothing can follow without it, as after `www.`.
+    """
+    match = _LAST_ADDRESS.search(text[-_MAX_WORD_CHARS:])
+    if match is None:
+        return False
+    address = match.group()
+    if address.endswith(("://", "www.")) or address[-1] in "=&%_#~":
+        return after[0].isalnum() or after[0] in "/.?=&%_#~-"
+    if _SIGN_OF_ADDRESS.match(after) or (address[-1] == "?" and _PART_OF_QUERY.match(after)):
+        return True
+    if address[-1] == ".":
+        return bool(_AFTER_DOT.match(after))
+    if "?" in address and _PART_OF_QUERY.match(after):
+        return True
+    is_cut = _ONLY_HOST.fullmatch(address) and not _ENDS_HOST.search(address)
+    return bool(is_cut and _REST_OF_HOST.match(after))
 
 
 def keeps_hyphen(text: str, after: str, words: Vocabulary = NO_WORDS) -> bool:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from indexer_svc.parsers.parsed_file import ParsedFile
 from indexer_svc.parsers.pdf.layout.document_layout import DocumentLayout
+from indexer_svc.parsers.pdf.page_content import FormValue, PageContent
 from indexer_svc.parsers.pdf.pdf_file import write_page
 from indexer_svc.parsers.pdf.recognised_content import recognised_content
 from indexer_svc.parsers.recognition import RecognisedLine, RecognisedPage
@@ -77,6 +78,19 @@ def test_text_that_is_sideways_on_the_page_comes_last(turn):
     box = (1150, 200, 1180, 900) if turn != 180 else (300, 1600, 900, 1630)
     side = RecognisedLine("published every year", *box, turn)
     assert laid_out(page(side, *prose(200))).text.endswith("published every year")
+
+
+def test_the_values_of_a_form_on_a_scan_stand_beside_their_labels():
+    labels = page(*prose(200), line("Name", 100, 500), line("Town", 100, 600))
+    fields = [
+        FormValue("Ada Sample", 100, 239, 300, 252),
+        FormValue("Overthere", 100, 287, 300, 300),
+    ]
+    content = recognised_content(labels, PageContent(595.2, 842, form_values=fields))
+    layout = DocumentLayout(1)
+    layout.add(content)
+    [blocks] = layout.pages()
+    assert [block.text for block in blocks.blocks[1:]] == ["Name Ada Sample", "Town Overthere"]
 
 
 def test_a_page_without_lines_has_no_text():

@@ -9,6 +9,7 @@ from indexer_svc.parsers.pdf.page_content import RuledLine
 from tests.support.documents.page_contents import (
     BOLD,
     FIXED,
+    REGULAR,
     justified,
     paragraph,
     rows,
@@ -129,6 +130,44 @@ def test_bold_rows_are_the_header():
     cells = [["ab", "first thing"], ["cd", "second thing"], ["ef", "third thing"]]
     [item] = found(names + table(cells, (50, 200), 100))
     assert item.header_rows == 1
+
+
+CODES = [["m16", "ATmega16"], ["m32", "ATmega32"], ["usb82", "AT90USB82"], ["x1", "Xmega1"]]
+LABELS = [["Name:", "Ada Sample"], ["Street:", "Long Lane"], ["Town:", "Overthere"]]
+TEXTS = [["red", "colour"], ["large", "size"], ["oak", "wood"], ["heavy", "weight"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "header_rows"),
+    [
+        (CODES, 0),
+        (LABELS, 0),
+        ([["Part", "Device"], *CODES], None),
+        ([["Field", "Text"], *LABELS], None),
+        ([["AVR8", "Device"], *CODES], None),
+        (TEXTS, None),
+        ([["m16", "colour"], *TEXTS], None),
+        (CODES[:2] + TEXTS, None),
+    ],
+)
+def test_a_list_of_codes_or_labels_has_no_header(cells, header_rows):
+    [item] = found(table(cells, XS[:2], 100))
+    assert item.rows == cells
+    assert item.header_rows == header_rows
+
+
+@pytest.mark.parametrize(("is_code", "header_rows"), [((1, 1, 1), 0), ((0, 1, 1), None)])
+def test_a_list_of_terms_in_the_font_of_code_has_no_header(is_code, header_rows):
+    runs = [
+        part
+        for index, ((term, meaning), fixed) in enumerate(zip(TEXTS, is_code, strict=False))
+        for part in (
+            run(term, 50, 100 + 14 * index, font=FIXED if fixed else REGULAR),
+            run(meaning, 200, 100 + 14 * index),
+        )
+    ]
+    [item] = found(runs)
+    assert item.header_rows == header_rows
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,42 @@ def test_a_page_of_pictures_is_unread_and_an_empty_page_is_not():
     assert not empty.is_unread
 
 
+@pytest.mark.parametrize(
+    ("number", "rise", "gap", "size", "expected"),
+    [
+        ("1", 5, 0.5, 5.5, ["[1] Ask us first."]),
+        ("12", 4.5, 2, 5.5, ["[12] Ask us first."]),
+        ("*", 5, 0.5, 6, ["[*] Ask us first."]),
+        ("1", 5, 30, 5.5, ["1", "Ask us first."]),  # It stands apart.
+        ("1", 12, 0.5, 5.5, ["1", "Ask us first."]),  # It is the line above.
+        ("See", 5, 0.5, 5.5, ["See", "Ask us first."]),
+    ],
+)
+def test_the_raised_number_of_a_footnote_is_in_its_line(number, rise, gap, size, expected):
+    left = 60 - gap - 0.5 * size * len(number)
+    note = [run(number, left, 700 - rise, size=size), run("Ask us first.", 60, 700, size=6)]
+    [blocks] = laid_out([page([*paragraph([FULL] * 5, 50, 100), *note])])
+    assert texts(blocks)[1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("has_pictures", "label", "is_unread"),
+    [
+        (True, "", True),
+        (True, "Name:", False),
+        (False, "", False),
+        (False, "\ufffd\ufffd\ufffd", True),
+    ],
+)
+def test_a_page_with_form_values_is_unread_if_its_labels_are(has_pictures, label, is_unread):
+    values = [FormValue("Ada", 100, 90, 200, 104)]
+    runs = [run(label, 50, 100)] if label else []
+    content = PageContent(WIDTH, HEIGHT, runs, form_values=values, has_pictures=has_pictures)
+    [blocks] = laid_out([content])
+    assert blocks.is_unread == is_unread
+    assert " ".join(texts(blocks)) == ("Name: Ada" if label == "Name:" else "Ada")
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_every_word_is_read_once(seed):
     """Words are scattered over the page, so that any part of the layout may get them."""

@@ -77,6 +77,34 @@ def test_a_page_number_that_stands_apart_from_the_title_of_a_section(is_left):
     ]
 
 
+@pytest.mark.parametrize(
+    ("form", "has_number", "is_foot"),
+    [
+        ("{0}.", False, False),
+        ("{0}.", True, False),
+        ("{0}", True, False),
+        ("{0}", False, True),
+        ("The firm Inc.", False, True),
+        ("The firm", True, True),
+    ],
+)
+@pytest.mark.parametrize("count", [3, 8])
+def test_numbered_footnotes_of_pages_are_text(count, form, has_number, is_foot):
+    pages = []
+    for index, title in enumerate(TITLES[:count]):
+        note = run(form.format(title), 80, 750, size=8)
+        pages.append([*body(index), run(str(index + 1), 50, 750, size=8), note])
+        if has_number:
+            pages[-1].append(run(str(index + 1), 300, 785))
+    expected = [
+        sorted(
+            [str(index + 1)] * has_number + [f"{index + 1} {form.format(title)}"] * is_foot,
+        )
+        for index, title in enumerate(TITLES[:count])
+    ]
+    assert heads(pages) == expected
+
+
 def test_titles_of_chapter_and_section_at_both_sides_of_a_page():
     sections = ["3.1 Use"] * 3 + ["3.2 Care", "3.3 Spares", "4.1 Waste", "4.2 Limits", "5.1 Law"]
     pages = [

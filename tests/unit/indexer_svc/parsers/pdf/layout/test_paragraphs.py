@@ -34,6 +34,42 @@ def test_two_lines_are_joined(before, after, expected):
     assert joined(before, after) == expected
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # A part of the address ends with its sign, or the next part begins with one.
+        ("at https://www.", "R-project.org/ now", "at https://www.R-project.org/ now"),
+        ("at https://", "example.org now", "at https://example.org now"),
+        ("on https://lists.", "debian.org/x", "on https://lists.debian.org/x"),
+        ("on https://sso.debian.", "org. Then", "on https://sso.debian.org. Then"),
+        ("of http://a.org/removals.", "html.", "of http://a.org/removals.html."),
+        ("of http://a.org/Calcul_", "formel", "of http://a.org/Calcul_formel"),
+        ("of http://a.org/x?id=", "47&y=1", "of http://a.org/x?id=47&y=1"),
+        ("of http://a.org/x?", "id=47", "of http://a.org/x?id=47"),
+        ("of http://a.org/x?id=4", "7&y=1", "of http://a.org/x?id=47&y=1"),
+        ("see https://gitlab", ".com/a", "see https://gitlab.com/a"),
+        ("see https://a.org", "/path and", "see https://a.org/path and"),
+        # The host is cut anywhere.
+        ("at https://www.very-cho", "ice.net/ and", "at https://www.very-choice.net/ and"),
+        ("at https://git", "lab.com/a", "at https://gitlab.com/a"),
+        ("to ann.sample@example.", "org today", "to ann.sample@example.org today"),
+        # An address is complete, and words follow.
+        ("see www.a.org.", "It is", "see www.a.org. It is"),
+        ("see https://a.org/b.", "Then go", "see https://a.org/b. Then go"),
+        ("see https://a.org.", "then go", "see https://a.org. then go"),
+        ("at https://a.org", "example.net is", "at https://a.org example.net is"),
+        ("Do you know https://a.org/b?", "We do", "Do you know https://a.org/b? We do"),
+        ("from https://a.org/b/", "and more", "from https://a.org/b/ and more"),
+        ("from https://a.org/b/", "android", "from https://a.org/b/android"),
+        ("see https://a.org/b", "and so on", "see https://a.org/b and so on"),
+        ("see https://a.org/b", "setup.py", "see https://a.org/b setup.py"),
+        ("the end.", "org. chart", "the end. org. chart"),
+    ],
+)
+def test_an_address_that_is_broken_at_a_line_end_is_joined(before, after, expected):
+    assert joined(before, after) == expected
+
+
 def test_the_document_decides_if_it_has_one_of_both_words():
     known = lines(paragraph(["the email arrived", "a co-operative is here"], 0, 10))
     words = Vocabulary(known)
